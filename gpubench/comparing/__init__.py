@@ -1,0 +1,1 @@
+"""From rows to an answer: statistics, comparisons, tables, charts. Never imports torch."""

@@ -1,0 +1,1 @@
+"""From a wish to rows: plan, one trial per process, clock, precision."""

@@ -1,0 +1,200 @@
+"""The row: one trial as one CSV line. Its dataclass fields are the columns; appending is locked and synced."""
+
+import csv
+import io
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from gpubench.errors import UserError
+
+SCHEMA = 1
+"""History: 1 (2026-11) the first."""
+
+
+def column(doc: str, default: Any = "") -> Any:
+    """A field with its line for results/README.md."""
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial. Empty means unknown or not applicable, never zero. No host or user name appears here."""
+
+    schema: int = column("version of this table", SCHEMA)
+    # What was asked.
+    suite: str = column("name of the suite, its file's stem")
+    suite_version: int | None = column("raised when an edit can change a timing or a result", None)
+    suite_digest: str = column("SHA-256 of the suite's file")
+    model: str = column("model inside the suite")
+    precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
+    batch_size: int | None = column("samples in one step", None)
+    batch_policy: str = column(
+        "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
+        " author (a published figure's own)"
+    )
+    batch_capped: bool | None = column("max met the cap, a twentieth of the dataset", None)
+    batch_curve: str = column(
+        "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
+    )
+    params: str = column("every parameter of the suite, `name=value` sorted and joined by spaces")
+    processes: int | None = column("training processes (ranks)", None)
+    data: str = column("datasets joined by +, or synthetic")
+    weights: str = column("pretrained weights the run starts from; random where they were meant but absent")
+    mode: str = column("sampled, full, quick, or published for a figure from elsewhere")
+    seed: int | None = column("seed of the trial", None)
+    memory_limit_bytes: int | None = column("--memory-limit", None)
+    # Where.
+    card: str = column("name of the GPU or CPU model")
+    device: str = column("device as torch calls it: cuda:0, cpu")
+    device_hash: str = column("salted hash that tells two specimens of one card apart")
+    card_memory_bytes: int | None = column("memory of the card, or of the host for a CPU", None)
+    driver: str = column("driver of the device")
+    cpu: str = column("model of the host's CPU")
+    cpu_count: int | None = column("logical CPUs the process may use", None)
+    threads: int | None = column("threads torch computed with", None)
+    os: str = column("operating system and release")
+    # Software.
+    torch: str = column("version of torch, with its build")
+    torchvision: str = column("version of torchvision")
+    fastai: str = column("version of fastai")
+    cuda: str = column("CUDA version torch was built for")
+    cudnn: str = column("cuDNN version")
+    python: str = column("version of Python")
+    gpubench: str = column("version of gpubench")
+    commit: str = column("commit of gpubench's checkout, with + where it was edited")
+    # Which run.
+    session: str = column("random name of the run; trials of one session are interleaved")
+    trial: int | None = column("round inside the session, from 0", None)
+    started: str = column("UTC time the trial started, ISO 8601")
+    source: str = column("where a published figure comes from; empty for our own rows")
+    # What came of it.
+    status: str = column(
+        "ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted"
+    )
+    reason: str = column("why the status is not ok, or what to know about an ok row")
+    seconds: float | None = column("the whole run: all epochs, training and validation", None)
+    seconds_low: float | None = column("lower end of the projection's band; empty where measured", None)
+    seconds_high: float | None = column("upper end of the projection's band; empty where measured", None)
+    measured: str = column("`measured` or `projected`: what `seconds` is")
+    samples_per_second: float | None = column("training samples / wall time of the timed laps", None)
+    train_seconds: float | None = column("part of `seconds` in the training phases", None)
+    valid_seconds: float | None = column("part of `seconds` in the validation phases", None)
+    epochs: int | None = column("epochs that `seconds` stands for", None)
+    samples: int | None = column("samples really trained in this trial, warm-up included", None)
+    steady: str = column("how the steady state was found, or `unsteady` and why")
+    data_stall: float | None = column(
+        "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",
+        None,
+    )
+    loader_wait: float | None = column("share of the timed laps that the host waited for the loader", None)
+    startup_seconds: float | None = column(
+        "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown", None
+    )
+    setup_seconds: float | None = column("building model and data, before the first step", None)
+    precision_error: float | None = column(
+        "largest relative error of the probe's matmul, convolution and RNN against float64", None
+    )
+    precision_proof: str = column("what the probe, the flags and the operands of the model's own calls showed")
+    peak_memory_bytes: int | None = column(
+        "accelerator: most memory allocated; CPU: peak resident memory of the process", None
+    )
+    accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
+    loss: float | None = column("validation loss at the end; full runs only", None)
+    laps: str = column(
+        "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
+    )
+
+
+COLUMNS = tuple(f.name for f in fields(Row))
+
+
+def to_cells(row: Row) -> list[str]:
+    """The row as text: empty for None, `true`/`false`, floats so that they read back exactly."""
+    return [_cell(getattr(row, name)) for name in COLUMNS]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    # One row is one line, so that a torn write can only hurt the last line.
+    return " ".join(str(value).split()) if isinstance(value, str) else str(value)
+
+
+def check_writable(path: Path) -> None:
+    """Make the folder and try the file, before hours of work; raises UserError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+        if path.stat().st_size == 0:
+            path.unlink()
+    except OSError as error:
+        raise UserError(f"--out {path}: cannot write there ({error.strerror})") from None
+
+
+def seal(path: Path) -> str:
+    """End a torn last line with a newline, so that the next row stays whole; says so, or returns an empty string."""
+    with lock(path):
+        return _seal(path)
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Add rows at the end, flushed and synced, under a lock; writes the header to a new file.
+
+    Raises UserError where the disk is full or the file cannot be written, or holds another table.
+    """
+    try:
+        with lock(path):
+            _seal(path)
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            if not path.exists() or path.stat().st_size == 0:
+                writer.writerow(COLUMNS)
+            writer.writerows(to_cells(row) for row in rows)
+            with path.open("ab") as file:
+                file.write(text.getvalue().encode())
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(
+            f"{path}: the row could not be written ({error.strerror}); rows written before it are safe."
+            " Make room or give another --out, then run the same command to go on"
+        ) from None
+
+
+def lock(path: Path) -> FileLock:
+    """The lock that guards appends to `path`, kept outside the results folder."""
+    import hashlib
+    import tempfile
+
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    return FileLock(Path(tempfile.gettempdir()) / f"gpubench-{name}.lock")
+
+
+def _seal(path: Path) -> str:
+    if not path.exists() or path.stat().st_size == 0:
+        return ""
+    with path.open("rb+") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return ""
+        file.write(b"\n")
+    return f"{path}: the last line was torn (a run was killed while writing it); it is kept and not used"
+
+
+def columns_markdown() -> str:
+    """The table of results/README.md."""
+    lines = ["| column | type | meaning |", "| --- | --- | --- |"]
+    for f in fields(Row):
+        kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
+        lines.append(f"| `{f.name}` | {kind} | {f.metadata['doc']} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,175 @@
+"""What a suite is, and how suite files are found, loaded and checked. Never imports torch."""
+
+import hashlib
+import importlib.resources
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpubench.errors import UserError
+
+ParamValue = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Param:
+    """A suite's parameter. Its type is the type of `default`; `choices`, where given, are the only values."""
+
+    default: ParamValue
+    help: str
+    choices: tuple[ParamValue, ...] = ()
+
+    def parse(self, name: str, text: str) -> ParamValue:
+        """The value that `text` stands for; raises UserError naming what is allowed."""
+        value: ParamValue = text
+        try:
+            if isinstance(self.default, bool):
+                value = {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+            elif isinstance(self.default, int | float):
+                value = type(self.default)(text)
+                if value < 0 or value != value:
+                    raise ValueError(text)
+        except (KeyError, ValueError, OverflowError):
+            kind = "true or false" if isinstance(self.default, bool) else "a number, 0 or more"
+            raise UserError(f"--set {name}={text}: {name} is {kind}") from None
+        if self.choices and value not in self.choices:
+            allowed = ", ".join(str(choice) for choice in self.choices)
+            raise UserError(f"--set {name}={text}: {name} is one of {allowed}")
+        return value
+
+
+# Fixed, recorded and the same for all precisions; every suite accepts them through --set.
+COMMON_PARAMS: Mapping[str, Param] = {
+    "threads": Param(0, "CPU threads torch computes with; 0 leaves torch's default"),
+    "cudnn_benchmark": Param(True, "let cuDNN try its algorithms and keep the fastest"),
+    "reduced_reduction": Param(
+        False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One benchmark: a function that trains, and what may be asked of it.
+
+    `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
+    returns its qualities by name (fractions or losses); `quality` names the one shown beside the time.
+    """
+
+    train: Callable[..., Mapping[str, float]]
+    models: tuple[str, ...]
+    params: Mapping[str, Param]
+    version: int
+    """Raised when an edit can change a timing or a result."""
+    quality: str = ""
+    unit: str = "images"
+    batch: str = "max"
+    """The default --batch on an accelerator: `max`, `fastest` or a number."""
+    cpu_batch: int = 16
+    """The default --batch on a CPU, whose memory is not a card's."""
+    train_samples: int = 0
+    """Samples in one epoch of the real dataset; `max` is capped at a twentieth of it (0: no cap)."""
+    data: tuple[str, ...] = ()
+    """Names of the datasets it reads (see `gpubench data list`)."""
+    presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(
+        default_factory=dict
+    )
+    """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
+    weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
+    """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
+    projected_over_full: tuple[float, float] | None = None
+    """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
+    torch: bool = True
+    """False for a suite that never touches torch (a scripted one): its rows carry no proof of precision."""
+
+
+@dataclass(frozen=True)
+class LoadedSuite:
+    """A suite with its name (the file's stem), its file, and that file's SHA-256."""
+
+    name: str
+    path: Path
+    digest: str
+    suite: Suite
+
+    @property
+    def summary(self) -> str:
+        """The first line of the file's docstring."""
+        doc = sys.modules[_module_name(self.path)].__doc__ or ""
+        return doc.strip().partition("\n")[0]
+
+    def resolve_params(self, settings: Mapping[str, str]) -> dict[str, ParamValue]:
+        """Every parameter's value: --set first, then the presets it selects, then the defaults.
+
+        Raises UserError for a name the suite does not declare or a value it does not allow.
+        """
+        declared = {**self.suite.params, **COMMON_PARAMS}
+        for name in settings:
+            if name not in declared:
+                raise UserError(
+                    f"--set {name}: suite {self.name} has no such parameter;"
+                    f" it has {', '.join(sorted(declared))}"
+                )
+        values = {name: param.default for name, param in declared.items()}
+        given = {name: declared[name].parse(name, text) for name, text in settings.items()}
+        values |= given
+        for name, by_value in self.suite.presets.items():
+            values |= by_value.get(values[name], {})
+        return values | given
+
+
+def built_in_folder() -> Path:
+    """Where the built-in suites lie: `suites/` of a checkout, `gpubench/suites` of an installed wheel."""
+    return Path(str(importlib.resources.files("gpubench.suites")))
+
+
+def built_in_names() -> list[str]:
+    """Names of the built-in suites, sorted."""
+    return sorted(path.stem for path in built_in_folder().glob("*.py") if path.stem != "__init__")
+
+
+def find(name: str) -> LoadedSuite:
+    """The suite called `name`, or the one in the file `name` where it ends in .py."""
+    if name.endswith(".py"):
+        path = Path(name).resolve()
+        if not path.is_file():
+            raise UserError(f"--suite {name}: no such file")
+    elif name in built_in_names():
+        path = built_in_folder() / f"{name}.py"
+    else:
+        raise UserError(
+            f"--suite {name}: no such suite; there are {', '.join(built_in_names())},"
+            " or give the path of a suite file that ends in .py"
+        )
+    return load(path)
+
+
+def load(path: Path) -> LoadedSuite:
+    """Run the suite file at `path` and return its SUITE; raises UserError with the line at fault."""
+    source = path.read_bytes()
+    module_name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None  # a .py path always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except Exception as error:
+        raise UserError(f"{path} does not load: {type(error).__name__}: {error}") from error
+    suite: Any = getattr(module, "SUITE", None)
+    if not isinstance(suite, Suite):
+        raise UserError(f"{path} defines no SUITE = Suite(...); see docs/adding-a-suite.md")
+    if not suite.models:
+        raise UserError(f"{path}: SUITE names no model")
+    return LoadedSuite(path.stem, path, hashlib.sha256(source).hexdigest(), suite)
+
+
+def _module_name(path: Path) -> str:
+    # A user's suite gets a name of its own, so that one called torch.py shadows nothing.
+    inside = path.parent == built_in_folder()
+    return f"gpubench.suites.{path.stem}" if inside else f"gpubench_user_suite_{path.stem}"

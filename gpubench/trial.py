@@ -1,0 +1,142 @@
+"""What is asked of one process, and what came back: frozen data that crosses the process boundary as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from gpubench.suite import ParamValue
+
+Mode = Literal["sampled", "full", "quick", "probe"]
+Status = Literal[
+    "ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"
+]
+
+FINISHED: frozenset[Status] = frozenset({"ok", "unsupported", "goal_missed"})
+"""Statuses that a resumed run does not try again."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure: a suite's model in one precision on one device, with everything that shapes its time."""
+
+    suite: str
+    suite_version: int
+    suite_digest: str
+    suite_path: str
+    model: str
+    precision: str
+    device: str
+    params: Mapping[str, ParamValue]
+    batch_policy: str
+    """`fixed`, `max`, `fastest`, or `max-fp32`: the batch that `max` found for fp32."""
+    batch_size: int | None
+    """None until the batch search has answered."""
+    mode: Mode
+    data: str
+    """Dataset names joined by +, or `synthetic`."""
+    weights: str = ""
+    """Name of the pretrained weights, `random` where they could not be had, empty where none are meant."""
+    processes: int = 1
+    memory_limit_bytes: int | None = None
+    batch_capped: bool = False
+    batch_curve: tuple[tuple[int, float, int], ...] = ()
+    """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
+    refusal: str = ""
+    """Why this case cannot run here; it becomes an `unsupported` row."""
+
+    @property
+    def label(self) -> str:
+        """How the case is called in progress bars and messages."""
+        batch = f" batch {self.batch_size}" if self.batch_size else ""
+        return f"{self.suite} {self.model} {self.precision}{batch} {self.device}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, once, in one fresh process."""
+
+    case: Case
+    index: int
+    """The round it belongs to, from 0."""
+    seed: int
+    data_dir: str = ""
+    weights_dir: str = ""
+
+    @property
+    def params(self) -> Any:
+        """The case's parameters as attributes: `trial.params.epochs`."""
+        return SimpleNamespace(**self.case.params)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in one step; only asked for once the batch is known."""
+        assert self.case.batch_size is not None
+        return self.case.batch_size
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether data of the right shape stands in for the real dataset."""
+        return self.case.data == "synthetic"
+
+
+@dataclass(frozen=True)
+class Lap:
+    """One timed stretch of steps between two synchronisations."""
+
+    phase: str
+    epoch: int
+    kind: Literal["warmup", "timed", "resident"]
+    steps: int
+    samples: int
+    seconds: float
+    wait_seconds: float
+    """Part of `seconds` in which the loop waited for the loader."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one trial's process answered."""
+
+    status: Status
+    reason: str = ""
+    seconds: float | None = None
+    """The whole run: all epochs, training and validation; projected unless `measured`."""
+    measured: bool = False
+    train_seconds: float | None = None
+    valid_seconds: float | None = None
+    samples_per_second: float | None = None
+    epochs: int | None = None
+    samples: int | None = None
+    """Samples trained in laps of any kind."""
+    steady: str = ""
+    data_stall: float | None = None
+    loader_wait: float | None = None
+    setup_seconds: float | None = None
+    """From the call of `train` to its first step: building model and data."""
+    precision_error: float | None = None
+    precision_proof: str = ""
+    peak_memory_bytes: int | None = None
+    allocator_retries: int = 0
+    quality: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What the process found set: versions and threads, as strings."""
+    laps: tuple[Lap, ...] = ()
+
+
+def trial_to_json(trial: Trial) -> dict[str, Any]:
+    """Plain data for the trip to the child."""
+    return asdict(trial)
+
+
+def trial_from_json(data: Mapping[str, Any]) -> Trial:
+    """The inverse of `trial_to_json`."""
+    case = dict(data["case"])
+    case["batch_curve"] = tuple(tuple(point) for point in case["batch_curve"])
+    return Trial(**{**data, "case": Case(**case)})
+
+
+def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
+    """A measurement from what the child sent; raises TypeError where a field is unknown."""
+    laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
+    return Measurement(**{**data, "laps": laps})

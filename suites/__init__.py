@@ -1,0 +1,1 @@
+"""The built-in suites: one self-contained file each. Nothing else belongs here."""
