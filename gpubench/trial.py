@@ -12,6 +12,9 @@ Status = Literal[
     "ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"
 ]
 
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+"""The precisions there are, in the order `all` runs them."""
+
 FINISHED: frozenset[Status] = frozenset({"ok", "unsupported", "goal_missed"})
 """Statuses that a resumed run does not try again."""
 

@@ -1,0 +1,83 @@
+"""How well a sampled trial projects the full run: interleaved sampled/full pairs, and the interval of their median ratio.
+
+    python benchmarks/projection.py --data DIR --epochs 1 --pipeline device --pairs 8
+
+Each pair is one full and one sampled trial of the same case and seed, in fresh processes, in an order
+that alternates from pair to pair, so that a drift of the machine hits both alike. Prints a row per pair
+and the 95% order-statistic interval of the median of projected / full seconds.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+from scipy.stats import binom
+
+
+def seconds_of(mode: str, seed: int, arguments: argparse.Namespace, folder: Path) -> pd.Series:
+    """One trial's row."""
+    out = folder / f"{mode}-{seed}.csv"
+    command = [sys.executable, "-m", "gpubench", "run", "--suite", "resnet", "--models", arguments.model]
+    command += ["--precision", arguments.precision, "--batch", str(arguments.batch), "--repeats", "1"]
+    command += ["--seed", str(seed), "--out", str(out), "--data", str(arguments.data)]
+    command += ["--set", f"epochs={arguments.epochs}", "--set", f"image_size={arguments.image_size}"]
+    command += ["--set", f"pipeline={arguments.pipeline}", "--set", f"workers={arguments.workers}"]
+    command += ["--set", f"train_images={arguments.train_images}"]
+    command += ["--set", f"valid_images={arguments.valid_images}"]
+    command += ["--full"] if mode == "full" else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return pd.read_csv(out).iloc[0]
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """The narrowest symmetric order-statistic interval of the median with at least 95% coverage."""
+    ordered, n = sorted(values), len(values)
+    rank = int(binom.ppf(0.025, n, 0.5))
+    return ordered[max(0, rank - 1)], ordered[min(n - 1, n - rank)]
+
+
+def main() -> None:
+    """Run the pairs and print their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--image-size", type=int, default=32)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--pipeline", default="device")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--train-images", type=int, default=12_800)
+    parser.add_argument("--valid-images", type=int, default=2_560)
+    parser.add_argument("--pairs", type=int, default=8)
+    arguments = parser.parse_args()
+    ratios, shares = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in range(arguments.pairs):
+            order = ("sampled", "full") if pair % 2 else ("full", "sampled")
+            rows = {mode: seconds_of(mode, 100 + pair, arguments, Path(folder)) for mode in order}
+            full, sampled = rows["full"], rows["sampled"]
+            spent = sum(lap[5] for lap in json.loads(sampled.laps) if lap[0] == "train")
+            ratios.append(sampled.seconds / full.seconds)
+            shares.append(spent / full.train_seconds)
+            print(
+                f"pair {pair}: full {full.seconds:.1f} s, projected {sampled.seconds:.1f} s,"
+                f" ratio {ratios[-1]:.3f}, training share {shares[-1]:.3f}",
+                flush=True,
+            )
+    low, high = interval(ratios)
+    median = sorted(ratios)[len(ratios) // 2] if len(ratios) % 2 else sum(sorted(ratios)[len(ratios) // 2 - 1 : len(ratios) // 2 + 1]) / 2
+    print(
+        f"{arguments.pipeline} epochs={arguments.epochs}: median projected/full {median:.3f},"
+        f" 95% [{low:.3f}, {high:.3f}], n={len(ratios)}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""The commands: parse, call, print. Heavy imports happen inside them, so that --help is instant."""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import gpubench
+from gpubench.errors import UserError
+
+app = typer.Typer(
+    name="gpubench",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
+    epilog="Start with `gpubench run --suite resnet --precision both --quick`, then `gpubench compare results/*.csv`.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
+app.add_typer(data_app, name="data")
+
+
+def advised(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn a UserError into one line on stderr, and what the command returns into the exit code."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except UserError as error:
+            typer.echo(f"gpubench: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:  # `| head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        raise typer.Exit(code or 0)
+
+    return run
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"gpubench {gpubench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?"""
+
+
+@app.command(
+    epilog="""
+Examples:
+
+`gpubench run --suite resnet --precision both --quick` a first look, in minutes
+
+`gpubench run --suite resnet --models resnet18,resnet50 --batch max` sampled: 6 rounds, a verdict
+
+`gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv` every epoch; run it again to resume
+
+`gpubench run --suite my_suite.py --device cuda:0,cuda:1` your own suite, two cards in turn
+"""
+)
+@advised
+def run(
+    suite: Annotated[
+        list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="both, mixed, all, or names: fp32, tf32, fp16, bf16, joined by commas.")
+    ] = "both",
+    models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
+    batch: Annotated[
+        str | None, typer.Option(help="max, fastest, or a number; each suite has its own default.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round over each in turn).")
+    ] = "auto",
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")
+    ] = Path("results"),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Folder that holds pretrained weights.")] = None,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Made-up data of the same shapes; rows say so.")
+    ] = False,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Longest a trial may take: 90s, 10m, 1h30m.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first round; each round adds one.")] = 42,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value: a parameter of the suite (see `gpubench list`). Repeatable."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and measure nothing.")] = False,
+) -> int:
+    """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
+    from gpubench.measuring.plan import Options
+    from gpubench.measuring.run import run as run_plan
+
+    if quick and full:
+        raise UserError("--quick and --full ask for opposite things; give one of them")
+    pairs = [text.partition("=") for text in settings or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise UserError(f"--set {name}: write it as key=value")
+    return run_plan(
+        Options(
+            suites=tuple(suite or ("resnet",)),
+            precision=precision,
+            models=tuple(model for model in models.split(",") if model),
+            batch=batch,
+            device=device,
+            repeats=repeats,
+            mode="quick" if quick else "full" if full else "sampled",
+            out=out,
+            data=data,
+            weights=weights,
+            synthetic=synthetic,
+            memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
+            time_limit_seconds=parse_duration(time_limit) if time_limit else None,
+            seed=seed,
+            settings={name.strip(): value.strip() for name, _, value in pairs},
+            dry_run=dry_run,
+        )
+    )
+
+
+@app.command(
+    epilog="""
+Examples:
+
+`gpubench compare results/*.csv` every card and precision, and what the ratios are worth
+
+`gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/` also as pictures
+"""
+)
+@advised
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
+    by: Annotated[
+        str | None, typer.Option(help="Column to compare along: card, precision, torch, batch_size, ...")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
+    ] = None,
+    charts: Annotated[Path | None, typer.Option(help="Folder for charts (PNG and SVG).")] = None,
+) -> int:
+    """Compare cards, precisions, or anything else the rows differ in."""
+    from gpubench.comparing.compare import compare_files
+
+    return compare_files(files, by=by, baseline=baseline, charts=charts)
+
+
+@app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
+@advised
+def list_suites(
+    suite: Annotated[list[str] | None, typer.Option(help="Only these suites. Repeatable.")] = None,
+) -> None:
+    """Suites, their models and their parameters."""
+    from gpubench.suite import COMMON_PARAMS, built_in_names, find
+
+    for name in suite or built_in_names():
+        found = find(name)
+        typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
+        typer.echo(f"  models: {', '.join(found.suite.models)}")
+        for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
+            default = str(param.default).lower() if isinstance(param.default, bool) else param.default
+            choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""
+            typer.echo(f"  --set {key}={default}{choices}  {param.help}")
+
+
+@app.command(epilog="Example: `gpubench doctor`")
+@advised
+def doctor() -> int:
+    """What to fix before measuring: device, driver, torch build, data, disk."""
+    from gpubench.doctor import findings
+    from gpubench.measuring.process import describe
+
+    marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
+    found = findings(describe())
+    for finding in found:
+        typer.echo(f"{marks[finding.level]}  {finding.text}")
+        if finding.advice:
+            typer.echo(f"        {finding.advice}")
+    return 4 if any(finding.level == "fix" for finding in found) else 0
+
+
+@app.command(epilog="Example: `gpubench columns`")
+@advised
+def columns() -> None:
+    """Every column of the CSV and what it means, as Markdown."""
+    from gpubench.records import columns_markdown
+
+    typer.echo(columns_markdown(), nl=False)
+
+
+@data_app.command(epilog="Example: `gpubench data fetch cifar100`")
+@advised
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Datasets or weights; see `gpubench data list`.")],
+) -> None:
+    """Download datasets or weights from their official address into the cache."""
+    from gpubench import datasets
+
+    for name in names:
+        typer.echo(f"{name}: {datasets.fetch(name)}")
+
+
+@data_app.command(name="list", epilog="Example: `gpubench data list`")
+@advised
+def list_data() -> None:
+    """Datasets and weights, and whether they are here."""
+    from gpubench import datasets
+
+    cache = datasets.cache_folder()
+    for name, dataset in datasets.DATASETS.items():
+        here = datasets.is_complete(name, cache)
+        typer.echo(f"{name}: {dataset.about}; {'in ' + str(cache) if here else 'not fetched'}")
+    for name in datasets.names()[len(datasets.DATASETS) :]:
+        path = datasets.locate_weights(name, None)
+        typer.echo(f"{name}: ImageNet weights of torchvision; {path or 'not fetched'}")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `11GiB`, `2GB`, `500MiB`; raises UserError."""
+    units = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+    number = text.strip().lower().rstrip("kmgib")
+    unit = text.strip().lower()[len(number) :]
+    try:
+        size = float(number) * units[unit or "b"]
+    except (KeyError, ValueError):
+        raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
+    if not 0 < size < float("inf"):
+        raise UserError(f"--memory-limit {text}: give a size above 0")
+    return int(size)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
+    import re
+
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip().lower())
+    hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
+    total = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    if total <= 0:
+        raise UserError(f"--time-limit {text}: write it as 90s, 10m or 1h30m")
+    return total

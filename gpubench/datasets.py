@@ -1,0 +1,242 @@
+"""Where data comes from: official addresses, checksums, the cache, --data. Never imports torch."""
+
+import hashlib
+import os
+import pickle
+import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from gpubench.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset: the files it consists of, and the addresses they come from."""
+
+    folder: str
+    """Official name of the folder that holds the files."""
+    files: Mapping[str, str]
+    """File name to MD5, the sums its publisher states."""
+    urls: Mapping[str, str]
+    """Address to MD5 of what is downloaded: one archive that holds the folder, or the files themselves."""
+    about: str
+
+
+_CIFAR = "https://www.cs.toronto.edu/~kriz"
+_WIKITEXT = (
+    "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
+)
+_WIKITEXT_FILES = {
+    "train.txt": "34a77ebe59551b3a3b3d8c0a2797c976",
+    "valid.txt": "d756d22ab2310e7e60c094bea5c5a8eb",
+    "test.txt": "781c9418ab9414bd09e4aad825aae752",
+}
+
+DATASETS: dict[str, Dataset] = {
+    "cifar10": Dataset(
+        "cifar-10-batches-py",
+        {
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+        },
+        {f"{_CIFAR}/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
+        "60,000 images of 32 x 32 in 10 classes, 170 MB (Krizhevsky 2009)",
+    ),
+    "cifar100": Dataset(
+        "cifar-100-python",
+        {
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        },
+        {f"{_CIFAR}/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
+        "60,000 images of 32 x 32 in 100 classes, 169 MB (Krizhevsky 2009)",
+    ),
+    "wikitext-2": Dataset(
+        "wikitext-2",
+        _WIKITEXT_FILES,
+        {f"{_WIKITEXT}/{name}": md5 for name, md5 in _WIKITEXT_FILES.items()},
+        "2 million words of Wikipedia, 13 MB, CC BY-SA (Merity et al. 2016)",
+    ),
+}
+
+# torchvision's first ImageNet weights; the eight digits are the start of the file's SHA-256.
+_WEIGHTS = {
+    "resnet18-imagenet1k-v1": "resnet18-f37072fd.pth",
+    "resnet34-imagenet1k-v1": "resnet34-b627a593.pth",
+    "resnet50-imagenet1k-v1": "resnet50-0676ba61.pth",
+    "resnet101-imagenet1k-v1": "resnet101-63fe2227.pth",
+    "resnet152-imagenet1k-v1": "resnet152-394f9c45.pth",
+}
+_WEIGHTS_ADDRESS = "https://download.pytorch.org/models"
+
+
+def names() -> list[str]:
+    """Everything that `fetch` knows."""
+    return [*DATASETS, *_WEIGHTS]
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    return Path(platformdirs.user_cache_dir("gpubench"))
+
+
+def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
+    """The root that holds the folders of all datasets `wanted`, or None where they must be fetched.
+
+    Looks in `data` (--data: such a root, or such a folder itself), else in $GPUBENCH_DATA, else in the
+    cache. Raises UserError where a folder that the user named lacks a file or holds a wrong one.
+    """
+    named = data or (Path(os.environ[ENVIRONMENT_VARIABLE]) if os.environ.get(ENVIRONMENT_VARIABLE) else None)
+    if named is None:
+        root = cache_folder()
+        return root if all(is_complete(name, root) for name in wanted) else None
+    if not named.is_dir():
+        raise UserError(f"--data {named}: no such folder")
+    root = named.parent if any(named.name == DATASETS[name].folder for name in wanted) else named
+    for name in wanted:
+        check(name, root)
+    return root
+
+
+def is_complete(name: str, root: Path) -> bool:
+    """Whether every file of the dataset lies under `root` (its sum is checked when it is read)."""
+    dataset = DATASETS[name]
+    return all((root / dataset.folder / file).is_file() for file in dataset.files)
+
+
+def check(name: str, root: Path) -> None:
+    """Raise UserError naming the first file of the dataset that is missing or is not the official one."""
+    dataset = DATASETS[name]
+    for file, md5 in dataset.files.items():
+        path = root / dataset.folder / file
+        _verified(path, md5, name)
+
+
+def _verified(path: Path, md5: str, name: str) -> bytes:
+    """The file's bytes, which are the ones that were summed: nothing can change in between."""
+    ways = f"`gpubench data fetch {name}` gets the official files, --synthetic needs none"
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise UserError(f"{path}: not there; {ways}") from None
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise UserError(f"{path}: not the official file (its MD5 differs: truncated or changed); {ways}")
+    return content
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images, uint8 (N, 3, 32, 32), and their labels, int64 (N,)."""
+
+    images: "NDArray[np.uint8]"
+    labels: "NDArray[np.int64]"
+
+
+def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
+    """Train and test split of `cifar10` or `cifar100` under `root`; the MD5 is checked before unpickling."""
+    import numpy as np
+
+    dataset = DATASETS[name]
+    parts: dict[bool, list[Any]] = {True: [], False: []}
+    for file, md5 in dataset.files.items():
+        content = _verified(root / dataset.folder / file, md5, name)
+        parts[file.startswith("test")].append(pickle.loads(content, encoding="latin1"))
+    label = "fine_labels" if name == "cifar100" else "labels"
+    train, test = (
+        Split(
+            np.concatenate([np.asarray(part["data"], np.uint8) for part in parts[is_test]]).reshape(
+                -1, 3, 32, 32
+            ),
+            np.concatenate([np.asarray(part[label], np.int64) for part in parts[is_test]]),
+        )
+        for is_test in (False, True)
+    )
+    return train, test
+
+
+def locate_weights(name: str, folder: Path | None) -> Path | None:
+    """The weights file in `folder` (--weights), else in the cache; None where it is in neither."""
+    file = _WEIGHTS[name]
+    for place in (folder, cache_folder() / "weights"):
+        if place is not None and (place / file).is_file():
+            _check_weights(place / file)
+            return place / file
+    return None
+
+
+def _check_weights(path: Path) -> None:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not digest.startswith(path.stem.rpartition("-")[2]):
+        raise UserError(f"{path}: not torchvision's file (its SHA-256 differs); delete it and fetch again")
+
+
+def fetch(name: str) -> Path:
+    """Download a dataset or weights into the cache; returns the root of the data, or the weights' file.
+
+    Raises UserError for an unknown name, without a network, or where a checksum differs.
+    """
+    if name in _WEIGHTS:
+        path = locate_weights(name, None)
+        if path is None:
+            path = _download(f"{_WEIGHTS_ADDRESS}/{_WEIGHTS[name]}", None, cache_folder() / "weights", name)
+            _check_weights(path)
+        return path
+    if name not in DATASETS:
+        raise UserError(f"data fetch {name}: there are {', '.join(names())}")
+    dataset, root = DATASETS[name], cache_folder()
+    if is_complete(name, root):
+        check(name, root)
+        return root
+    for url, md5 in dataset.urls.items():
+        if url.endswith(".tar.gz"):
+            archive = _download(url, md5, root, name)
+            with tarfile.open(archive) as tar:
+                tar.extractall(root, filter="data")
+            archive.unlink()
+        else:
+            _download(url, md5, root / dataset.folder, name)
+    check(name, root)
+    return root
+
+
+def _download(url: str, md5: str | None, folder: Path, name: str) -> Path:
+    import pooch
+
+    pooch.get_logger().setLevel("ERROR")
+    file = url.rpartition("/")[2]
+    needed = "--weights DIR" if name in _WEIGHTS else "--data DIR"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fetched = pooch.retrieve(
+            url,
+            known_hash=f"md5:{md5}" if md5 else None,
+            fname=file,
+            path=folder,
+            downloader=pooch.HTTPDownloader(progressbar=True, timeout=30),
+        )
+    except ValueError:
+        raise UserError(f"{url}: what arrived is not {name} (its MD5 differs); try again") from None
+    except OSError as error:  # every failure of requests is one
+        free = shutil.disk_usage(folder if folder.exists() else Path.home()).free
+        full = f" ({free / 1e6:,.0f} MB are free on the disk)" if free < 1e9 else ""
+        raise UserError(
+            f"could not download {name} from {url}{full}: {type(error).__name__}."
+            f" Use {needed} with files you have, or --synthetic"
+        ) from None
+    return Path(fetched)

@@ -1,0 +1,149 @@
+"""The largest batch that fits and the fastest batch, from a callable that tries one. Pure: knows no device and no torch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+STEP = 8
+"""Batches are multiples of 8, which tensor cores want."""
+
+AIM = 0.97
+"""Share of the capacity that the first prediction from two small probes aims at."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one batch did."""
+
+    fits: bool
+    rate: float = 0.0
+    """Samples per second."""
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer of a search, and everything that was tried."""
+
+    batch: int | None
+    capped: bool = False
+    curve: tuple[tuple[int, float, int], ...] = ()
+    """(batch, samples per second or 0 where it did not fit, peak memory in bytes), by batch."""
+    reason: str = ""
+
+
+class _Tried:
+    """Probes that remember, so that no batch is ever tried twice."""
+
+    def __init__(self, probe: Callable[[int], Probe]) -> None:
+        self._probe = probe
+        self.probes: dict[int, Probe] = {}
+
+    def __call__(self, batch: int) -> Probe:
+        if batch not in self.probes:
+            self.probes[batch] = self._probe(batch)
+        return self.probes[batch]
+
+    @property
+    def curve(self) -> tuple[tuple[int, float, int], ...]:
+        return tuple(
+            (batch, round(p.rate, 3) if p.fits else 0.0, p.memory_bytes)
+            for batch, p in sorted(self.probes.items())
+        )
+
+    @property
+    def fitting(self) -> list[int]:
+        return sorted(batch for batch, probe in self.probes.items() if probe.fits)
+
+    def answer(self, batch: int | None, cap: int | None) -> Found:
+        reason = "" if batch else "not even a batch of 1 fits in memory"
+        return Found(batch, batch is not None and batch == cap, self.curve, reason)
+
+
+def largest_batch(probe: Callable[[int], Probe], *, capacity_bytes: int | None, cap: int | None) -> Found:
+    """The largest multiple of 8 that fits (or 4, 2, 1 where 8 does not), at most `cap`.
+
+    Two small probes give a line of memory over batch, which predicts the answer; a search brackets it from
+    there. Near the edge a larger batch can fit where a smaller one did not (another algorithm, another
+    fragmentation), so the two next larger ones are tried as well.
+    """
+    tried = _Tried(probe)
+    top = _multiple(cap) if cap else None
+    if top is not None and top < STEP or not tried(STEP).fits:
+        return _tiny(tried, cap)
+    low, high = STEP, None  # low fits; high is the smallest known not to
+    guess = min(2 * STEP, top) if top else 2 * STEP
+    while high is None:
+        if tried(guess).fits:
+            low = guess
+            if guess == top:
+                return tried.answer(top, top)
+            guess = _further(tried, low, capacity_bytes)
+            guess = min(guess, top) if top else guess
+        else:
+            high = guess
+    while high - low > STEP:
+        middle = _between(tried, low, high, capacity_bytes)
+        low, high = (middle, high) if tried(middle).fits else (low, middle)
+    for larger in (high + STEP, high + 2 * STEP):
+        if (top is None or larger <= top) and tried(larger).fits:
+            low = larger
+    return tried.answer(max(low, *tried.fitting), top)
+
+
+def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
+    """The batch with the highest rate: doubling from 8 until the rate has fallen twice, then its neighbours."""
+    tried = _Tried(probe)
+    top = _multiple(cap) if cap else None
+    if top is not None and top < STEP or not tried(STEP).fits:
+        return _tiny(tried, cap)
+    batch, falls = STEP, 0
+    while falls < 2:
+        best_rate = max(tried(b).rate for b in tried.fitting)
+        batch = min(batch * 2, top) if top else batch * 2
+        if batch in tried.probes or not tried(batch).fits:
+            break
+        falls = 0 if tried(batch).rate > best_rate else falls + 1
+    best = max(tried.fitting, key=lambda b: tried(b).rate)
+    for neighbour in (best * 3 // 4, best * 3 // 2):
+        neighbour = _multiple(neighbour)
+        if neighbour >= STEP and (top is None or neighbour <= top):
+            tried(neighbour)
+    best = max(tried.fitting, key=lambda b: tried(b).rate)
+    return tried.answer(best, top)
+
+
+def _multiple(batch: int) -> int:
+    return batch // STEP * STEP
+
+
+def _tiny(tried: _Tried, cap: int | None) -> Found:
+    for batch in (4, 2, 1):
+        if (cap is None or batch <= cap) and tried(batch).fits:
+            return tried.answer(batch, cap)
+    return tried.answer(None, cap)
+
+
+def _line(tried: _Tried, capacity_bytes: int | None) -> int | None:
+    """Where the memory of the two largest fitting probes says that the capacity is reached."""
+    if capacity_bytes is None or len(tried.fitting) < 2:
+        return None
+    small, large = tried.fitting[-2:]
+    slope = (tried(large).memory_bytes - tried(small).memory_bytes) / (large - small)
+    if slope <= 0:
+        return None
+    return _multiple(int(large + (AIM * capacity_bytes - tried(large).memory_bytes) / slope))
+
+
+def _further(tried: _Tried, low: int, capacity_bytes: int | None) -> int:
+    """The next batch above `low` to try: the predicted one, at most 16 times as far, else twice as large."""
+    predicted = _line(tried, capacity_bytes)
+    if predicted is None or predicted <= low:
+        return low * 2 if predicted is None else low + max(STEP, _multiple(low // 16))
+    return min(predicted, low * 16)
+
+
+def _between(tried: _Tried, low: int, high: int, capacity_bytes: int | None) -> int:
+    predicted = _line(tried, capacity_bytes)
+    if predicted is not None and low < predicted < high:
+        return predicted
+    return _multiple((low + high) // 2)

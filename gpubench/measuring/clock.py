@@ -1,0 +1,385 @@
+"""Times a training run in laps, finds its steady state, and stops a sampled run early. Pure Python; the one mutable object.
+
+The synchronise is passed in and called at lap boundaries only (the idea of cifar10-fast's Timer), so that
+an accelerator's queue is never drained inside a lap.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpubench.measuring.projection import Epoch, Phase, summarise
+from gpubench.trial import Lap, Mode
+
+FLAT = 0.05
+"""Step times are steady when the halves of the last laps differ by no more than this."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much of a run a mode measures. None means everything."""
+
+    epochs: int | None
+    """Epochs begun before the trial ends."""
+    lap_seconds: float
+    """Least length of a lap, so that a synchronisation is a small part of it."""
+    warmup_seconds: float
+    """When the warm-up ends even though it is not flat."""
+    train_seconds: float | None
+    valid_seconds: float | None
+    timed_laps: int
+    """Timed laps a sampled phase has at least (unless its time is far over)."""
+    resident_laps: int
+    """Laps on one resident batch after the training."""
+    resident_seconds: float
+    steps: bool = False
+    """Count single steps instead of looking for a steady state: one warm-up step, then laps of one step."""
+    most_laps: int | None = None
+    """About how many laps one epoch of a phase is cut into, so that a full run's row stays short."""
+
+
+def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
+    """The sampling of a mode. On a CPU steps are long and warm-up is short."""
+    warmup = 30.0 if accelerator else 4.0
+    if mode == "full":
+        return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32)
+    if mode == "sampled":
+        return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0)
+    if mode == "quick":
+        return Sampling(1, 0.0, 0.0, 5.0, 0.0, 3, 1, 0.0, steps=True)
+    return Sampling(1, 0.0, 0.0, 0.5, 0.0, 2, 0, 0.0, steps=True)
+
+
+class Clock:
+    """What a suite runs its epochs and steps through.
+
+    Args:
+        sampling: how much to measure.
+        synchronize: waits until the device has done all it was given.
+        now: seconds, monotonic.
+        report: told of progress a few times a second.
+        watch: makes the context in which one untimed step runs (to see its operands).
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        synchronize: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.perf_counter,
+        report: Callable[[dict[str, Any]], None] | None = None,
+        watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self._sampling, self._synchronize, self._now = sampling, synchronize, now
+        self._report, self._watch = report, watch
+        self._built = now()
+        self._first_step: float | None = None
+        self._planned = 0
+        self._epoch = -1
+        self._epoch_open: float | None = None
+        self._outside = 0.0  # clean-up after an early stop: nobody's training, in no sum
+        self._phases: list[Phase] = []
+        self._epochs: list[Epoch] = []
+        self._resident: tuple[Any, int] | None = None
+        self._resident_laps: list[Lap] = []
+        self._reported = 0.0
+        self._steady = ""
+        self.proved = False
+        """Whether a step ran under `watch`."""
+
+    # Epochs
+
+    def epochs(self, n: int) -> Iterator[int]:
+        """Count epochs from 0 to n - 1, or as many as the sample needs."""
+        self._planned = n
+        for epoch in range(n):
+            self.begin_epoch(epoch)
+            yield epoch
+            self.end_epoch()
+            if self.enough:
+                break
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Start epoch number `epoch`; for training loops that are not ours to write (fastai's)."""
+        self._epoch = epoch
+        self._synchronize()
+        self._outside = 0.0
+        self._epoch_open = self._now()
+
+    def end_epoch(self) -> None:
+        """End the running epoch; a second call does nothing."""
+        if self._epoch_open is None:
+            return
+        self._synchronize()
+        seconds = self._now() - self._epoch_open - self._outside
+        phases = tuple(phase for phase in self._phases if phase.epoch == self._epoch)
+        self._epochs.append(Epoch(self._epoch, seconds, phases))
+        self._epoch_open = None
+
+    def plan_epochs(self, n: int) -> None:
+        """Say how many epochs the whole run has, where `epochs` is not used."""
+        self._planned = n
+
+    @property
+    def enough(self) -> bool:
+        """Whether the epoch that runs, or has just ended, is the last one needed."""
+        limit = self._sampling.epochs
+        return self._epoch + 1 >= (self._planned if limit is None else min(limit, self._planned))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned epoch ran to its end, so that the model is trained."""
+        return self._epoch + 1 >= self._planned and not any(phase.cut for phase in self._phases)
+
+    # Steps
+
+    def steps(
+        self,
+        loader: Iterable[Any],
+        phase: str,
+        samples: int | None = None,
+        count: Callable[[Any], int] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the loader's batches, timed; stops early once a sampled phase knows its rate.
+
+        Args:
+            loader: anything that can be iterated; its `len` gives the steps of an epoch.
+            phase: `train`, `valid`, or a name of the suite's own.
+            samples: samples in one whole epoch of this phase (default: steps x the first batch's).
+            count: samples in a batch (default: the first dimension of its first element).
+        """
+        count = count or first_dimension
+        stop = _Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        laps: list[Lap] = []
+        batches = iter(loader)
+        total_steps = len(loader) if hasattr(loader, "__len__") else 0
+        most = self._sampling.most_laps
+        least_steps = -(-total_steps // most) if most and total_steps else 1
+        steps_per_lap, first_count, cut = 1, 0, False
+        batch: Any = None
+        self._synchronize()
+        started = lap_started = self._now()
+        if self._first_step is None:
+            self._first_step = started
+        steps = done = 0
+        wait = 0.0
+        ended_by_suite = True
+        try:
+            while True:
+                asked = self._now()
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    wait += self._now() - asked
+                    ended_by_suite = False
+                    break
+                wait += self._now() - asked
+                size = count(batch)
+                first_count = first_count or size
+                if phase == "train" and (self._resident is None or size >= self._resident[1]):
+                    self._resident = (batch, size)
+                yield batch
+                steps, done = steps + 1, done + size
+                if steps < steps_per_lap:
+                    continue
+                self._synchronize()
+                ended = self._now()
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait)
+                laps.append(lap)
+                stop.add(lap)
+                if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
+                    steps_per_lap = min(steps_per_lap * 2, max(total_steps, 1))
+                lap_started, steps, done, wait = ended, 0, 0, 0.0
+                self._tell(phase, laps, total_steps, stop.share(total_steps))
+                if stop.reached:
+                    cut, ended_by_suite = True, False
+                    break
+        finally:
+            del batch
+            if not cut and (steps or not laps or wait):
+                self._synchronize()
+                seconds = self._now() - lap_started
+                if steps or not laps:
+                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
+                else:  # the loader's end, after the last lap
+                    last = laps[-1]
+                    laps[-1] = replace(
+                        last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait
+                    )
+            if cut or ended_by_suite:
+                closing = self._now()
+                close = getattr(batches, "close", None)
+                if close:
+                    close()
+                del batches
+                self._outside += self._now() - closing
+        seen = sum(lap.samples for lap in laps)
+        whole = samples if samples is not None else (total_steps * first_count or seen)
+        if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
+            cut = False  # stopped exactly at the end
+        if phase == "train" and not self._steady:
+            self._steady = stop.reason
+        self._phases.append(
+            Phase(phase, self._epoch, tuple(_some_timed(laps)), whole if cut else max(seen, whole), cut)
+        )
+
+    def resident(self) -> Iterator[Any]:
+        """Yield one batch that is already on the device, over and over, for after the training.
+
+        The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
+        without the pipeline. None of it enters any other figure.
+        """
+        if self._resident is None:
+            return
+        batch, size = self._resident
+        with self._watch():
+            yield batch
+        self.proved = True
+        wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
+        if not self._sampling.steps:
+            yield batch  # warm-up
+        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
+            self._synchronize()
+            started = self._now()
+            for _ in range(steps_per_lap):
+                yield batch
+            self._synchronize()
+            seconds = self._now() - started
+            if seconds < self._sampling.lap_seconds:
+                steps_per_lap *= 2  # too short to count
+                continue
+            spent += seconds
+            self._resident_laps.append(
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+            )
+        self._resident = None
+
+    # Answers
+
+    def summary(self) -> dict[str, Any]:
+        """The fields of a Measurement that the clock knows."""
+        self.end_epoch()
+        first = self._first_step if self._first_step is not None else self._now()
+        in_epochs = {id(phase) for epoch in self._epochs for phase in epoch.phases}
+        once = [phase for phase in self._phases if id(phase) not in in_epochs]
+        return {
+            "setup_seconds": first - self._built,
+            "steady": self._steady,
+            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs) or 1),
+        }
+
+    def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
+        if self._report is None:
+            return
+        now = self._now()
+        if now - self._reported < 0.25:
+            return
+        self._reported = now
+        epochs = min(self._planned or 1, self._sampling.epochs or self._planned or 1)
+        lap = laps[-1]
+        # Validation is the last tenth of an epoch, for all that a progress bar knows.
+        part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        self._report(
+            {
+                "phase": phase,
+                "epoch": self._epoch,
+                "epochs": epochs,
+                "fraction": min(1.0, (max(0, self._epoch) + part) / epochs),
+                "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
+            }
+        )
+
+
+class _Stop:
+    """Decides for one phase of one epoch which laps are warm-up and when there are enough."""
+
+    def __init__(self, sampling: Sampling, phase: str, *, first_epoch: bool) -> None:
+        self._sampling, self._phase, self._first_epoch = sampling, phase, first_epoch
+        self._limit = sampling.train_seconds if phase == "train" else sampling.valid_seconds
+        self._warmup: list[Lap] = []
+        self._timed_laps, self._timed_seconds, self._steps = 0, 0.0, 0
+        self._full = sampling.epochs is None
+        self.reason = ""
+        # One validation batch is all that --quick and a probe take.
+        single_valid = sampling.steps and phase != "train"
+        self.kind: Any = "timed" if single_valid else "warmup"
+
+    def add(self, lap: Lap) -> None:
+        self._steps += lap.steps
+        if self.kind == "timed":
+            self._timed_laps += 1
+            self._timed_seconds += lap.seconds
+            return
+        self._warmup.append(lap)
+        if self._sampling.steps:
+            self.kind, self.reason = "timed", "one warm-up step; steadiness not looked for"
+        elif not self._first_epoch:
+            self.kind = "timed"  # the first lap holds the phase's start-up; the device is warm
+        else:
+            self.reason = self._flat() or self._too_long()
+            if self.reason:
+                self.kind = "timed"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the phase can stop here."""
+        if self._full or self._limit is None or self.kind != "timed" or not self._timed_laps:
+            return False
+        if self._sampling.steps:
+            return (
+                self._timed_laps >= self._sampling.timed_laps
+                or self._timed_seconds >= self._limit
+            )
+        return (
+            self._timed_laps >= self._sampling.timed_laps and self._timed_seconds >= self._limit
+        )
+
+    def share(self, total_steps: int) -> float:
+        """Roughly how much of this phase's work is done, 0 to 1."""
+        by_steps = self._steps / total_steps if total_steps else 0.0
+        if self._full or not self._limit:
+            return by_steps
+        return min(1.0, max(by_steps, self._timed_seconds / self._limit))
+
+    def _flat(self) -> str:
+        window = 2 if self._warmup[-1].seconds >= 1.0 else 4
+        if len(self._warmup) <= window:  # the first lap always holds start-up
+            return ""
+        times = [lap.seconds / max(1, lap.samples) for lap in self._warmup[-window:]]
+        half = window // 2
+        early, late = sum(times[:half]) / half, sum(times[half:]) / half
+        change = abs(late / early - 1) if early > 0 else 0.0
+        if change > FLAT:
+            return ""
+        spent = sum(lap.seconds for lap in self._warmup)
+        return (
+            f"flat: last {window} laps within {change:.1%}"
+            f" after {len(self._warmup)} warm-up laps, {spent:.1f} s"
+        )
+
+    def _too_long(self) -> str:
+        spent = sum(lap.seconds for lap in self._warmup)
+        if spent < self._sampling.warmup_seconds or len(self._warmup) < 2:
+            return ""
+        if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:
+            return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
+        return f"unsteady: step times still moved after {len(self._warmup)} laps, {spent:.1f} s"
+
+
+def _some_timed(laps: list[Lap]) -> list[Lap]:
+    """Where a phase ended before it was steady, all laps but the first count as timed."""
+    if not laps or any(lap.kind == "timed" for lap in laps):
+        return laps
+    if len(laps) == 1:
+        return [replace(laps[0], kind="timed")]
+    return [laps[0], *(replace(lap, kind="timed") for lap in laps[1:])]
+
+
+def first_dimension(batch: Any) -> int:
+    """Samples in a batch: the first dimension of its first element, or of the batch itself."""
+    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
+    shape = getattr(first, "shape", None)
+    if shape is not None and len(shape):
+        return int(shape[0])
+    return len(batch) if hasattr(batch, "__len__") else 1

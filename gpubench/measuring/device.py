@@ -1,0 +1,177 @@
+"""Devices through torch.accelerator: what they are, how to wait for them, what memory they used. Child process only."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpubench.measuring import environment
+
+
+def describe() -> dict[str, Any]:
+    """Everything the parent needs to know of torch and its devices, as plain data."""
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or torch.version.hip or "",
+        "cudnn": str(torch.backends.cudnn.version() or ""),
+        "arch_list": torch.cuda.get_arch_list(),
+        "devices": [*_accelerators(), environment.cpu_device()],
+    }
+
+
+def _accelerators() -> list[dict[str, Any]]:
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or not torch.accelerator.is_available():
+        return []
+    kind = accelerator.type
+    describe_one = {"cuda": _cuda, "xpu": _xpu}.get(kind, _other)
+    return [describe_one(kind, index) for index in range(torch.accelerator.device_count())]
+
+
+def _cuda(kind: str, index: int) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(index)
+    unsupported = {}
+    if torch.version.cuda and properties.major < 8:
+        unsupported["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
+    if torch.version.hip:
+        unsupported["tf32"] = "TF32 here means NVIDIA's"
+    problem = ""
+    try:
+        with torch.cuda.device(index):
+            torch.zeros(8, device=f"cuda:{index}").add_(1).sum().item()
+            if not torch.cuda.is_bf16_supported(including_emulation=False):
+                unsupported["bf16"] = f"{properties.name} only emulates bf16"
+    except RuntimeError as error:  # no kernel image for this card
+        problem = str(error).partition("\n")[0]
+    return {
+        "device": f"{kind}:{index}",
+        "kind": kind,
+        "card": properties.name,
+        "memory_bytes": int(properties.total_memory),
+        "capability": f"{properties.major}.{properties.minor}",
+        "driver": _nvidia_driver(),
+        "identity": str(getattr(properties, "uuid", "")) or f"{properties.name} {index}",
+        "unsupported": unsupported,
+        "problem": problem,
+    }
+
+
+def _xpu(kind: str, index: int) -> dict[str, Any]:
+    properties = torch.xpu.get_device_properties(index)
+    return {
+        **_other(kind, index),
+        "card": properties.name,
+        "memory_bytes": int(properties.total_memory),
+        "driver": str(getattr(properties, "driver_version", "")),
+    }
+
+
+def _other(kind: str, index: int) -> dict[str, Any]:
+    cpu = environment.cpu_device()
+    return {
+        "device": f"{kind}:{index}",
+        "kind": kind,
+        "card": f"{cpu['card']} ({kind})",
+        "memory_bytes": None,
+        "capability": "",
+        "driver": "",
+        "identity": cpu["identity"],
+        "unsupported": {"tf32": f"{kind} has no TF32"},
+    }
+
+
+def _nvidia_driver() -> str:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception:  # no NVML (ROCm, WSL, a container without it) is no reason not to measure
+        return ""
+
+
+def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
+    """Make `name` the current device, and cap its allocator at the limit less what the context itself takes."""
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    torch.accelerator.set_device_index(device.index or 0)
+    torch.zeros(1, device=device)
+    if memory_limit_bytes and device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        context = total - free - torch.cuda.memory_reserved(device)
+        share = max(0.0, memory_limit_bytes - context) / total
+        torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
+    return device
+
+
+def soak(name: str, seconds: float) -> None:
+    """Multiply matrices for `seconds`, so that the first trial finds the card as warm as the last."""
+    device = open_device(name, None)
+    # Random values: constant ones draw less power and warm a card less.
+    a = torch.randn(4096, 4096, device=device)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(8):
+            torch.mm(a, a)
+        synchronize(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was given; a CPU has."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Accelerator: most memory allocated by torch; CPU: peak resident memory of this process."""
+    if device.type == "cpu":
+        return peak_resident_bytes()
+    if hasattr(torch.accelerator, "max_memory_allocated") and device.type != "mps":
+        return int(torch.accelerator.max_memory_allocated(device))
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type == "xpu":
+        return int(torch.xpu.max_memory_allocated(device))
+    return None
+
+
+def allocator_retries(device: torch.device) -> int:
+    """How often the allocator had to give memory back and ask again: a batch that needs it does not fit."""
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+
+
+def peak_resident_bytes() -> int:
+    """Most memory this process ever had resident, imports included."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would count the parent's pages from before exec
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "unable to find a valid cudnn algorithm",
+    "cudnn_status_not_supported",
+    "cudnn_status_alloc_failed",
+    "cublas_status_alloc_failed",
+    "unable to find an engine to execute this computation",
+)
+"""What a full memory says, also in disguise (pytorch/benchmark#496, huggingface/accelerate)."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether `error` means that the batch was too large."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(s in str(error).lower() for s in OUT_OF_MEMORY)

@@ -1,0 +1,142 @@
+"""Precision and clock as fastai callbacks. The suites use fastai itself for everything else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastai.callback.core import Callback, CancelFitException, CancelStepException
+from fastai.learner import Learner
+
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.precision import Mode
+
+
+class PrecisionCallback(Callback):
+    """Autocast and loss scaling on every kind of device; fastai's own MixedPrecision is tied to CUDA.
+
+    Forward and loss of training and validation run under the mode's autocast; the loss gets the prediction
+    in float32. A step whose gradients overflowed is skipped and counted.
+    """
+
+    order = 10  # after fastai's own preparations, before its recorder
+
+    def __init__(self, mode: Mode) -> None:
+        super().__init__()
+        self.mode, self.skipped_steps = mode, 0
+        self._context: Any = None
+
+    def before_fit(self) -> None:
+        """A fresh scaler for each fit."""
+        self.scaler = self.mode.scaler()
+
+    def before_batch(self) -> None:
+        """Enter autocast for this batch."""
+        self._context = self.mode.autocast()
+        self._context.__enter__()
+
+    def after_pred(self) -> None:
+        """Give the loss a float32 prediction."""
+        self.learn.pred = self.pred.float()
+
+    def after_loss(self) -> None:
+        """Leave autocast: the backward pass follows the forward's dtypes by itself."""
+        self._leave()
+
+    def before_backward(self) -> None:
+        """Scale the loss, so that small fp16 gradients survive."""
+        self.learn.loss_grad = self.scaler.scale(self.loss_grad)
+
+    def before_step(self) -> None:
+        """Unscale, and step unless a gradient overflowed."""
+        if not self.scaler.is_enabled():
+            return
+        scale = self.scaler.get_scale()
+        self.scaler.step(self.opt)
+        self.scaler.update()
+        if self.scaler.get_scale() < scale:
+            self.skipped_steps += 1
+        raise CancelStepException  # the scaler has taken the step, or has skipped it
+
+    def after_cancel_batch(self) -> None:
+        """A cancelled batch must not leave autocast on."""
+        self._leave()
+
+    def after_fit(self) -> None:
+        """Nor a cancelled fit."""
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+
+class ClockCallback(Callback):
+    """Runs fastai's epochs and batches through our clock, and ends the fit when the sample suffices."""
+
+    order = -100  # the clock starts before any other callback works
+
+    def __init__(self, clock: Clock, train_samples: int, valid_samples: int) -> None:
+        super().__init__()
+        self.clock = clock
+        self.samples = {"train": train_samples, "valid": valid_samples}
+
+    def before_fit(self) -> None:
+        """Tell the clock how long the whole fit is."""
+        self.clock.plan_epochs(self.n_epoch)
+
+    def before_epoch(self) -> None:
+        """An epoch begins."""
+        self.clock.begin_epoch(self.epoch)
+
+    def before_train(self) -> None:
+        """Let the clock hand out the training batches."""
+        self.learn.dl = _Timed(self.dl, self.clock, "train", self.samples["train"])
+
+    def before_validate(self) -> None:
+        """Let the clock hand out the validation batches."""
+        self.learn.dl = _Timed(self.dl, self.clock, "valid", self.samples["valid"])
+
+
+class EpochEnd(Callback):
+    """The other half of ClockCallback: runs after every other callback's work at the end of an epoch."""
+
+    order = 1000
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def after_epoch(self) -> None:
+        """Close the epoch, and the fit where the clock has enough."""
+        self.clock.end_epoch()
+        if self.clock.enough and self.epoch + 1 < self.n_epoch:
+            raise CancelFitException
+
+
+class _Timed:
+    """A loader whose batches come through the clock."""
+
+    def __init__(self, loader: Any, clock: Clock, phase: str, samples: int) -> None:
+        self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._clock.steps(self._loader, self._phase, self._samples)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def callbacks(clock: Clock, mode: Mode, train_samples: int, valid_samples: int) -> list[Callback]:
+    """What a suite adds to its Learner."""
+    return [ClockCallback(clock, train_samples, valid_samples), PrecisionCallback(mode), EpochEnd(clock)]
+
+
+def train_resident(learn: Learner, clock: Clock) -> None:
+    """After a fit: the Learner's own training step, on one batch that stays on the device."""
+    learn.model.train()
+    learn.training = True
+    for batch in clock.resident():
+        learn.one_batch(0, batch)

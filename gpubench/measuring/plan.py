@@ -1,0 +1,198 @@
+"""From options to cases to interleaved trials. Pure: opens no device, reads no data."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from gpubench.errors import UserError
+from gpubench.measuring.environment import Device
+from gpubench.suite import LoadedSuite, ParamValue
+from gpubench.trial import PRECISIONS, Case, Trial
+
+SAMPLED_REPEATS = 6
+"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/method.md)."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked of `gpubench run`, parsed but not yet resolved."""
+
+    suites: tuple[str, ...] = ("resnet",)
+    precision: str = "both"
+    models: tuple[str, ...] = ()
+    batch: str | None = None
+    device: str = "auto"
+    repeats: int | None = None
+    mode: Literal["sampled", "quick", "full"] = "sampled"
+    out: Path = Path("results")
+    data: Path | None = None
+    weights: Path | None = None
+    synthetic: bool = False
+    memory_limit_bytes: int | None = None
+    time_limit_seconds: float | None = None
+    seed: int = 42
+    settings: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def settings_for(self, suite: LoadedSuite, suites: Sequence[LoadedSuite]) -> dict[str, str]:
+        """The --set values meant for `suite`: with several suites, those that it declares.
+
+        A name that no suite declares stays, for `resolve_params` to refuse.
+        """
+        elsewhere = {name for other in suites if other is not suite for name in other.suite.params}
+        return {
+            name: value
+            for name, value in self.settings.items()
+            if name in suite.suite.params or name not in elsewhere
+        }
+
+    @property
+    def rounds(self) -> int:
+        """Trials per case."""
+        if self.repeats is not None:
+            return self.repeats
+        return SAMPLED_REPEATS if self.mode == "sampled" else 1
+
+
+def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
+    """The devices that `--device` names; raises UserError listing those there are."""
+    usable = [device for device in devices if not device.problem]
+    accelerators = [device for device in usable if device.kind != "cpu"]
+    if wish == "auto":
+        return accelerators[:1] or [d for d in usable if d.kind == "cpu"]
+    if wish == "all":
+        return accelerators or usable
+    chosen = []
+    for name in wish.split(","):
+        full = f"{name}:0" if name in {"cuda", "xpu", "mps"} else name
+        found = [device for device in devices if device.device == full]
+        if not found:
+            there = ", ".join(device.device for device in devices)
+            raise UserError(f"--device {name}: not on this machine, which has {there}")
+        if found[0].problem:
+            raise UserError(
+                f"--device {name}: torch cannot compute on it ({found[0].problem});"
+                " `gpubench doctor` says what to install"
+            )
+        chosen += [device for device in found if device not in chosen]
+    return chosen
+
+
+def choose_precisions(wish: str, device: Device) -> list[str]:
+    """Concrete precision names in the order asked; `both`, `all` and `mixed` are resolved for `device`."""
+    names: list[str] = []
+    for name in wish.split(","):
+        if name == "both":
+            names += ["fp32", device.mixed]
+        elif name == "mixed":
+            names.append(device.mixed)
+        elif name == "all":
+            names += [known for known in PRECISIONS if known not in device.unsupported]
+        elif name in PRECISIONS:
+            names.append(name)
+        else:
+            raise UserError(
+                f"--precision {name}: no such precision; there are {', '.join(PRECISIONS)},"
+                " and both, mixed, all"
+            )
+    return list(dict.fromkeys(names))
+
+
+def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
+    """The suite's models among those wished for, in the suite's order; raises UserError for an unknown one."""
+    known = {model for each in suites for model in each.suite.models}
+    for model in wish:
+        if model not in known:
+            raise UserError(f"--models {model}: no such model; there are {', '.join(sorted(known))}")
+    return [model for model in suite.suite.models if not wish or model in wish]
+
+
+def choose_batch(
+    suite: LoadedSuite, options: Options, device: Device
+) -> tuple[str, int | None]:
+    """(policy, size): the size is None where a search has yet to find it."""
+    on_cpu = device.kind == "cpu"
+    default = str(suite.suite.cpu_batch) if on_cpu else suite.suite.batch
+    wish = options.batch or default
+    if wish in {"max", "fastest"}:
+        if wish == "max" and on_cpu and not options.memory_limit_bytes:
+            raise UserError(
+                "--batch max on a CPU needs --memory-limit SIZE (2GiB, say):"
+                " the host's memory is not a card's"
+            )
+        return wish, None
+    if not wish.isdigit() or int(wish) == 0:
+        raise UserError(f"--batch {wish}: give max, fastest or a number above 0")
+    return "fixed", int(wish)
+
+
+def plan(
+    suites: Sequence[LoadedSuite],
+    options: Options,
+    devices: Sequence[Device],
+    data: Mapping[str, str],
+    weights: Mapping[tuple[str, str], str],
+) -> list[Case]:
+    """Every case of the run, refusals included.
+
+    `data` gives what each suite will read (dataset names, or `synthetic`), `weights` what each
+    (suite, model) starts from. Under `max` each mixed case gets a twin at the batch found for fp32,
+    so that precision and batch can be told apart.
+    """
+    cases = []
+    for suite in suites:
+        params = suite.resolve_params(options.settings_for(suite, suites))
+        for device in devices:
+            policy, size = choose_batch(suite, options, device)
+            precisions = choose_precisions(options.precision, device)
+            for model in choose_models(suite, options.models, suites):
+                for precision in precisions:
+                    case = Case(
+                        suite=suite.name,
+                        suite_version=suite.suite.version,
+                        suite_digest=suite.digest,
+                        suite_path=str(suite.path),
+                        model=model,
+                        precision=precision,
+                        device=device.device,
+                        params=params,
+                        batch_policy=policy,
+                        batch_size=size,
+                        mode=options.mode,
+                        data=data[suite.name],
+                        weights=weights.get((suite.name, model), ""),
+                        memory_limit_bytes=options.memory_limit_bytes,
+                        refusal=device.unsupported.get(precision, "") if suite.suite.torch else "",
+                    )
+                    cases.append(case)
+                    twin = policy == "max" and precision != "fp32" and "fp32" in precisions
+                    if twin and not case.refusal:
+                        cases.append(replace(case, batch_policy="max-fp32"))
+    if not cases:
+        raise UserError("nothing to run: none of these suites has the models asked for")
+    return cases
+
+
+def schedule(cases: Sequence[Case], rounds: int, seed: int) -> list[Trial]:
+    """Every case once per round, shuffled inside each round so that drift hits all cases alike.
+
+    Trials of one round share a seed: they see the same data order and differ only in what is compared.
+    Refused cases come once, first.
+    """
+    dice = random.Random(seed)
+    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
+    for index in range(rounds):
+        this_round = [Trial(case, index, seed + index) for case in cases if not case.refusal]
+        dice.shuffle(this_round)
+        trials += this_round
+    return trials
+
+
+def params_text(params: Mapping[str, ParamValue]) -> str:
+    """Parameters as the row writes them: `name=value`, sorted, joined by spaces."""
+    return " ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in sorted(params.items())
+    )

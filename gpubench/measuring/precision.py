@@ -1,0 +1,272 @@
+"""What each precision sets, applies and proves. Never substitutes one precision for another."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class PrecisionError(RuntimeError):
+    """The arithmetic that ran is not what the label says."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One precision: how it computes, and the relative error by which a probe recognises it.
+
+    The bands are wide around errors measured against float64 (norm-wise, inner dimension 512): fp32
+    2e-7, TF32 and fp16 3e-4 to 5e-4, bf16 3e-3 to 4e-3. TF32 and fp16 share theirs: flags and operand
+    dtypes tell those two apart.
+    """
+
+    autocast: torch.dtype | None
+    tf32: bool
+    scaled: bool
+    band: tuple[float, float]
+
+    @property
+    def operand(self) -> torch.dtype:
+        """The dtype in which matmuls, convolutions and RNNs get their operands."""
+        return self.autocast or torch.float32
+
+
+KINDS = {
+    "fp32": Kind(None, False, False, (0.0, 2e-5)),
+    "tf32": Kind(None, True, False, (5e-5, 1.5e-3)),
+    "fp16": Kind(torch.float16, False, True, (5e-5, 1.5e-3)),
+    "bf16": Kind(torch.bfloat16, False, False, (1e-3, 2e-2)),
+}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a training step applies a precision, the way torch's own examples do."""
+
+    name: str
+    device_type: str
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context for forward and loss."""
+        dtype = KINDS[self.name].autocast
+        if dtype is None:
+            return nullcontext()
+        return torch.autocast(self.device_type, dtype=dtype)
+
+    def scaler(self) -> torch.amp.GradScaler:
+        """The loss scaler; it passes everything through where the precision needs none."""
+        return torch.amp.GradScaler(self.device_type, enabled=KINDS[self.name].scaled)
+
+
+def mode_of(name: str, device: str) -> Mode:
+    """The mode of precision `name` on `device` (`cuda:0`, `cpu`)."""
+    return Mode(name, torch.device(device).type)
+
+
+def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None:
+    """Set every process-wide switch that decides the arithmetic, whatever torch's defaults are.
+
+    torch leaves cuDNN's TF32 on by default, which turns "fp32" convolutions into TF32 from Ampere on.
+    """
+    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    for key, read in _tf32_switches().items():
+        read.set(wanted if "mkldnn" not in key else "ieee")
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = reduced_reduction
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = reduced_reduction
+    torch.backends.cudnn.benchmark = cudnn_benchmark
+
+
+def check_flags(name: str) -> None:
+    """Raise PrecisionError where a switch no longer says what the precision needs."""
+    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    for key, switch in _tf32_switches().items():
+        expected = wanted if "mkldnn" not in key else "ieee"
+        if switch.get() != expected:
+            raise PrecisionError(
+                f"asked for {name}, but {key} was changed to {switch.get()} during the trial"
+            )
+
+
+@dataclass(frozen=True)
+class _Switch:
+    get: Callable[[], str]
+    set: Callable[[str], None]
+
+
+def _tf32_switches() -> dict[str, _Switch]:
+    """The switches of this torch by name: fp32_precision since 2.9, allow_tf32 before. The two never mix."""
+    backends = torch.backends
+    if hasattr(backends, "fp32_precision"):
+        owners = {
+            "cuda.matmul": backends.cuda.matmul,
+            "cudnn.conv": backends.cudnn.conv,  # type: ignore[attr-defined]
+            "cudnn.rnn": backends.cudnn.rnn,  # type: ignore[attr-defined]
+            "mkldnn.matmul": backends.mkldnn.matmul,  # type: ignore[attr-defined]
+            "mkldnn.conv": backends.mkldnn.conv,  # type: ignore[attr-defined]
+            "mkldnn.rnn": backends.mkldnn.rnn,  # type: ignore[attr-defined]
+        }
+        return {
+            f"torch.backends.{key}.fp32_precision": _attribute(owner, "fp32_precision", str, str)
+            for key, owner in owners.items()
+        }
+    owners = {"cuda.matmul": backends.cuda.matmul, "cudnn": backends.cudnn}
+    return {
+        f"torch.backends.{key}.allow_tf32": _attribute(
+            owner, "allow_tf32", lambda on: "tf32" if on else "ieee", lambda text: text == "tf32"
+        )
+        for key, owner in owners.items()
+    }
+
+
+def _attribute(
+    owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]
+) -> _Switch:
+    return _Switch(
+        lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text))
+    )
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Relative errors of three small computations against float64."""
+
+    errors: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """The largest of them."""
+        return max(self.errors.values())
+
+    @property
+    def proof(self) -> str:
+        """What was found, for the row."""
+        return "probe " + ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
+
+
+def probe(name: str, device: str, mode: Mode) -> Probe:
+    """Compute a small matmul, convolution and GRU in `mode` and compare each with float64.
+
+    Raises PrecisionError where an error is not one that the precision makes. A GRU stands for the RNNs
+    because torch has no fp16 LSTM on a CPU.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        found = Probe({part: _error(make(), device, mode) for part, make in _PARTS.items()})
+    check_probe(name, found)
+    return found
+
+
+def check_probe(name: str, found: Probe) -> None:
+    """Raise PrecisionError where `found` contradicts the label."""
+    low, high = KINDS[name].band
+    for part, error in found.errors.items():
+        if not low <= error <= high:
+            looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
+            raise PrecisionError(
+                f"asked for {name}, but the probe's {part} has a relative error of {error:.1e},"
+                f" which looks like {looks or 'no known precision'}"
+            )
+
+
+Part = tuple[torch.nn.Module, torch.Tensor]
+
+
+def _matmul() -> Part:
+    return torch.nn.Linear(512, 256, bias=False), torch.randn(128, 512)
+
+
+def _convolution() -> Part:
+    return torch.nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)
+
+
+def _rnn() -> Part:
+    return torch.nn.GRU(256, 256), torch.randn(4, 16, 256)
+
+
+_PARTS: dict[str, Callable[[], Part]] = {"matmul": _matmul, "convolution": _convolution, "RNN": _rnn}
+
+
+def _error(part: Part, device: str, mode: Mode) -> float:
+    module, x = part
+    with torch.no_grad():
+        exact = _output(module.double()(x.double()))
+        module = module.float().to(device)
+        with mode.autocast():
+            got = _output(module(x.to(device)))
+    return float((got.double().cpu() - exact).norm() / exact.norm())
+
+
+def _output(result: Any) -> torch.Tensor:
+    output: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    return output
+
+
+FAMILIES = {
+    "convolution": ("convolution", "conv2d", "conv1d", "conv3d", "mkldnn_convolution"),
+    "matmul": ("mm", "addmm", "bmm", "baddbmm", "linear", "mkldnn_linear", "_scaled_dot_product"),
+    "RNN": ("_cudnn_rnn", "mkldnn_rnn_layer", "miopen_rnn", "_thnn_fused_gru", "_thnn_fused_lstm"),
+}
+
+
+class OperandWatch(TorchDispatchMode):
+    """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast.
+
+    An output dtype proves nothing: a GRU under bf16 autocast computes in 16 bits and returns float32.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[tuple[str, torch.dtype]] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Count the call and pass it on."""
+        family = _family(func.__name__.partition(".")[0])
+        if family:
+            tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
+            if tensors:
+                self.seen[family, tensors[0].dtype] += 1
+        return func(*args, **(kwargs or {}))
+
+    def check(self, name: str) -> str:
+        """What was seen, for the row; raises PrecisionError where it contradicts the label.
+
+        Under autocast a few calls may keep float32 (a loss computed as a matmul, say), so in each family
+        most calls have to have the label's dtype; for fp32 and tf32 all of them.
+        """
+        if not self.seen:
+            raise PrecisionError(
+                f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it"
+            )
+        wanted = KINDS[name].operand
+        for family in sorted({family for family, _ in self.seen}):
+            total = sum(n for (f, _), n in self.seen.items() if f == family)
+            right = self.seen[family, wanted]
+            enough = right == total if wanted is torch.float32 else right * 2 > total
+            if not enough:
+                raise PrecisionError(
+                    f"asked for {name}, but {total - right} of the model's {total} {family} calls"
+                    f" had operands other than {_plain(wanted)}: {self.summary}"
+                )
+        return f"operands {self.summary}"
+
+    @property
+    def summary(self) -> str:
+        """Families, dtypes and counts in words."""
+        counts = sorted(self.seen.items(), key=lambda item: (item[0][0], str(item[0][1])))
+        return ", ".join(f"{family} {_plain(dtype)} x{n}" for (family, dtype), n in counts)
+
+
+def _family(call: str) -> str:
+    for family, names in FAMILIES.items():
+        if call in names or (family != "matmul" and any(call.startswith(n) for n in names)):
+            return family
+    return ""
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

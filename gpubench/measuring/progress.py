@@ -1,0 +1,112 @@
+"""What the user sees while trials run: a bar with case, trial, rate and time left, and a line per finished trial."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpubench.records import Row
+from gpubench.trial import Trial
+
+
+class TrialProgress:
+    """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
+
+    def __init__(self, total: int, unit: str = "images") -> None:
+        self.total = total
+        self._console = Console(stderr=True, highlight=False)
+        self._done = 0
+        self._spent = 0.0
+        self._started = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+            refresh_per_second=4,
+        )
+        self._task = self._bar.add_task("", total=max(1, total), rate="", left="")
+        self._unit = unit
+
+    def __enter__(self) -> "TrialProgress":
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def say(self, text: str) -> None:
+        """A line of ours, or of a suite's own output, above the bar."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def start(self, label: str, number: int) -> None:
+        """A trial, or a probe of the batch search, begins."""
+        self._started = time.monotonic()
+        self._bar.update(
+            self._task,
+            description=f"{min(number, self.total)}/{self.total} {label}",
+            completed=self._done,
+            rate="starting",
+            left=self._left(0.0),
+        )
+
+    def lap(self, event: Mapping[str, Any]) -> None:
+        """News from the running trial."""
+        fraction = float(event.get("fraction") or 0.0)
+        rate = event.get("rate")
+        self._bar.update(
+            self._task,
+            completed=self._done + min(0.99, fraction),
+            rate=f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else "",
+            left=self._left(fraction),
+        )
+
+    def finish(self, trial: Trial, row: Row) -> None:
+        """A trial ended: its line."""
+        self._done += 1
+        self._spent += time.monotonic() - self._started
+        self._bar.update(self._task, completed=self._done)
+        self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
+
+    def _left(self, fraction: float) -> str:
+        worked = self._done + fraction
+        if self._done == 0:
+            return ""
+        spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
+        return f"{_duration(spent / worked * (self.total - worked))} left"
+
+
+def describe(row: Row, unit: str) -> str:
+    """One finished trial in a line."""
+    if row.status != "ok" or row.seconds is None:
+        return f"{row.status}: {row.reason}"
+    parts = [f"{_duration(row.seconds)} {row.measured}"]
+    if row.samples_per_second:
+        parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
+    if row.accuracy is not None:
+        parts.append(f"accuracy {row.accuracy:.2%}")
+    if row.steady.startswith("unsteady"):
+        parts.append("unsteady")
+    if row.reason:
+        parts.append(row.reason)
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

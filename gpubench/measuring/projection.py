@@ -1,0 +1,136 @@
+"""From laps to the seconds of the whole run. Pure arithmetic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpubench.trial import Lap
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass over (part of) a loader."""
+
+    name: str
+    epoch: int
+    laps: tuple[Lap, ...]
+    total_samples: int
+    """Samples a whole pass has."""
+    cut: bool
+    """Whether it was stopped before its end."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of what was done."""
+        return sum(lap.seconds for lap in self.laps)
+
+    @property
+    def samples(self) -> int:
+        """Samples of what was done."""
+        return sum(lap.samples for lap in self.laps)
+
+    @property
+    def seconds_per_sample(self) -> float:
+        """Steady rate: wall time over samples of the timed laps, never a mean of rates."""
+        timed = [lap for lap in self.laps if lap.kind == "timed" and lap.samples]
+        samples = sum(lap.samples for lap in timed)
+        return sum(lap.seconds for lap in timed) / samples if samples else 0.0
+
+    @property
+    def projected_seconds(self) -> float:
+        """Start-up as it was, and everything not done at the steady rate."""
+        return self.seconds + max(0, self.total_samples - self.samples) * self.seconds_per_sample
+
+    @property
+    def again_seconds(self) -> float:
+        """What another pass would take without this one's start-up."""
+        return self.total_samples * self.seconds_per_sample
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: its wall time and the phases inside it."""
+
+    index: int
+    seconds: float
+    phases: tuple[Phase, ...]
+
+    @property
+    def between_seconds(self) -> float:
+        """Wall time outside the phases: loaders starting, metrics, callbacks."""
+        return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
+
+
+def summarise(
+    epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int
+) -> dict[str, Any]:
+    """Seconds, rate and shares of a trial.
+
+    Args:
+        epochs: those that ran, in order.
+        once: phases outside epochs; they count one time, whatever the epochs.
+        resident: laps on one resident batch.
+        planned: epochs of the whole run.
+    """
+    phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
+    measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
+    train = _total(epochs, planned, "train")
+    valid = _total(epochs, planned, "valid")
+    # A sampled run's last epoch is the one without the run's own start-up.
+    recent = epochs[-1:] if len(epochs) < planned or any(p.cut for p in phases) else epochs
+    timed = [
+        lap
+        for epoch in recent
+        for phase in epoch.phases
+        for lap in phase.laps
+        if phase.name == "train" and lap.kind == "timed" and lap.samples
+    ]
+    seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
+    rate = samples / seconds if seconds > 0 else None
+    return {
+        "seconds": _total(epochs, planned, None) + sum(phase.projected_seconds for phase in once),
+        "measured": measured,
+        "train_seconds": train,
+        "valid_seconds": valid,
+        "samples_per_second": rate,
+        "epochs": planned,
+        "samples": sum(phase.samples for phase in phases if phase.name == "train"),
+        "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
+        "data_stall": _stall(rate, resident),
+        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
+    }
+
+
+def _short(phase: Phase) -> bool:
+    """Whether an uncut pass left samples out (a lone last one, say), so that its time is scaled."""
+    return phase.total_samples > phase.samples
+
+
+def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
+    """Seconds of `planned` epochs (of one phase of them, where named) from those that ran.
+
+    The first epoch counts as it was; every epoch that did not run is like the last one that did. Where
+    only the first ran, the others are like it without the start-up of its phases.
+    """
+    done = sum(_epoch_seconds(epoch, name) for epoch in epochs)
+    missing = planned - len(epochs)
+    if missing <= 0 or not epochs:
+        return done
+    if len(epochs) > 1:
+        return done + missing * _epoch_seconds(epochs[-1], name)
+    phases = [phase for phase in epochs[0].phases if name in (None, phase.name)]
+    between = epochs[0].between_seconds if name is None else 0.0
+    return done + missing * (between + sum(phase.again_seconds for phase in phases))
+
+
+def _epoch_seconds(epoch: Epoch, name: str | None) -> float:
+    phases = [phase for phase in epoch.phases if name in (None, phase.name)]
+    between = epoch.between_seconds if name is None else 0.0
+    return between + sum(phase.projected_seconds for phase in phases)
+
+
+def _stall(rate: float | None, resident: Sequence[Lap]) -> float | None:
+    seconds, samples = sum(lap.seconds for lap in resident), sum(lap.samples for lap in resident)
+    if rate is None or not samples or seconds <= 0:
+        return None
+    return 1 - seconds / samples * rate

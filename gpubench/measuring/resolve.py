@@ -1,0 +1,104 @@
+"""What a run stands on before it starts: data, weights, the file to write, the plan to show."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from gpubench import datasets
+from gpubench.errors import UserError
+from gpubench.measuring.environment import Device
+from gpubench.measuring.plan import Options, choose_models, params_text
+from gpubench.suite import LoadedSuite
+from gpubench.trial import Case
+
+
+def find_data(
+    loaded: Sequence[LoadedSuite], options: Options, console: Console
+) -> tuple[dict[str, Path | None], dict[str, str]]:
+    """Per suite the root of its data and the name its rows carry; downloads what is missing."""
+    folders: dict[str, Path | None] = {}
+    names: dict[str, str] = {}
+    for each in loaded:
+        wanted = each.suite.data
+        folders[each.name], names[each.name] = None, "+".join(wanted)
+        if not wanted:
+            continue
+        if options.synthetic:
+            names[each.name] = "synthetic"
+            continue
+        folder = datasets.locate(wanted, options.data)
+        if folder is None and options.mode == "quick":
+            names[each.name] = "synthetic"
+            console.print(
+                f"no {' or '.join(wanted)} on this machine: this quick run makes synthetic data,"
+                f" and its rows say so (`gpubench data fetch {' '.join(wanted)}` gets the real one)",
+                markup=False,
+            )
+        elif folder is None and not options.dry_run:
+            for dataset in wanted:
+                folder = datasets.fetch(dataset)
+        folders[each.name] = folder
+    return folders, names
+
+
+def find_weights(
+    loaded: Sequence[LoadedSuite], options: Options, console: Console
+) -> tuple[Path | None, dict[tuple[str, str], str]]:
+    """Per (suite, model) the pretrained weights it starts from, `random` where they cannot be had."""
+    found: dict[tuple[str, str], str] = {}
+    folder: Path | None = options.weights
+    for each in loaded:
+        name_of = each.suite.weights
+        params = each.resolve_params(options.settings_for(each, loaded))
+        for model in choose_models(each, options.models, loaded):
+            name = name_of(model, params) if name_of else ""
+            if not name:
+                continue
+            path = datasets.locate_weights(name, options.weights)
+            if path is None and options.mode != "quick" and not options.synthetic:
+                try:
+                    path = datasets.fetch(name)
+                except UserError as error:
+                    console.print(str(error), markup=False)
+            if path is None:
+                console.print(
+                    f"{model}: no pretrained weights here, so it starts from random ones;"
+                    " its rows say weights=random and carry no accuracy (--weights DIR gives them)",
+                    markup=False,
+                )
+            else:
+                folder = path.parent
+            found[each.name, model] = name if path else "random"
+    return folder, found
+
+
+def out_file(
+    options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]
+) -> Path:
+    """The CSV of this run: --out itself where it names one, else a new file in that folder."""
+    if options.out.suffix == ".csv":
+        return options.out
+    if options.out.exists() and not options.out.is_dir():
+        raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
+    return options.out / f"{moment}-{'-'.join(s.name for s in loaded)}-{card}.csv"
+
+
+def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
+    table = Table(title=f"{len(cases)} cases x {options.rounds} rounds, {options.mode}")
+    for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
+        table.add_column(heading)
+    for case in cases:
+        batch = str(case.batch_size or case.batch_policy)
+        table.add_row(
+            case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal
+        )
+    console = Console()
+    console.print(table)
+    for name, text in {case.suite: params_text(case.params) for case in cases}.items():
+        console.print(f"{name}: {text}", markup=False)
+    console.print(f"rows would go to {path}", markup=False)

@@ -1,0 +1,193 @@
+"""From what was asked and what came back to the row, and from a file's rows to what a resumed run may skip."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from gpubench.errors import UserError
+from gpubench.loading import load
+from gpubench.measuring.environment import Device, Environment
+from gpubench.measuring.plan import Options, params_text
+from gpubench.records import Row
+from gpubench.trial import FINISHED, Case, Measurement, Trial
+
+
+def row_of(
+    trial: Trial,
+    measurement: Measurement,
+    *,
+    device: Device,
+    environment: Environment,
+    session: str,
+    started: str,
+    band: tuple[float, float] | None,
+    startup_seconds: float | None,
+) -> Row:
+    """The row of one trial. `band` is the suite's measured band of projected/full seconds."""
+    case = trial.case
+    seconds = measurement.seconds if measurement.status in {"ok", "goal_missed"} else None
+    projected = seconds is not None and not measurement.measured
+    low, high = (seconds / band[1], seconds / band[0]) if projected and band and seconds else (None, None)
+    # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
+    trained = case.mode == "full" and case.data != "synthetic" and case.weights != "random"
+    quality = measurement.quality if trained else {}
+    threads = measurement.settings.get("threads")
+    return Row(
+        suite=case.suite,
+        suite_version=case.suite_version,
+        suite_digest=case.suite_digest,
+        model=case.model,
+        precision=case.precision,
+        batch_size=case.batch_size,
+        batch_policy=case.batch_policy,
+        batch_capped=case.batch_capped if case.batch_policy != "fixed" else None,
+        batch_curve=json.dumps(case.batch_curve, separators=(",", ":")) if case.batch_curve else "",
+        params=params_text(case.params),
+        processes=case.processes,
+        data=case.data,
+        weights=case.weights,
+        mode=case.mode,
+        seed=trial.seed,
+        memory_limit_bytes=case.memory_limit_bytes,
+        card=device.card,
+        device=device.device,
+        device_hash=device.device_hash,
+        card_memory_bytes=device.memory_bytes,
+        driver=device.driver,
+        threads=int(threads) if threads else None,
+        **asdict(environment),
+        session=session,
+        trial=trial.index,
+        started=started,
+        status=measurement.status,
+        reason=measurement.reason,
+        seconds=_rounded(seconds),
+        seconds_low=_rounded(low),
+        seconds_high=_rounded(high),
+        measured="" if seconds is None else "projected" if projected else "measured",
+        samples_per_second=_rounded(measurement.samples_per_second),
+        train_seconds=_rounded(measurement.train_seconds),
+        valid_seconds=_rounded(measurement.valid_seconds),
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        steady=measurement.steady,
+        data_stall=_rounded(measurement.data_stall),
+        loader_wait=_rounded(measurement.loader_wait),
+        startup_seconds=_rounded(startup_seconds),
+        setup_seconds=_rounded(measurement.setup_seconds),
+        precision_error=_rounded(measurement.precision_error),
+        precision_proof=measurement.precision_proof,
+        peak_memory_bytes=measurement.peak_memory_bytes,
+        accuracy=_rounded(quality.get("accuracy")),
+        loss=_rounded(quality.get("loss")),
+        laps=json.dumps(
+            [
+                [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples]
+                + [round(lap.seconds, 6), round(lap.wait_seconds, 6)]
+                for lap in measurement.laps
+            ],
+            separators=(",", ":"),
+        )
+        if measurement.laps
+        else "",
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    """Six significant digits: finer than any clock here, and short in the file."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+class Earlier:
+    """What the file of an earlier run already holds, on the terms that resuming has."""
+
+    def __init__(self, path: Path) -> None:
+        loaded = load([path])
+        self.path = path
+        self.problems = loaded.problems
+        self.frame: pd.DataFrame = loaded.frame
+
+    @property
+    def session(self) -> str | None:
+        """The session to go on with, or None for a file without rows."""
+        return None if self.frame.empty else str(self.frame["session"].iloc[-1])
+
+    def check(
+        self,
+        cases: Sequence[Case],
+        options: Options,
+        devices: Mapping[str, Device],
+        environment: Environment,
+    ) -> None:
+        """Raise UserError naming every key in which the file's rows differ from what would be run now."""
+        for case in cases:
+            old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
+            if old.empty:
+                continue
+            now = _terms(case, devices[case.device], environment)
+            same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
+            differing = [key for key, value in now.items() if _differs(old[key], value)]
+            if not same.empty and case.batch_policy not in set(same["batch_policy"]):
+                differing.append("batch_policy")
+            elif case.batch_policy == "fixed" and _differs(same["batch_size"], case.batch_size):
+                differing.append("batch_size")
+            if _differs(old["seed"] - old["trial"], options.seed):
+                differing.append("seed")
+            if differing:
+                raise UserError(
+                    f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"
+                    " give another --out, or the same options as then"
+                )
+
+    def batch_of(self, case: Case) -> pd.Series | None:
+        """The row whose batch a search found for this case earlier."""
+        rows = self._rows_of(case)
+        rows = rows[rows["batch_size"].notna()]
+        return None if rows.empty else rows.iloc[0]
+
+    def has(self, trial: Trial) -> bool:
+        """Whether this trial is there and finished."""
+        rows = self._rows_of(trial.case)
+        rows = rows[rows["trial"] == trial.index]
+        return bool(rows["status"].isin(FINISHED).any())
+
+    def _rows_of(self, case: Case) -> pd.DataFrame:
+        frame = self.frame
+        return frame[
+            (frame["suite"] == case.suite)
+            & (frame["model"] == case.model)
+            & (frame["precision"] == case.precision)
+            & (frame["batch_policy"] == case.batch_policy)
+            & (frame["device"] == case.device)
+        ]
+
+
+def _terms(case: Case, device: Device, environment: Environment) -> dict[str, object]:
+    """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
+    return {
+        "card": device.card,
+        "device_hash": device.device_hash,
+        "driver": device.driver,
+        "torch": environment.torch,
+        "torchvision": environment.torchvision,
+        "fastai": environment.fastai,
+        "cuda": environment.cuda,
+        "cudnn": environment.cudnn,
+        "python": environment.python,
+        "gpubench": environment.gpubench,
+        "suite_version": case.suite_version,
+        "suite_digest": case.suite_digest,
+        "params": params_text(case.params),
+        "mode": case.mode,
+        "data": case.data,
+        "memory_limit_bytes": case.memory_limit_bytes,
+    }
+
+
+def _differs(column: "pd.Series[object]", value: object) -> bool:
+    if value is None or value == "":
+        return bool((column.notna() & (column.astype(str) != "")).any())
+    return bool((column.isna() | (column != value)).any())

@@ -1,0 +1,274 @@
+"""`gpubench run` on one screen: resolve, plan, fit batches, then trials to rows, one at a time."""
+
+import json
+import secrets
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gpubench import records, suite
+from gpubench.measuring import environment as env
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
+from gpubench.measuring.process import Outcome, describe, run_child
+from gpubench.measuring.progress import TrialProgress
+from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
+from gpubench.measuring.rows import Earlier, row_of
+from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.suite import LoadedSuite
+from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
+
+INTERRUPTED = 130
+SOME_FAILED = 4
+SAMPLED_LIMIT_SECONDS = 1800.0
+"""A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
+SOAK_SECONDS = 30.0
+"""A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
+
+
+def run(options: Options) -> int:
+    """Measure what `options` ask for and append a row per trial; returns the exit code."""
+    console = Console(stderr=True, highlight=False)
+    loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
+    facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
+    devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    environment = env.environment_of(facts)
+    folders, data = find_data(loaded, options, console)
+    weights_dir, weights = find_weights(loaded, options, console)
+    cases = plan(loaded, options, list(devices.values()), data, weights)
+    path = out_file(options, loaded, list(devices.values()))
+    if options.dry_run:
+        print_plan(cases, options, path)
+        return 0
+
+    records.check_writable(path)
+    if note := records.seal(path):
+        console.print(note, markup=False)
+    earlier = Earlier(path) if path.exists() else None
+    if earlier:
+        for problem in earlier.problems:
+            console.print(problem, markup=False)
+        earlier.check(cases, options, devices, environment)
+    session = (earlier.session if earlier else None) or secrets.token_hex(6)
+    runner = Runner(
+        suites={each.name: each for each in loaded},
+        options=options,
+        devices=devices,
+        environment=environment,
+        session=session,
+        path=path,
+        folders=folders,
+        weights_dir=weights_dir,
+    )
+    _say_what_it_can_decide(options, cases, console)
+    with _terminate_as_interrupt():
+        return runner.run(cases, earlier, console)
+
+
+class Runner:
+    """The session: what stays the same from trial to trial."""
+
+    def __init__(
+        self,
+        *,
+        suites: Mapping[str, LoadedSuite],
+        options: Options,
+        devices: Mapping[str, env.Device],
+        environment: env.Environment,
+        session: str,
+        path: Path,
+        folders: Mapping[str, Path | None],
+        weights_dir: Path | None,
+    ) -> None:
+        self.suites, self.options, self.devices = suites, options, devices
+        self.environment, self.session, self.path = environment, session, path
+        self.folders, self.weights_dir = folders, weights_dir
+        self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
+        self.say: Callable[[str], None] = lambda line: None
+
+    def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
+        """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
+        statuses: list[str] = []
+        trials: list[Trial] = []
+        done = 0
+        try:
+            ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
+            trials = [
+                trial
+                for trial in schedule(ready, self.options.rounds, self.options.seed)
+                if not (earlier and earlier.has(trial))
+            ]
+            if earlier and not trials:
+                console.print(f"{self.path}: every trial is already there", markup=False)
+            self._soak({trial.case.device for trial in trials}, console)
+            with TrialProgress(len(trials)) as progress:
+                self.on_event, self.say = progress.lap, progress.say
+                for number, trial in enumerate(trials, start=1):
+                    progress.start(trial.case.label, number)
+                    row = self._row(trial)
+                    records.append(self.path, [row])  # per row: a killed run loses nothing
+                    progress.finish(trial, row)
+                    statuses.append(row.status)
+                    done = number
+        except KeyboardInterrupt:
+            rest = [self._interrupted(trial) for trial in trials[done:]]
+            records.append(self.path, rest)
+            console.print(
+                f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
+                " the same command with --out on that file goes on",
+                markup=False,
+            )
+            return INTERRUPTED
+        if trials:
+            console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+        return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
+
+    def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
+        """One trial in one fresh process."""
+        case = trial.case
+        folder = self.folders[case.suite]
+        placed = replace(
+            trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or "")
+        )
+        on_cpu = self.devices[case.device].kind == "cpu"
+        outcome = run_child(
+            {"task": "trial", "trial": trial_to_json(placed)},
+            on_event=self.on_event,
+            on_output=lambda line: self.say(f"    {line}"),
+            time_limit_seconds=self._time_limit(case),
+            resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
+        )
+        measurement = _measurement_of(outcome)
+        limit = case.memory_limit_bytes
+        if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
+            # The parent looks a few times a second; the child's own peak misses nothing.
+            measurement = replace(
+                measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
+            )
+        return measurement, outcome
+
+    def _soak(self, devices: Iterable[str], console: Console) -> None:
+        for device in sorted(devices):
+            if self.devices[device].kind != "cpu" and self.options.mode != "quick":
+                console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+                run_child(
+                    {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
+                    time_limit_seconds=SOAK_SECONDS + 120,
+                )
+
+    def _time_limit(self, case: Case) -> float | None:
+        if self.options.time_limit_seconds is not None:
+            return self.options.time_limit_seconds
+        return None if case.mode == "full" else SAMPLED_LIMIT_SECONDS
+
+    def _row(self, trial: Trial) -> records.Row:
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        if trial.case.refusal:
+            refused = Measurement(status="unsupported", reason=trial.case.refusal)
+            return self._as_row(trial, refused, started, None)
+        measurement, outcome = self.measure(trial)
+        answer = outcome.answer or {}
+        inside = answer.get("train_call_seconds")
+        startup = outcome.seconds - float(inside) if inside is not None else None
+        return self._as_row(trial, measurement, started, startup)
+
+    def _interrupted(self, trial: Trial) -> records.Row:
+        asked = Measurement(status="interrupted", reason="the run was stopped before this trial ended")
+        return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
+
+    def _as_row(
+        self, trial: Trial, measurement: Measurement, started: str, startup: float | None
+    ) -> records.Row:
+        return row_of(
+            trial,
+            measurement,
+            device=self.devices[trial.case.device],
+            environment=self.environment,
+            session=self.session,
+            started=started,
+            band=self.suites[trial.case.suite].suite.projected_over_full,
+            startup_seconds=startup,
+        )
+
+    def _try_fp16(self, case: Case) -> Case:
+        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model."""
+        on_cpu = self.devices[case.device].kind == "cpu"
+        uses_torch = self.suites[case.suite].suite.torch
+        if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
+            return case
+        small = replace(case, batch_size=case.batch_size or 8, mode="probe")
+        answer, _ = self.measure(Trial(small, 0, self.options.seed))
+        if answer.status == "failed":
+            return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
+        return case
+
+    def _fit_batches(
+        self, cases: Iterable[Case], earlier: Earlier | None, console: Console
+    ) -> list[Case]:
+        def say(line: str) -> None:
+            console.print(line, markup=False)
+
+        fitted = []
+        for case in cases:
+            known = earlier.batch_of(case) if earlier else None
+            if case.refusal or case.batch_size or case.batch_policy == "max-fp32":
+                fitted.append(case)
+            elif known is not None:
+                fitted.append(
+                    replace(
+                        case,
+                        batch_size=int(known["batch_size"]),
+                        batch_capped=bool(known["batch_capped"] is True),
+                        batch_curve=_curve(known["batch_curve"]),
+                    )
+                )
+            else:
+                samples = self.suites[case.suite].suite.train_samples
+                fitted.append(
+                    fit_batch(
+                        case,
+                        self.devices[case.device],
+                        self.options,
+                        samples // 20 or None,
+                        lambda trial: self.measure(trial)[0],
+                        say,
+                    )
+                )
+        return with_fp32_batches(fitted)
+
+
+def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
+    return tuple(tuple(point) for point in json.loads(str(text))) if text else ()
+
+
+def _measurement_of(outcome: Outcome) -> Measurement:
+    if outcome.answer is not None:
+        return measurement_from_json(outcome.answer["measurement"])
+    status = {"timed_out": "timed_out", "over_memory": "out_of_memory"}.get(outcome.end, "failed")
+    return Measurement(status=status, reason=outcome.reason)  # type: ignore[arg-type]
+
+
+def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Console) -> None:
+    if options.mode != "quick" and len(cases) > 1 and options.rounds < SAMPLED_REPEATS:
+        console.print(
+            f"{options.rounds} trial(s) per case give ratios but no verdict;"
+            f" --repeats {SAMPLED_REPEATS} or more can decide",
+            markup=False,
+        )
+
+
+class _terminate_as_interrupt:  # noqa: N801  (reads as a statement)
+    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+
+    def __enter__(self) -> None:
+        def interrupt(number: int, frame: object) -> None:
+            raise KeyboardInterrupt
+
+        self._before = signal.signal(signal.SIGTERM, interrupt)
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)

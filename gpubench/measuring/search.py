@@ -1,0 +1,94 @@
+"""Fill in the batch of cases that left it open: each probe is a child process that runs a short lap."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpubench.measuring.batch import Found, Probe, fastest_batch, largest_batch
+from gpubench.measuring.environment import Device
+from gpubench.measuring.plan import Options
+from gpubench.trial import Case, Measurement, Trial
+
+MARGIN = 0.03
+"""Share of the memory that probes must leave free, so that the real trial, which runs longer, fits too."""
+
+BACK_OFF = 0.95
+"""When the confirming trial does not fit after all, the next try is this much smaller."""
+
+Measure = Callable[[Trial], Measurement]
+Say = Callable[[str], None]
+
+
+def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
+    """The case with its batch, the curve of the search, and a refusal where no batch fits.
+
+    The answer of the search is confirmed by one more trial at the full memory limit.
+    """
+    limit = case.memory_limit_bytes
+    # A CPU without a limit has no capacity to aim at; a card's is its memory.
+    capacity = limit or (device.memory_bytes if device.kind != "cpu" else None)
+    answers: dict[int, Measurement] = {}
+
+    def probe(batch: int) -> Probe:
+        within = int(capacity * (1 - MARGIN)) if capacity else None
+        trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
+        answer = answers[batch] = measure(Trial(trial_case, 0, options.seed))
+        fits = answer.status == "ok" and answer.allocator_retries == 0
+        rate = answer.samples_per_second or 0.0
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else answer.status}")
+        if answer.status not in {"ok", "out_of_memory"}:
+            raise ProbeFailed(answer)
+        return Probe(fits=fits, rate=rate, memory_bytes=answer.peak_memory_bytes or 0)
+
+    say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
+    try:
+        if case.batch_policy == "max":
+            found = largest_batch(probe, capacity_bytes=capacity, cap=cap)
+        else:
+            found = fastest_batch(probe, cap=cap)
+        return _confirmed(case, found, measure, options, say)
+    except ProbeFailed as failure:
+        return replace(case, refusal=f"{failure.answer.status} in the batch search: {failure.answer.reason}")
+
+
+class ProbeFailed(Exception):
+    """A probe ended in something that no smaller batch would cure."""
+
+    def __init__(self, answer: Measurement) -> None:
+        super().__init__(answer.reason)
+        self.answer = answer
+
+
+def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say: Say) -> Case:
+    batch = found.batch
+    while batch:
+        trial = Trial(replace(case, batch_size=batch, mode="quick"), 0, options.seed)
+        answer = measure(trial)
+        if answer.status == "ok" and answer.allocator_retries == 0:
+            say(f"  batch {batch} confirmed by a trial{', capped' if found.capped else ''}")
+            return replace(
+                case, batch_size=batch, batch_capped=found.capped, batch_curve=found.curve
+            )
+        if answer.status not in {"ok", "out_of_memory"}:
+            raise ProbeFailed(answer)
+        smaller = int(batch * BACK_OFF) // 8 * 8
+        batch = smaller if smaller >= 8 else batch // 2
+    return replace(case, batch_curve=found.curve, refusal=found.reason or "no batch fits in memory")
+
+
+def with_fp32_batches(cases: Sequence[Case]) -> list[Case]:
+    """Give each `max-fp32` case the batch that was found for its fp32 twin; drop it where both batches agree."""
+    largest = {
+        (case.suite, case.model, case.device, case.precision): case
+        for case in cases
+        if case.batch_policy == "max"
+    }
+    filled = []
+    for case in cases:
+        if case.batch_policy != "max-fp32":
+            filled.append(case)
+            continue
+        fp32 = largest[case.suite, case.model, case.device, "fp32"]
+        own = largest[case.suite, case.model, case.device, case.precision]
+        if fp32.batch_size and own.batch_size and fp32.batch_size != own.batch_size:
+            filled.append(replace(case, batch_size=fp32.batch_size))
+    return filled

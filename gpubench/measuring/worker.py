@@ -1,0 +1,180 @@
+"""The child: takes one task as JSON, answers with JSON, and is the only process that opens the accelerator."""
+
+import ctypes
+import faulthandler
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from gpubench import suite as suites
+from gpubench.measuring.clock import Clock, sampling_for
+from gpubench.trial import Measurement, Trial, trial_from_json
+
+
+def main() -> None:
+    """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
+    faulthandler.enable()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)
+    requests = channel.makefile("rb")
+    task = json.loads(requests.readline())
+    _die_with_parent(requests)
+
+    def send(event: Mapping[str, Any]) -> None:
+        channel.sendall(json.dumps(event).encode() + b"\n")
+
+    if task["task"] == "describe":
+        answer = _describe()
+    elif task["task"] == "soak":
+        answer = _soak(task["device"], task["seconds"])
+    else:
+        answer = _measure(trial_from_json(task["trial"]), send)
+    send({"event": "answer", **answer})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is said; tearing an interpreter full of torch down costs most of a second.
+    os._exit(0)
+
+
+def _die_with_parent(requests: Any) -> None:
+    """End this whole process group when the parent is gone, even by SIGKILL."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
+
+    def wait() -> None:
+        requests.read()  # returns at the end of the stream: the parent's end has closed
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _describe() -> dict[str, Any]:
+    try:
+        from gpubench.measuring.device import describe
+
+        return {"facts": describe()}
+    except Exception as error:
+        return {"reason": f"{type(error).__name__}: {error}"}
+
+
+def _soak(device: str, seconds: float) -> dict[str, Any]:
+    from gpubench.measuring.device import soak
+
+    soak(device, seconds)
+    return {}
+
+
+def _measure(trial: Trial, send: Any) -> dict[str, Any]:
+    started = time.perf_counter()
+    span: dict[str, float] = {}
+    try:
+        measurement = _run_suite(trial, send, span)
+    except Exception as error:
+        measurement = _failure(error, trial)
+    inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
+    return {
+        "measurement": asdict(measurement),
+        "train_call_seconds": inside,
+        "worker_seconds": time.perf_counter() - started,
+    }
+
+
+def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
+    loaded = suites.load(Path(trial.case.suite_path))
+    if loaded.digest != trial.case.suite_digest:
+        raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
+    random.seed(trial.seed)
+    if not loaded.suite.torch:
+        clock = _clock(trial, lambda: None, send, nullcontext())
+        span["start"] = time.perf_counter()
+        quality = loaded.suite.train(trial, clock)
+        return Measurement(status="ok", quality=dict(quality), **clock.summary())
+    return _run_torch_suite(trial, loaded.suite, send, span)
+
+
+def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float]) -> Measurement:
+    import torch
+
+    from gpubench.measuring import device as devices
+    from gpubench.measuring import precision
+
+    case = trial.case
+    if case.params["threads"]:
+        torch.set_num_threads(int(case.params["threads"]))
+    device = devices.open_device(case.device, case.memory_limit_bytes)
+    precision.set_flags(
+        case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"])
+    )
+    mode = precision.mode_of(case.precision, case.device)
+    proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
+    torch.manual_seed(trial.seed)
+    watch = precision.OperandWatch()
+    clock = _clock(trial, lambda: devices.synchronize(device), send, watch)
+
+    span["start"] = time.perf_counter()
+    quality = suite.train(trial, clock)
+    devices.synchronize(device)
+    span["end"] = time.perf_counter()
+
+    precision.check_flags(case.precision)
+    measurement = Measurement(
+        status="ok",
+        quality=dict(quality),
+        peak_memory_bytes=devices.peak_memory_bytes(device),
+        allocator_retries=devices.allocator_retries(device),
+        settings={"threads": str(torch.get_num_threads())},
+        **clock.summary(),
+    )
+    if proof is None:
+        return measurement
+    if not clock.proved:
+        raise precision.PrecisionError(
+            "nothing proves the precision: the suite never ran a step from clock.resident()"
+            " (see docs/adding-a-suite.md)"
+        )
+    operands = watch.check(case.precision)
+    return replace(
+        measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}"
+    )
+
+
+def _clock(
+    trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]
+) -> Clock:
+    return Clock(
+        sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
+        synchronize,
+        report=lambda event: send({"event": "lap", **event}),
+        watch=lambda: watch,
+    )
+
+
+def _failure(error: Exception, trial: Trial) -> Measurement:
+    """A row's status and reason for an exception, with the line of the suite that raised it."""
+    if "torch" in sys.modules:
+        from gpubench.measuring.device import is_out_of_memory
+
+        if is_out_of_memory(error):
+            return Measurement(status="out_of_memory", reason=str(error).partition("\n")[0][:300])
+    elif isinstance(error, MemoryError):
+        return Measurement(status="out_of_memory", reason="MemoryError")
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
+    where = f" (line {lines[-1].lineno} of the suite)" if lines else ""
+    message = " ".join(str(error).split())[:400]
+    return Measurement(status="failed", reason=f"{type(error).__name__}: {message}{where}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SUITES = Path(__file__).parent / "suites"
+
+
+def run(*arguments: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpubench", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    csv.field_size_limit(10**8)
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scripted(out: Path, *more: object) -> tuple[object, ...]:
+    return ("run", "--suite", SUITES / "scripted.py", "--device", "cpu", "--out", out, *more)
+
+
+def test_run_then_compare(tmp_path):
+    out = tmp_path / "a.csv"
+    done = run(*scripted(out, "--precision", "fp32", "--repeats", 2), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "gpubench compare" in done.stderr
+    rows = rows_of(out)
+    assert rows
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(row["laps"] and row["session"] and row["suite_digest"] for row in rows)
+    compared = run("compare", out, cwd=tmp_path)
+    assert compared.returncode in {0, 3}, compared.stderr
+    assert rows[0]["model"] in compared.stdout
+
+
+@pytest.mark.parametrize(
+    ("suite", "status", "words"),
+    [
+        ("raises.py", "failed", "of the suite"),
+        ("segfault.py", "failed", "SIGSEGV"),
+        ("out_of_memory.py", "out_of_memory", ""),
+        ("hangs.py", "timed_out", "time limit"),
+    ],
+)
+def test_every_bad_end_is_a_row_and_exit_4(tmp_path, suite, status, words):
+    out = tmp_path / "bad.csv"
+    done = run(
+        "run", "--suite", SUITES / suite, "--device", "cpu", "--precision", "fp32", "--quick",
+        "--time-limit", "2s", "--out", out, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    rows = rows_of(out)
+    assert [row["status"] for row in rows] == [status] * len(rows)
+    assert words in rows[0]["reason"]
+    assert "Traceback" not in done.stderr
+
+
+def test_resume_skips_what_is_finished(tmp_path):
+    out = tmp_path / "a.csv"
+    base = scripted(out, "--precision", "fp32")
+    assert run(*base, "--repeats", 1, cwd=tmp_path).returncode == 0
+    first = rows_of(out)
+    assert run(*base, "--repeats", 2, cwd=tmp_path).returncode == 0
+    both = rows_of(out)
+    assert both[: len(first)] == first
+    assert len(both) == 2 * len(first)
+    assert len({row["session"] for row in both}) == 1
+    again = run(*base, "--repeats", 2, cwd=tmp_path)
+    assert "already there" in again.stderr
+    assert rows_of(out) == both
+
+
+def test_resume_refuses_other_options_and_names_them(tmp_path):
+    out = tmp_path / "a.csv"
+    base = scripted(out, "--precision", "fp32", "--repeats", 1)
+    assert run(*base, cwd=tmp_path).returncode == 0
+    other = run(*base, "--seed", 7, "--batch", 32, cwd=tmp_path)
+    assert other.returncode == 2
+    assert "differs in batch_size, seed" in other.stderr
+
+
+def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(tmp_path):
+    out = tmp_path / "a.csv"
+    base = scripted(out, "--precision", "fp32", "--repeats", 2)
+    assert run(*base, cwd=tmp_path).returncode == 0
+    whole = rows_of(out)
+    out.write_bytes(out.read_bytes()[:-40])
+    done = run(*base, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "torn" in done.stderr
+    compared = run("compare", out, cwd=tmp_path)
+    assert compared.returncode in {0, 3}
+    key = [(row["model"], row["trial"]) for row in whole]
+    lines = out.read_text().splitlines()
+    assert len(lines) == 1 + len(whole) + 1
+    assert sorted(key) == sorted((r["model"], r["trial"]) for r in rows_of(out) if r["laps"].endswith("]"))
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    out = tmp_path / "a.csv"
+    command = [sys.executable, "-m", "gpubench"]
+    command += map(str, scripted(out, "--precision", "fp32", "--repeats", 50))
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (out.exists() and len(out.read_text().splitlines()) > 2):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    statuses = [row["status"] for row in rows_of(out)]
+    assert set(statuses) == {"ok", "interrupted"}
+    assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
+    done = run(*scripted(tmp_path / "a.csv", "--dry-run"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "rounds" in done.stdout
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--suite", "resnets"), "no such suite"),
+        (("--suite", "none.py"), "no such file"),
+        (("--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
+        (("--suite", SUITES / "scripted.py", "--device", "cuda:7"), "not on this machine"),
+        (("--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
+        (("--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
+        (("--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
+        (("--suite", SUITES / "scripted.py", "--quick", "--full"), "--full"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(tmp_path, arguments, words):
+    done = run("run", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

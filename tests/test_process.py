@@ -1,0 +1,166 @@
+"""A child may answer, raise, crash, hang, be killed or outlive its parent: each end is told apart."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpubench import suite
+from gpubench.measuring.process import Outcome, run_child
+from gpubench.trial import Case, Trial, measurement_from_json, trial_to_json
+
+
+def task(tmp_path: Path, body: str) -> dict[str, object]:
+    """A trial of a one-off suite whose train function has this body."""
+    path = tmp_path / "odd.py"
+    source = f'''
+"""An odd suite."""
+from gpubench.suite import Suite
+
+
+def train(trial, clock):
+{textwrap.indent(textwrap.dedent(body), "    ")}
+    return {{}}
+
+
+SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
+'''
+    path.write_text(source)
+    case = Case(
+        suite="odd", suite_version=1, suite_digest=suite.load(path).digest, suite_path=str(path),
+        model="m", precision="fp32", device="cpu", params={}, batch_policy="fixed", batch_size=4,
+        mode="quick", data="",
+    )  # fmt: skip
+    return {"task": "trial", "trial": trial_to_json(Trial(case, 0, 1))}
+
+
+def measured(outcome: Outcome):
+    assert outcome.answer is not None, outcome
+    return measurement_from_json(outcome.answer["measurement"])
+
+
+def test_output_stays_the_users_and_the_answer_has_its_own_channel(tmp_path):
+    lines: list[str] = []
+    outcome = run_child(task(tmp_path, 'print("{\\"event\\": \\"answer\\"}")'), on_output=lines.append)
+    assert measured(outcome).status == "ok"
+    assert lines == ['{"event": "answer"}']
+
+
+def test_an_exception_is_a_row_with_the_line_at_fault(tmp_path):
+    answer = measured(run_child(task(tmp_path, 'raise ValueError("no good")')))
+    assert answer.status == "failed"
+    assert answer.reason == "ValueError: no good (line 7 of the suite)"
+
+
+def test_memory_error_is_out_of_memory(tmp_path):
+    assert measured(run_child(task(tmp_path, "raise MemoryError"))).status == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (by the system"),
+        ("import os; os._exit(3)", "exit code 3"),
+    ],
+)
+def test_a_death_without_an_answer_has_a_reason(tmp_path, body, words):
+    outcome = run_child(task(tmp_path, body))
+    assert outcome.end == "died"
+    assert words in outcome.reason
+
+
+def test_the_time_limit_kills_the_whole_group(tmp_path):
+    pids = tmp_path / "pids"
+    outcome = run_child(
+        task(
+            tmp_path,
+            f"""
+            import subprocess, time
+            other = subprocess.Popen(["sleep", "60"])
+            open({str(pids)!r}, "w").write(str(other.pid))
+            time.sleep(60)
+            """,
+        ),
+        time_limit_seconds=1.5,
+    )
+    assert outcome.end == "timed_out"
+    assert "time limit" in outcome.reason
+    assert gone(int(pids.read_text()))
+
+
+def test_the_resident_limit_is_watched_by_the_parent(tmp_path):
+    outcome = run_child(
+        task(tmp_path, "import time; block = bytearray(b'x') * 300_000_000; time.sleep(30)"),
+        resident_limit_bytes=200_000_000,
+        time_limit_seconds=20,
+    )
+    assert outcome.end == "over_memory"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the process table of Linux")
+def test_no_child_outlives_a_killed_parent(tmp_path):
+    import json
+
+    job = tmp_path / "task.json"
+    pids = tmp_path / "pids"
+    body = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    job.write_text(json.dumps(task(tmp_path, body)))
+    script = f"""
+import json
+from gpubench.measuring.process import run_child
+run_child(json.load(open({str(job)!r})))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 20
+    while not (pids.exists() and pids.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = int(pids.read_text())
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    assert gone(child)
+
+
+def test_waiting_for_a_child_costs_no_cpu(tmp_path):
+    before = time.process_time()
+    run_child(task(tmp_path, "import time; time.sleep(2)"))
+    assert time.process_time() - before < 0.3
+
+
+def test_an_interrupt_kills_the_child(tmp_path):
+    pids = tmp_path / "pids"
+    body = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    asked = task(tmp_path, body)
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 20
+        while not (pids.exists() and pids.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_child(asked)
+    thread.join()
+    assert gone(int(pids.read_text()))
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends within a few seconds."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
