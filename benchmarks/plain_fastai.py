@@ -51,7 +51,7 @@ class Loader:
             x, y = self.x[index], self.y[index]
             if self.train:
                 x = augment(x)
-            x = (x.float() / 255 - MEAN) / STD
+            x = (x.float().div_(255) - MEAN) / STD
             yield x.contiguous(memory_format=torch.channels_last), y
 
 def augment(x):
@@ -59,9 +59,8 @@ def augment(x):
     x = F.pad(x, (4, 4, 4, 4))
     rows = torch.randint(0, 9, (n, 1, 1, 1)) + torch.arange(32).view(1, 1, 32, 1)
     columns = torch.randint(0, 9, (n, 1, 1, 1)) + torch.arange(32).view(1, 1, 1, 32)
-    x = x[torch.arange(n).view(n, 1, 1, 1), torch.arange(3).view(1, 3, 1, 1), rows, columns]
-    flip = torch.rand(n, 1, 1, 1) < 0.5
-    return torch.where(flip, x.flip(3), x)
+    columns = torch.where(torch.rand(n, 1, 1, 1) < 0.5, columns.flip(3), columns)
+    return x[torch.arange(n).view(n, 1, 1, 1), torch.arange(3).view(1, 3, 1, 1), rows, columns]
 
 train, valid = Loader(*split("train", images), True), Loader(*split("test", valid_images), False)
 model = resnet18(num_classes=100).to(memory_format=torch.channels_last)

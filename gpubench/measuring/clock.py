@@ -42,7 +42,7 @@ class Sampling:
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     """The sampling of a mode. On a CPU steps are long and warm-up is short."""
-    warmup = 30.0 if accelerator else 4.0
+    warmup = 30.0 if accelerator else 3.0
     if mode == "full":
         return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32)
     if mode == "sampled":
@@ -350,7 +350,8 @@ class _Stop:
         half = window // 2
         early, late = sum(times[:half]) / half, sum(times[half:]) / half
         change = abs(late / early - 1) if early > 0 else 0.0
-        if change > FLAT:
+        scatter = (max(times) - min(times)) / (2 * early) if early > 0 else 0.0
+        if change > max(FLAT, scatter):  # a change inside the laps' own scatter is no trend
             return ""
         spent = sum(lap.seconds for lap in self._warmup)
         return (

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -96,6 +97,9 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
     random.seed(trial.seed)
+    # fastai 2.8 says this once per process, and the user can do nothing about it.
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
         clock = _clock(trial, lambda: None, send, nullcontext())
         span["start"] = time.perf_counter()
