@@ -19,7 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
-    epilog="Start with `gpubench run --suite resnet --precision both --quick`, then `gpubench compare results/*.csv`.",
+    epilog="Start with `gpubench run --suite resnet --precision both --quick`,"
+    " then `gpubench compare results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data")
@@ -68,7 +69,7 @@ Examples:
 
 `gpubench run --suite resnet --models resnet18,resnet50 --batch max` sampled: 6 rounds, a verdict
 
-`gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv` every epoch; run it again to resume
+`gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv` every epoch; again to resume
 
 `gpubench run --suite my_suite.py --device cuda:0,cuda:1` your own suite, two cards in turn
 """
@@ -95,9 +96,9 @@ def run(
         bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")
-    ] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")] = Path(
+        "results"
+    ),
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
@@ -108,9 +109,7 @@ def run(
     memory_limit: Annotated[
         str | None, typer.Option(help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")
     ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(help="Longest a trial may take: 90s, 10m, 1h30m.")
-    ] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Longest a trial may take: 90s, 10m, 1h30m.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first round; each round adds one.")] = 42,
     settings: Annotated[
         list[str] | None,
@@ -194,15 +193,19 @@ def list_suites(
             typer.echo(f"  --set {key}={default}{choices}  {param.help}")
 
 
-@app.command(epilog="Example: `gpubench doctor`")
+@app.command(epilog="Example: `gpubench doctor` or `gpubench doctor --data ~/datasets`")
 @advised
-def doctor() -> int:
-    """What to fix before measuring: device, driver, torch build, data, disk."""
-    from gpubench.doctor import findings
+def doctor(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
+    ] = None,
+) -> int:
+    """What to fix before measuring: device, driver, torch build, data, disk. Exit code 4 if anything."""
+    from gpubench.doctor import findings, nvidia_cards, surroundings
     from gpubench.measuring.process import describe
 
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = findings(describe())
+    found = findings(describe(), nvidia_cards()) + surroundings(data)
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:
@@ -242,8 +245,8 @@ def list_data() -> None:
         here = datasets.is_complete(name, cache)
         typer.echo(f"{name}: {dataset.about}; {'in ' + str(cache) if here else 'not fetched'}")
     for name in datasets.names()[len(datasets.DATASETS) :]:
-        path = datasets.locate_weights(name, None)
-        typer.echo(f"{name}: ImageNet weights of torchvision; {path or 'not fetched'}")
+        path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
+        typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
 
 
 def parse_size(text: str) -> int:
@@ -252,7 +255,7 @@ def parse_size(text: str) -> int:
     number = text.strip().lower().rstrip("kmgib")
     unit = text.strip().lower()[len(number) :]
     try:
-        size = float(number) * units[unit or "b"]
+        size = float(number) * units[unit.strip() or "b"]
     except (KeyError, ValueError):
         raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
     if not 0 < size < float("inf"):
@@ -264,9 +267,10 @@ def parse_duration(text: str) -> float:
     """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
     import re
 
-    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip().lower())
+    pattern = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
+    match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
-    total = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    total = float(hours) * 3600 + float(minutes) * 60 + float(seconds)
     if total <= 0:
         raise UserError(f"--time-limit {text}: write it as 90s, 10m or 1h30m")
     return total

@@ -3,14 +3,16 @@
 import hashlib
 import os
 import pickle
-import shutil
+import sys
 import tarfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
+from filelock import FileLock
 
 from gpubench.errors import UserError
 
@@ -35,9 +37,7 @@ class Dataset:
 
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
-_WIKITEXT = (
-    "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
-)
+_WIKITEXT = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
 _WIKITEXT_FILES = {
     "train.txt": "34a77ebe59551b3a3b3d8c0a2797c976",
     "valid.txt": "d756d22ab2310e7e60c094bea5c5a8eb",
@@ -75,7 +75,7 @@ DATASETS: dict[str, Dataset] = {
     ),
 }
 
-# torchvision's first ImageNet weights; the eight digits are the start of the file's SHA-256.
+# torchvision's first ImageNet weights.
 _WEIGHTS = {
     "resnet18-imagenet1k-v1": "resnet18-f37072fd.pth",
     "resnet34-imagenet1k-v1": "resnet34-b627a593.pth",
@@ -100,15 +100,25 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     """The root that holds the folders of all datasets `wanted`, or None where they must be fetched.
 
     Looks in `data` (--data: such a root, or such a folder itself), else in $GPUBENCH_DATA, else in the
-    cache. Raises UserError where a folder that the user named lacks a file or holds a wrong one.
+    cache. Raises UserError where a folder that the user named lacks a file, or a file is not the official
+    one: each is summed here, so that a bad one is found before hours of work.
     """
-    named = data or (Path(os.environ[ENVIRONMENT_VARIABLE]) if os.environ.get(ENVIRONMENT_VARIABLE) else None)
+    for name in wanted:
+        if name not in DATASETS:
+            raise UserError(f"dataset {name}: there are {', '.join(DATASETS)}")
+    environment = os.environ.get(ENVIRONMENT_VARIABLE)
+    named = data or (Path(environment) if environment else None)
     if named is None:
         root = cache_folder()
-        return root if all(is_complete(name, root) for name in wanted) else None
-    if not named.is_dir():
-        raise UserError(f"--data {named}: no such folder")
-    root = named.parent if any(named.name == DATASETS[name].folder for name in wanted) else named
+        if not all(is_complete(name, root) for name in wanted):
+            return None
+    else:
+        if not named.is_dir():
+            option = f"--data {named}" if data else f"{ENVIRONMENT_VARIABLE}={named}"
+            raise UserError(f"{option}: no such folder")
+        named = named.absolute()  # `--data .` inside such a folder has a name then
+        itself = any(named.name == DATASETS[name].folder for name in wanted)
+        root = named.parent if itself else named
     for name in wanted:
         check(name, root)
     return root
@@ -121,7 +131,7 @@ def is_complete(name: str, root: Path) -> bool:
 
 
 def check(name: str, root: Path) -> None:
-    """Raise UserError naming the first file of the dataset that is missing or is not the official one."""
+    """Raise UserError naming the first file that is missing or is not the official one."""
     dataset = DATASETS[name]
     for file, md5 in dataset.files.items():
         path = root / dataset.folder / file
@@ -130,7 +140,10 @@ def check(name: str, root: Path) -> None:
 
 def _verified(path: Path, md5: str, name: str) -> bytes:
     """The file's bytes, which are the ones that were summed: nothing can change in between."""
-    ways = f"`gpubench data fetch {name}` gets the official files, --synthetic needs none"
+    ways = (
+        f"`gpubench data fetch {name}` gets the official files into the cache, which is read without --data;"
+        " --synthetic needs none"
+    )
     try:
         content = path.read_bytes()
     except OSError:
@@ -156,7 +169,10 @@ def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
     parts: dict[bool, list[Any]] = {True: [], False: []}
     for file, md5 in dataset.files.items():
         content = _verified(root / dataset.folder / file, md5, name)
-        parts[file.startswith("test")].append(pickle.loads(content, encoding="latin1"))
+        with warnings.catch_warnings():
+            # The official pickles date from before NumPy 2.4, which frowns at how they spell a dtype.
+            warnings.filterwarnings("ignore", message=r".*align")
+            parts[file.startswith("test")].append(pickle.loads(content, encoding="latin1"))
     label = "fine_labels" if name == "cifar100" else "labels"
     train, test = (
         Split(
@@ -170,38 +186,73 @@ def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
     return train, test
 
 
+def weights_url(name: str) -> str:
+    """The official address of pretrained weights."""
+    return f"{_WEIGHTS_ADDRESS}/{_WEIGHTS[name]}"
+
+
 def locate_weights(name: str, folder: Path | None) -> Path | None:
-    """The weights file in `folder` (--weights), else in the cache; None where it is in neither."""
-    file = _WEIGHTS[name]
+    """The weights' file in `folder` (--weights), else in the cache; None where it is in neither.
+
+    Raises UserError where the file is not the official one.
+    """
     for place in (folder, cache_folder() / "weights"):
-        if place is not None and (place / file).is_file():
-            _check_weights(place / file)
-            return place / file
+        if place is not None and (place / _WEIGHTS[name]).is_file():
+            path = place / _WEIGHTS[name]
+            if not _is_official_weights(path):
+                raise UserError(
+                    f"{path}: not torchvision's file (its SHA-256 differs: truncated or changed);"
+                    f" delete it, or `gpubench data fetch {name}` gets the official one into the cache"
+                )
+            return path
     return None
 
 
-def _check_weights(path: Path) -> None:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if not digest.startswith(path.stem.rpartition("-")[2]):
-        raise UserError(f"{path}: not torchvision's file (its SHA-256 differs); delete it and fetch again")
+def _is_official_weights(path: Path) -> bool:
+    # torchvision's file names end in the first eight digits of the file's SHA-256.
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return digest.startswith(path.stem.rpartition("-")[2])
 
 
 def fetch(name: str) -> Path:
     """Download a dataset or weights into the cache; returns the root of the data, or the weights' file.
 
-    Raises UserError for an unknown name, without a network, or where a checksum differs.
+    What is there and whole is kept; what is wrong is downloaded again. Raises UserError for an unknown
+    name, without a network, on a full disk, or where a checksum differs.
     """
-    if name in _WEIGHTS:
-        path = locate_weights(name, None)
-        if path is None:
-            path = _download(f"{_WEIGHTS_ADDRESS}/{_WEIGHTS[name]}", None, cache_folder() / "weights", name)
-            _check_weights(path)
-        return path
-    if name not in DATASETS:
+    if name not in names():
         raise UserError(f"data fetch {name}: there are {', '.join(names())}")
-    dataset, root = DATASETS[name], cache_folder()
-    if is_complete(name, root):
+    root = cache_folder()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / ".lock"):  # two runs may want the same data at once
+            return _fetch_weights(name, root / "weights") if name in _WEIGHTS else _fetch_data(name, root)
+    except OSError as error:
+        raise UserError(
+            f"{root}: {name} cannot be kept there ({error.strerror});"
+            " make room, or use --data DIR (--weights DIR) with files you have"
+        ) from None
+
+
+def _fetch_weights(name: str, folder: Path) -> Path:
+    path = folder / _WEIGHTS[name]
+    if not (path.is_file() and _is_official_weights(path)):
+        path.unlink(missing_ok=True)
+        _download(weights_url(name), None, folder, name)
+        if not _is_official_weights(path):
+            path.unlink()
+            raise UserError(f"{weights_url(name)}: what arrived is not {name}; try again")
+    return path
+
+
+def _fetch_data(name: str, root: Path) -> Path:
+    dataset = DATASETS[name]
+    try:
         check(name, root)
+    except UserError:
+        pass  # not there, or not whole
+    else:
         return root
     for url, md5 in dataset.urls.items():
         if url.endswith(".tar.gz"):
@@ -217,26 +268,24 @@ def fetch(name: str) -> Path:
 
 def _download(url: str, md5: str | None, folder: Path, name: str) -> Path:
     import pooch
+    import requests
 
     pooch.get_logger().setLevel("ERROR")
-    file = url.rpartition("/")[2]
-    needed = "--weights DIR" if name in _WEIGHTS else "--data DIR"
+    option = "--weights DIR" if name in _WEIGHTS else "--data DIR"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        fetched = pooch.retrieve(
-            url,
-            known_hash=f"md5:{md5}" if md5 else None,
-            fname=file,
-            path=folder,
-            downloader=pooch.HTTPDownloader(progressbar=True, timeout=30),
+        return Path(
+            pooch.retrieve(
+                url,
+                known_hash=f"md5:{md5}" if md5 else None,
+                fname=url.rpartition("/")[2],
+                path=folder,
+                downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30),
+            )
         )
-    except ValueError:
+    except ValueError:  # pooch's word for a checksum that differs
         raise UserError(f"{url}: what arrived is not {name} (its MD5 differs); try again") from None
-    except OSError as error:  # every failure of requests is one
-        free = shutil.disk_usage(folder if folder.exists() else Path.home()).free
-        full = f" ({free / 1e6:,.0f} MB are free on the disk)" if free < 1e9 else ""
+    except requests.RequestException as error:
         raise UserError(
-            f"could not download {name} from {url}{full}: {type(error).__name__}."
-            f" Use {needed} with files you have, or --synthetic"
+            f"could not download {name} from {url} ({type(error).__name__}):"
+            f" use {option} with files you have, or --synthetic"
         ) from None
-    return Path(fetched)

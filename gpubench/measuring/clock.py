@@ -214,15 +214,14 @@ class Clock:
                     close()
                 del batches
                 self._outside += self._now() - closing
-        seen = sum(lap.samples for lap in laps)
-        whole = samples if samples is not None else (total_steps * first_count or seen)
-        if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
-            cut = False  # stopped exactly at the end
-        if phase == "train" and not self._steady:
-            self._steady = stop.reason
-        self._phases.append(
-            Phase(phase, self._epoch, tuple(_some_timed(laps)), whole if cut else max(seen, whole), cut)
-        )
+            seen = sum(lap.samples for lap in laps)
+            whole = samples if samples is not None else (total_steps * first_count or seen)
+            if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
+                cut = False  # stopped exactly at the end
+            if phase == "train" and not self._steady:
+                self._steady = stop.reason
+            total = seen if ended_by_suite else max(seen, whole)
+            self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
 
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
@@ -360,8 +359,9 @@ class _Stop:
         )
 
     def _too_long(self) -> str:
-        spent = sum(lap.seconds for lap in self._warmup)
-        if spent < self._sampling.warmup_seconds or len(self._warmup) < 2:
+        # The first lap holds start-up, however long that is; it says nothing of what follows.
+        spent = sum(lap.seconds for lap in self._warmup[1:])
+        if spent < self._sampling.warmup_seconds:
             return ""
         if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:
             return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
@@ -380,7 +380,10 @@ def _some_timed(laps: list[Lap]) -> list[Lap]:
 def first_dimension(batch: Any) -> int:
     """Samples in a batch: the first dimension of its first element, or of the batch itself."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
-    shape = getattr(first, "shape", None)
-    if shape is not None and len(shape):
-        return int(shape[0])
-    return len(batch) if hasattr(batch, "__len__") else 1
+    for thing in (first, batch):
+        shape = getattr(thing, "shape", None)
+        if shape:
+            return int(shape[0])
+        if hasattr(thing, "__len__"):
+            return len(thing)
+    return 1

@@ -1,0 +1,175 @@
+"""What to fix before measuring. Pure but for `surroundings`; torch's facts come from a child process."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpubench import datasets
+from gpubench.errors import UserError
+from gpubench.trial import PRECISIONS
+
+ROOMY_BYTES = 1_000_000_000
+"""Free space that holds a dataset's archive, its files, and the rows of many runs."""
+
+OLDEST_OF_CUDA_13 = (7, 5)
+"""CUDA 13 builds kernels from Turing on (pytorch/pytorch#190385)."""
+
+LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://download.pytorch.org/whl/cu126"
+"""CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; 2.14 is the last release that has
+them (pytorch/pytorch#157517, #172352, #190385)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's: `ok`, a `note`, or something to `fix`."""
+
+    level: Literal["ok", "note", "fix"]
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as the NVIDIA driver reports it, whether or not torch can use it."""
+
+    name: str
+    driver: str
+    driver_cuda: str
+    """Newest CUDA version the driver runs."""
+
+
+def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Finding]:
+    """What torch's facts (see `process.describe`) and the driver's cards say."""
+    build = f"CUDA {facts['cuda']}, cuDNN {facts['cudnn']}" if facts["cuda"] else "no CUDA"
+    found = [Finding("ok", f"torch {facts['torch']} ({build})")]
+    if cards and not any(device["kind"] == "cuda" for device in facts["devices"]):
+        found.append(_unseen(cards[0], facts["cuda"]))
+    for device in facts["devices"]:
+        found += _of_device(device, facts)
+    return found
+
+
+def _unseen(card: Card, cuda: str) -> Finding:
+    text = f"torch does not see the {card.name} (driver {card.driver}, which runs CUDA {card.driver_cuda})"
+    if not cuda:
+        return Finding("fix", text, "this torch is built without CUDA: pip install --force-reinstall torch")
+    if _version(card.driver_cuda) < (_version(cuda)[0], 0):
+        return Finding(
+            "fix",
+            text,
+            f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build:"
+            f" {LEGACY_BUILD}",
+        )
+    return Finding("fix", text, "is CUDA_VISIBLE_DEVICES set, or the container started without the card?")
+
+
+def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
+    memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
+    driver = f", driver {device['driver']}" if device["driver"] else ""
+    name = f"{device['device']}: {device['card']}{memory}{driver}"
+    capability, problem = device["capability"], device.get("problem", "")
+    if capability and not has_kernels(capability, facts["arch_list"]):
+        architecture = f"sm_{capability.replace('.', '')}"
+        there = ", ".join(facts["arch_list"])
+        return [
+            Finding(
+                "fix",
+                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {there}",
+                _other_build(capability),
+            )
+        ]
+    if problem:
+        return [
+            Finding("fix", f"{name}: torch cannot compute on it ({problem})", "is the driver up to date?")
+        ]
+    unsupported: Mapping[str, str] = device["unsupported"]
+    can = ", ".join(p for p in PRECISIONS if p not in unsupported)
+    found = [Finding("ok", f"{name}; precisions {can}")]
+    found += [Finding("note", f"{device['device']}: no {p}: {why}") for p, why in unsupported.items()]
+    return found
+
+
+def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
+    """Whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
+
+    Binaries (sm_XY) run on the same major version from that minor version on; those with a letter (sm_90a)
+    on exactly theirs; PTX (compute_XY) on everything newer. A list of another maker's names, or an
+    empty one, says nothing, and is taken for a yes.
+    """
+    wanted = _version(capability)
+    nvidia = [arch.split("_") for arch in arch_list if arch.startswith(("sm_", "compute_"))]
+    for kind, number in nvidia:
+        exact = number[-1].isalpha()
+        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+        has = (int(digits[:-1]), int(digits[-1]))
+        if exact:
+            if has == wanted:
+                return True
+        elif kind == "compute":
+            if has <= wanted:
+                return True
+        elif has[0] == wanted[0] and has <= wanted:
+            return True
+    return not nvidia
+
+
+def _other_build(capability: str) -> str:
+    if _version(capability) < (5, 0):
+        return "no torch that gpubench runs on (2.6 and later) has kernels for a card as old as this"
+    if _version(capability) < OLDEST_OF_CUDA_13:
+        return f"install a build for CUDA 12.6: {LEGACY_BUILD}"
+    return "install a newer torch: pip install -U torch torchvision"
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor.partition(".")[0] or 0)
+
+
+def surroundings(data: Path | None = None, out: Path = Path("results")) -> list[Finding]:
+    """What this machine's disk and data say: datasets present and whole, room for rows and downloads."""
+    found = []
+    for name in datasets.DATASETS:
+        found.append(_of_data(name, data))
+    for what, folder in (("results", out), ("downloads", datasets.cache_folder())):
+        there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+        free = shutil.disk_usage(there).free
+        text = f"{free / 1e9:,.1f} GB free for {what} ({folder})"
+        if free < ROOMY_BYTES:
+            found.append(Finding("fix", text, f"make room, at least {ROOMY_BYTES / 1e9:.0f} GB"))
+        else:
+            found.append(Finding("ok", text))
+    return found
+
+
+def _of_data(name: str, data: Path | None) -> Finding:
+    try:
+        root = datasets.locate([name], data)
+    except UserError as error:
+        # A folder given for one dataset need not hold the others.
+        return Finding("note", f"{name}: {error}")
+    if root is None:
+        return Finding("note", f"{name}: not here", f"gpubench data fetch {name}")
+    return Finding("ok", f"{name}: in {root}")
+
+
+def nvidia_cards() -> list[Card]:
+    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        newest = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        return [
+            Card(
+                name=str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))),
+                driver=driver,
+                driver_cuda=f"{newest // 1000}.{newest % 1000 // 10}",
+            )
+            for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+    except pynvml.NVMLError:
+        return []  # no NVIDIA driver here

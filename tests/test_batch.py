@@ -1,0 +1,87 @@
+"""The batch search against made-up memories: right, frugal, and never asking twice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.measuring.batch import Probe, fastest_batch, largest_batch
+
+
+class Card:
+    """A card on which a batch takes `base + batch * each` bytes and fits under `limit`."""
+
+    def __init__(self, limit, base=1000, each=10, holes=(), rate=lambda b: b):
+        self.limit, self.base, self.each, self.holes, self.rate = limit, base, each, holes, rate
+        self.asked: list[int] = []
+
+    def __call__(self, batch):
+        assert batch not in self.asked, "asked twice"
+        self.asked.append(batch)
+        memory = self.base + batch * self.each
+        fits = memory <= self.limit and batch not in self.holes
+        return Probe(fits, self.rate(batch), memory if fits else 0)
+
+    @property
+    def true(self):
+        return (self.limit - self.base) // self.each // 8 * 8
+
+
+@given(base=st.integers(0, 10**6), each=st.integers(1, 10**5), batch=st.integers(8, 20_000), known=st.booleans())
+def test_largest_is_the_threshold_with_few_probes(base, each, batch, known):
+    card = Card(base + batch * each, base, each)
+    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=None)
+    assert found.batch == card.true
+    assert len(card.asked) <= (18 if known else 34)
+
+
+@given(cap=st.integers(8, 5000), batch=st.integers(8, 5000))
+def test_the_cap_holds_and_is_told(cap, batch):
+    card = Card(1000 + batch * 10)
+    found = largest_batch(card, capacity_bytes=card.limit, cap=cap)
+    assert found.batch == min(card.true, cap // 8 * 8)
+    assert found.capped == (found.batch == cap // 8 * 8)
+
+
+def test_tiny_and_hopeless_memories():
+    assert largest_batch(Card(1030), capacity_bytes=1030, cap=None).batch == 2
+    none = largest_batch(Card(10), capacity_bytes=10, cap=None)
+    assert none.batch is None
+    assert "not even a batch of 1" in none.reason
+
+
+def test_a_hole_below_the_edge_does_not_hide_a_larger_batch():
+    card = Card(1000 + 400 * 10, holes={392})
+    assert largest_batch(card, capacity_bytes=card.limit, cap=None).batch == 400
+
+
+def test_memory_that_jumps_up_is_found_by_search():
+    def probe(batch):
+        memory = batch * 10 + (3000 if batch > 100 else 0)
+        return Probe(memory <= 5000, batch, memory)
+
+    assert largest_batch(probe, capacity_bytes=5000, cap=None).batch == 200
+
+
+def test_the_curve_has_every_probe_and_zero_where_nothing_fits():
+    card = Card(2000)
+    found = largest_batch(card, capacity_bytes=2000, cap=None)
+    assert [batch for batch, _, _ in found.curve] == sorted(card.asked)
+    assert all((rate == 0) == (batch > 100) for batch, rate, _ in found.curve)
+
+
+@pytest.mark.parametrize("peak", [8, 64, 100, 500])
+def test_fastest_is_near_the_peak_of_the_curve(peak):
+    card = Card(10**9, rate=lambda b: 1000 - abs(b - peak))
+    found = fastest_batch(card, cap=4096)
+    best = max(rate for _, rate, _ in found.curve)
+    assert dict((b, r) for b, r, _ in found.curve)[found.batch] == best
+    assert best >= 1000 - peak / 3
+
+
+def test_fastest_stops_where_memory_ends():
+    found = fastest_batch(Card(1000 + 100 * 10), cap=None)
+    assert found.batch == 96
+
+
+def test_fastest_obeys_the_cap():
+    assert fastest_batch(Card(10**9), cap=100).batch == 96

@@ -1,0 +1,232 @@
+"""Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpubench.measuring.clock import Clock, first_dimension, sampling_for
+
+
+class Time:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Loader:
+    """A loader of `steps` batches of 10 that takes `wait` seconds for each."""
+
+    def __init__(self, steps: int, time: Time, wait: float = 0.0, start: float = 0.0, last: int = 10) -> None:
+        self.steps, self.time, self.wait, self.start, self.last = steps, time, wait, start, last
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self):
+        self.time.now += self.start
+        for step in range(self.steps):
+            self.time.now += self.wait
+            yield [0] * (self.last if step == self.steps - 1 else 10)
+
+
+def train(mode, epochs, step_seconds, *, steps=400, wait=0.0, start=0.0, valid=0.0, between=0.0, **options):
+    """Run a scripted training; `step_seconds(epoch, step)`. Returns (clock summary, seconds that really passed)."""
+    time = Time()
+    clock = Clock(replace(sampling_for(mode, accelerator=False), **options), now=time)
+    began = time.now
+    ended = began
+    for epoch in clock.epochs(epochs):
+        for step, _ in enumerate(clock.steps(Loader(steps, time, wait, start), "train", samples=steps * 10)):
+            time.now += step_seconds(epoch, step)
+        if valid:
+            for _ in clock.steps(Loader(40, time), "valid", samples=400):
+                time.now += valid
+        time.now += between
+        ended = time.now
+    for _ in clock.resident():
+        time.now += step_seconds(1, 10)
+    return clock.summary(), ended - began
+
+
+CASES = {
+    "plain": {"step_seconds": lambda e, s: 0.1},
+    "slow first step": {"step_seconds": lambda e, s: 3.0 if s == 0 else 0.1},
+    "slow first step of the run": {"step_seconds": lambda e, s: 3.0 if (e, s) == (0, 0) else 0.1},
+    "slow first epoch": {"step_seconds": lambda e, s: 0.3 if e == 0 else 0.1},
+    "costly validation": {"step_seconds": lambda e, s: 0.1, "valid": 0.5},
+    "slow first epoch and costly validation": {
+        "step_seconds": lambda e, s: 0.3 if e == 0 else 0.1,
+        "valid": 0.5,
+        "between": 1.5,
+    },
+    "loader that starts slowly and waits": {"step_seconds": lambda e, s: 0.1, "wait": 0.05, "start": 2.0},
+}
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30])
+@pytest.mark.parametrize("case", CASES)
+def test_a_sample_projects_a_scripted_run_exactly(case, epochs):
+    full, real = train("full", epochs, **CASES[case])
+    sampled, spent = train("sampled", epochs, **CASES[case])
+    assert full["measured"]
+    assert full["seconds"] == pytest.approx(real)
+    assert not sampled["measured"]
+    assert sampled["seconds"] == pytest.approx(real)
+    assert sampled["train_seconds"] == pytest.approx(full["train_seconds"])
+    assert sampled["valid_seconds"] == pytest.approx(full["valid_seconds"])
+    assert spent < real
+
+
+def test_a_long_epoch_is_sampled_in_a_tenth_of_its_time():
+    sampled, spent = train("sampled", 1, lambda e, s: 0.2, steps=400, valid=0.1)
+    assert spent < 0.1 * sampled["seconds"] + 2.5
+
+
+def test_the_rate_is_samples_over_wall_time_of_the_timed_laps_only():
+    summary, _ = train("sampled", 1, lambda e, s: 5.0 if s == 0 else 0.1)
+    assert summary["samples_per_second"] == pytest.approx(100)
+    kinds = [lap.kind for lap in summary["laps"] if lap.kind != "resident"]
+    assert kinds == sorted(kinds, key=["warmup", "timed"].index)
+    assert summary["steady"].startswith("flat")
+
+
+def test_waiting_and_stall_are_told_apart_from_computing():
+    summary, _ = train("sampled", 1, lambda e, s: 0.1, wait=0.1)
+    assert summary["loader_wait"] == pytest.approx(0.5)
+    assert summary["data_stall"] == pytest.approx(0.5)
+
+
+def test_steps_that_never_settle_are_called_unsteady():
+    summary, _ = train("sampled", 1, lambda e, s: 0.3 * 1.2 ** min(s, 30))
+    assert summary["steady"].startswith("unsteady")
+
+
+def test_short_data_is_measured_not_projected():
+    summary, real = train("sampled", 1, lambda e, s: 0.01, steps=5)
+    assert summary["measured"]
+    assert summary["seconds"] == pytest.approx(real)
+
+
+def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
+    summary, _ = train("quick", 30, lambda e, s: 2.0 if s == 0 else 0.1, valid=0.1)
+    laps = [(lap.phase, lap.kind, lap.steps) for lap in summary["laps"]]
+    assert laps == [
+        ("train", "warmup", 1),
+        *[("train", "timed", 1)] * 3,
+        ("valid", "timed", 1),
+        ("train", "resident", 1),
+    ]
+    assert summary["seconds"] == pytest.approx(2.0 + 399 * 0.1 + 29 * 40 + 30 * 4)
+
+
+def test_quick_stops_sooner_when_steps_are_long():
+    summary, _ = train("quick", 1, lambda e, s: 6.0)
+    assert [lap.kind for lap in summary["laps"]] == ["warmup", "timed", "resident"]
+
+
+def test_a_probe_runs_no_resident_laps():
+    summary, _ = train("probe", 1, lambda e, s: 0.1, valid=0.1)
+    assert not [lap for lap in summary["laps"] if lap.kind == "resident"]
+    assert summary["samples_per_second"] == pytest.approx(100)
+
+
+def test_a_partial_last_batch_is_counted_as_it_is():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.epochs(1):
+        for batch in clock.steps(Loader(8, time, last=4), "train", samples=74):
+            time.now += len(batch) / 10
+    assert clock.summary()["samples"] == 74
+    assert clock.summary()["measured"]
+
+
+def test_samples_that_no_batch_holds_have_their_time_scaled():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(8, time), "train", samples=81):
+            time.now += 1.0
+    summary = clock.summary()
+    assert summary["seconds"] == pytest.approx(8.1)
+    assert not summary["measured"]
+
+
+def test_it_synchronises_at_lap_boundaries_only():
+    time, calls = Time(), []
+    clock = Clock(sampling_for("full", accelerator=True), synchronize=lambda: calls.append(1), now=time)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(3200, time), "train"):
+            time.now += 0.001
+    laps = [lap for lap in clock.summary()["laps"] if lap.kind != "resident"]
+    assert sum(lap.steps for lap in laps) == 3200
+    assert len(calls) <= len(laps) + 5
+    assert len(laps) < 40
+
+
+def test_closing_an_early_stopped_loader_is_in_no_sum():
+    time = Time()
+
+    class Slow(Loader):
+        def __iter__(self):
+            try:
+                yield from super().__iter__()
+            finally:
+                self.time.now += 50.0  # workers that take long to stop
+
+    clock = Clock(sampling_for("sampled", accelerator=False), now=time)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Slow(1000, time), "train", samples=10_000):
+            time.now += 0.1
+    assert clock.summary()["seconds"] == pytest.approx(100)
+
+
+def test_a_suite_may_break_out_of_its_steps():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.epochs(1):
+        for step, _ in enumerate(clock.steps(Loader(100, time), "train")):
+            time.now += 1.0
+            if step == 9:
+                break
+    assert clock.summary()["samples"] >= 90
+
+
+def test_phases_outside_epochs_count_once():
+    time = Time()
+    clock = Clock(sampling_for("sampled", accelerator=False), now=time)
+    for _ in clock.epochs(10):
+        for _ in clock.steps(Loader(100, time), "train", samples=1000):
+            time.now += 0.1
+    for _ in clock.steps(Loader(100, time), "final", samples=1000):
+        time.now += 0.2
+    assert clock.summary()["seconds"] == pytest.approx(10 * 10 + 20)
+
+
+def test_the_watched_step_is_untimed_and_proves():
+    time, seen = Time(), []
+
+    class Watch:
+        def __enter__(self):
+            seen.append("in")
+
+        def __exit__(self, *error):
+            seen.append("out")
+
+    clock = Clock(sampling_for("quick", accelerator=False), now=time, watch=Watch)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(10, time), "train", samples=100):
+            time.now += 0.1
+    for number, _ in enumerate(clock.resident()):
+        time.now += 100.0 if number == 0 else 0.1
+    assert seen == ["in", "out"]
+    assert clock.proved
+    assert clock.summary()["seconds"] == pytest.approx(1.0)
+
+
+def test_first_dimension():
+    assert first_dimension(([1, 2, 3], "labels")) == 3
+    assert first_dimension([7]) == 1
