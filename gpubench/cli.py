@@ -65,13 +65,13 @@ def main(
     epilog="""
 Examples:
 
-`gpubench run --suite resnet --precision both --quick` a first look, in minutes
+A first look, in minutes: `gpubench run --suite resnet --precision both --quick`
 
-`gpubench run --suite resnet --models resnet18,resnet50 --batch max` sampled: 6 rounds, a verdict
+Sampled: 6 rounds, a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`
 
-`gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv` every epoch; again to resume
+Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
 
-`gpubench run --suite my_suite.py --device cuda:0,cuda:1` your own suite, two cards in turn
+Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
 """
 )
 @advised
@@ -153,9 +153,9 @@ def run(
     epilog="""
 Examples:
 
-`gpubench compare results/*.csv` every card and precision, and what the ratios are worth
+Every card and precision, and what the ratios are worth: `gpubench compare results/*.csv`
 
-`gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/` also as pictures
+Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
 """
 )
 @advised

@@ -80,10 +80,12 @@ def _fast(content: bytes, names: list[str]) -> pd.DataFrame | None:
 
 
 def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Rows in which a required field is empty or a number is none."""
+    """Rows in which a required field is empty, a number is none, or the end is missing."""
     bad = pd.Series(False, index=frame.index)
     for name in REQUIRED:
         bad |= frame[name] == ""
+    if "end" in frame:
+        bad |= frame["end"] != "end"  # a short line that was torn and then sealed
     for name in NUMBERS:
         if name in frame:
             wrong = pd.to_numeric(frame[name], errors="coerce").isna() & (frame[name] != "")

@@ -108,6 +108,7 @@ class Row:
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )
+    end: str = column("always `end`: a line without it was torn", "end")
 
 
 COLUMNS = tuple(f.name for f in fields(Row))

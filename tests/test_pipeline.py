@@ -110,7 +110,7 @@ def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(tmp_path):
     key = [(row["model"], row["trial"]) for row in whole]
     lines = out.read_text().splitlines()
     assert len(lines) == 1 + len(whole) + 1
-    assert sorted(key) == sorted((r["model"], r["trial"]) for r in rows_of(out) if r["laps"].endswith("]"))
+    assert sorted(key) == sorted((r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end")
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path):

@@ -96,7 +96,10 @@ def _shift(logs: Sequence[float], n: int, m: int, confidence: float) -> tuple[fl
 
 @lru_cache(maxsize=256)
 def _critical(n: int, m: int, tail: float) -> int:
-    """The largest k with P(U < k) <= tail under the null hypothesis (0: the whole range of the data)."""
+    """The largest k with P(U <= k) <= tail under the null hypothesis (0 where even that is too likely).
+
+    Counted from 0, the k-th smallest difference is the interval's end: it passes 0 exactly when U > k.
+    """
     if n * m > 2500:  # the normal limit is exact enough, and the counts below grow
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread - 0.5))
@@ -112,7 +115,7 @@ def _critical(n: int, m: int, tail: float) -> int:
     for k, count in enumerate(counts):
         below += count
         if below / total > tail:
-            return k
+            return max(0, k - 1)
     return 0
 
 

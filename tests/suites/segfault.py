@@ -5,7 +5,8 @@ from gpubench.suite import Suite
 
 def train(trial, clock):
     """Go wrong."""
-    import os, signal
+    import os
+    import signal
 
     os.kill(os.getpid(), signal.SIGSEGV)
 

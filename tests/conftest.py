@@ -1,0 +1,38 @@
+"""What every test starts from: caches of its own, no data of the user's, and skips where hardware or data is missing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpubench import datasets
+from gpubench.doctor import nvidia_cards
+
+USERS_DATA = os.environ.get(datasets.ENVIRONMENT_VARIABLE)
+USERS_CACHE = datasets.cache_folder()
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path_factory, monkeypatch):
+    """Downloads and the salt of the device hash go to a temporary folder; the user's data is out of sight."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """A root that holds the real CIFAR-100; skips the test where there is none."""
+    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
+    if not datasets.is_complete("cifar100", root):
+        pytest.skip(f"no CIFAR-100 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+    return root
+
+
+def pytest_collection_modifyitems(items):
+    """Tests marked `gpu` need a card."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not nvidia_cards():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA card"))

@@ -1,0 +1,199 @@
+"""What is compared with what, what is not, and that everything left out is named."""
+
+from pathlib import Path
+
+import pytest
+from conftest import row, rows
+
+from gpubench import records
+from gpubench.comparing.compare import compare
+from gpubench.errors import UserError
+
+RESULTS = Path(__file__).parents[1] / "results"
+FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
+SLOW = [value * 1.3 for value in FAST]
+OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
+
+
+def result_of(tmp_path, *groups, **options):
+    path = tmp_path / "rows.csv"
+    path.unlink(missing_ok=True)
+    for group in groups:
+        records.append(path, group)
+    return compare([path], **options)
+
+
+def only(result):
+    assert len(result.comparisons) == 1, result
+    return result.comparisons[0]
+
+
+def test_two_cards_in_one_session(tmp_path):
+    c = only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER)))
+    assert (c.subject_name, c.other_name, c.verdict) == ("GTX 1080 Ti", "RTX 2080 Ti", "slower")
+    assert c.ratio.value == pytest.approx(1.3)
+    assert c.ratio.low < 1.3 < c.ratio.high
+
+
+def test_precision_is_fp32_over_the_other(tmp_path):
+    c = only(result_of(tmp_path, rows(SLOW), rows(FAST, precision="fp16")))
+    assert (c.axis, c.subject_name, c.verdict) == ("precision", "fp16", "faster")
+    assert c.ratio.inverse.value == pytest.approx(1.3)
+
+
+def test_across_sessions_each_side_is_one_specimen(tmp_path):
+    c = only(result_of(tmp_path, rows(FAST), rows([v * 1.03 for v in FAST], **OTHER, session="s2")))
+    assert c.verdict == "unsure"
+    assert "one specimen each" in c.notes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"suite_version": 2},
+        {"params": "epochs=2"},
+        {"data": "synthetic"},
+        {"batch_size": 128},
+        {"measured": "projected"},
+        {"mode": "quick"},
+        {"weights": "random"},
+        {"processes": 2},
+        {"memory_limit_bytes": 10**9},
+        {"source": "github.com/someone/else"},
+        {"model": "resnet34"},
+        {"batch_policy": "max"},
+    ],
+)
+def test_unlike_rows_are_never_compared(tmp_path, change):
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, **change))
+    assert result.comparisons == []
+
+
+def test_under_max_the_batch_is_an_outcome(tmp_path):
+    c = only(
+        result_of(
+            tmp_path,
+            rows(FAST, batch_policy="max", batch_size=512),
+            rows(SLOW, **OTHER, batch_policy="max", batch_size=256),
+        )
+    )
+    assert c.verdict == "slower"
+
+
+def test_max_splits_the_speedup_into_precision_and_batch(tmp_path):
+    result = result_of(
+        tmp_path,
+        rows(SLOW, batch_policy="max", batch_size=256),
+        rows(FAST, precision="fp16", batch_policy="max", batch_size=512),
+        rows(FAST, precision="fp16", batch_policy="max-fp32", batch_size=256),
+    )
+    assert sorted(c.notes[0] for c in result.comparisons) == ["batch 2 x", "same batch"]
+
+
+@pytest.mark.parametrize("change", [{"torch": "2.14.1"}, {"cudnn": "90800"}, {"driver": "1.0"}, {"threads": 16}])
+def test_another_stack_leaves_the_ratio_and_takes_the_verdict(tmp_path, change):
+    c = only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, **change)))
+    assert c.verdict == "card + stack"
+    assert c.ratio.value == pytest.approx(1.3)
+
+
+def test_a_patch_release_is_the_same_stack(tmp_path):
+    assert only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, torch="2.15.1"))).verdict == "slower"
+
+
+def test_bad_trials_are_listed_not_dropped_silently(tmp_path):
+    bad = row(status="out_of_memory", reason="CUDA out of memory", seconds=None, model="resnet152")
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER), [bad])
+    assert any("resnet152" in line and "out_of_memory" in line for line in result.left_out)
+
+
+def test_a_case_without_partner_is_listed(tmp_path):
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER), rows(SLOW, **OTHER, model="resnet34"))
+    assert any("resnet34" in line and "RTX 2080 Ti has no row" in line for line in result.left_out)
+
+
+def test_two_specimens_of_one_card_are_not_pooled(tmp_path):
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, device_hash="cccc", device="cuda:1"))
+    labels = [cell.label for cell in result.groups[0].cells]
+    assert labels == ["RTX 2080 Ti #aaaa", "RTX 2080 Ti #cccc"]
+
+
+def test_baseline_and_by(tmp_path):
+    groups = rows(FAST), rows(SLOW, **OTHER)
+    c = only(result_of(tmp_path, *groups, by="card", baseline="1080"))
+    assert c.verdict == "faster"
+    with pytest.raises(UserError, match="--baseline H100: there is GTX 1080 Ti, RTX 2080 Ti"):
+        result_of(tmp_path, *groups, by="card", baseline="H100")
+    with pytest.raises(UserError, match="no such column"):
+        result_of(tmp_path, *groups, by="colour")
+
+
+def test_by_batch_and_by_torch(tmp_path):
+    c = only(result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), by="batch"))
+    assert {c.subject_name, c.other_name} == {"64", "128"}
+    c = only(result_of(tmp_path, rows(FAST), rows(SLOW, torch="2.10.0", session="s2"), by="torch"))
+    assert c.subject_name == "2.10.0"
+
+
+def test_geometric_mean_over_common_cases_and_withheld_under_half(tmp_path):
+    more = [rows(FAST, model=f"m{i}") for i in range(2)] + [rows(SLOW, **OTHER, model=f"m{i}") for i in range(2)]
+    mean = result_of(tmp_path, *more).groups[0].means[0]
+    assert (mean.value, mean.common, mean.all_cases) == (pytest.approx(1.3), 2, 2)
+    lonely = [rows(FAST, model=f"x{i}") for i in range(3)]
+    mean = result_of(tmp_path, *more, *lonely).groups[0].means[0]
+    assert (mean.value, mean.common, mean.all_cases) == (None, 2, 5)
+
+
+def test_holm_is_over_the_whole_table(tmp_path):
+    """26 comparisons of 6 a side are too many for the smallest p there is."""
+    groups = [rows(FAST, model=f"m{i}") for i in range(26)] + [rows(SLOW, **OTHER, model=f"m{i}") for i in range(26)]
+    assert {c.verdict for c in result_of(tmp_path, *groups).comparisons} == {"unsure"}
+
+
+def test_nothing_readable_is_a_mistake(tmp_path):
+    with pytest.raises(UserError, match="no row to compare"):
+        compare([tmp_path / "none.csv"])
+
+
+def test_the_published_table(tmp_path):
+    """Ratios of the 2019 article, as its two notebooks give them."""
+    result = compare([RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv", RESULTS / "2019-rtx-2060-gtx-1080-ti.csv"])
+    found = {
+        (c.subject.model, c.subject.precision): round(c.ratio.value, 2)
+        for c in result.comparisons
+        if c.axis == "card" and c.other_name == "RTX 2080 Ti"
+    }
+    assert found == {
+        ("resnet18", "fp32"): 1.26, ("resnet18", "fp16-master"): 1.20,
+        ("resnet34", "fp32"): 1.30, ("resnet34", "fp16-master"): 1.37,
+        ("resnet50", "fp32"): 1.38, ("resnet50", "fp16-master"): 1.58,
+        ("resnet101", "fp32"): 1.28, ("resnet101", "fp16-master"): 1.55,
+    }  # fmt: skip
+    mixed = {
+        (c.subject.label, c.subject.model): round(c.ratio.inverse.value, 2)
+        for c in result.comparisons
+        if c.axis == "precision" and "2080" in c.subject.label
+    }
+    assert [mixed[key] for key in sorted(mixed)] == [1.48, 1.60, 0.99, 1.23, 1.42]
+    labels = {cell.label for group in result.groups for cell in group.cells}
+    assert labels == {"RTX 2080 Ti", "RTX 2060", "GTX 1080 Ti (init27)", "GTX 1080 Ti (EricPerbos)"}
+
+
+def test_tables_and_charts_of_every_kind(cli, tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows(FAST) + rows(SLOW, **OTHER) + rows(SLOW, **OTHER, model="[bold]odd[/bold]"))
+    done = cli("compare", path, "--charts", "charts")
+    assert done.returncode == 0, done.stderr
+    assert "GTX 1080 Ti is slower" in done.stdout
+    assert "[bold]odd[/bold]" in done.stdout
+    made = sorted(file.name for file in (tmp_path / "charts").iterdir())
+    assert made == ["seconds-resnet.png", "seconds-resnet.svg", "speedup-resnet.png", "speedup-resnet.svg"]
+
+
+def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows(FAST))
+    done = cli("compare", path)
+    assert done.returncode == 3
+    assert "RTX 2080 Ti" in done.stdout
+    assert "Nothing here can be compared" in done.stdout

@@ -1,0 +1,120 @@
+"""Suite files are found, loaded and checked, and every mistake in one is a line that says where."""
+
+from pathlib import Path
+
+import pytest
+
+from gpubench import suite
+from gpubench.errors import UserError
+from gpubench.suite import Param, Suite
+
+SUITES = Path(__file__).parent / "suites"
+GOOD = """
+'''A suite.
+
+More of it.'''
+from gpubench.suite import Param, Suite
+SUITE = Suite(train=print, models=("m",), version=1, params={
+    "kind": Param("a", "a kind", choices=("a", "b")), "size": Param(4, "a size"), "on": Param(False, "a switch"),
+}, presets={"kind": {"b": {"size": 8}}})
+"""
+
+
+def write(folder: Path, source: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(source)
+    return path
+
+
+@pytest.mark.parametrize("name", suite.built_in_names())
+def test_every_built_in_suite_is_complete(name):
+    found = suite.find(name)
+    assert found.name == name
+    assert found.summary
+    assert found.suite.models
+    assert all(param.help for param in found.suite.params.values())
+    assert len(found.digest) == 64
+    for parameter, by_value in found.suite.presets.items():
+        for value, preset in by_value.items():
+            assert value in found.suite.params[parameter].choices
+            assert set(preset) <= set(found.suite.params)
+
+
+def test_a_users_file_is_found_by_its_path(tmp_path):
+    found = suite.find(str(write(tmp_path, GOOD)))
+    assert (found.name, found.summary, found.suite.models) == ("mine", "A suite.", ("m",))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("x = 1\ndef broken(:\n", "line 2"),
+        ("x = 1\n", "defines no SUITE"),
+        ("SUITE = 3\n", "defines no SUITE"),
+        ("import nothing_of_this_name\n", "No module named"),
+        ("from gpubench.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
+    ],
+)
+def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
+    path = write(tmp_path, source, "bad.py")
+    with pytest.raises(UserError, match=words) as raised:
+        suite.find(str(path))
+    assert "bad.py" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_unknown_names_list_what_there_is():
+    with pytest.raises(UserError, match="there are .*resnet"):
+        suite.find("vgg")
+    with pytest.raises(UserError, match="no such file"):
+        suite.find("vgg.py")
+
+
+def test_parameters_are_set_then_preset_then_default(tmp_path):
+    found = suite.find(str(write(tmp_path, GOOD)))
+    assert found.resolve_params({})["size"] == 4
+    assert found.resolve_params({"kind": "b"})["size"] == 8
+    assert found.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
+        **{name: param.default for name, param in suite.COMMON_PARAMS.items()},
+        "kind": "b", "size": 2, "on": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"speed": "1"}, "no such parameter; it has .*size"),
+        ({"kind": "c"}, "one of a, b"),
+        ({"size": "big"}, "a number"),
+        ({"size": "-1"}, "a number, 0 or more"),
+        ({"on": "maybe"}, "true or false"),
+    ],
+)
+def test_a_wrong_parameter_names_what_is_allowed(tmp_path, settings, words):
+    found = suite.find(str(write(tmp_path, GOOD)))
+    with pytest.raises(UserError, match=words):
+        found.resolve_params(settings)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e999"])
+def test_a_float_parameter_is_a_number(text):
+    value = Param(1.0, "a float")
+    if text == "nan":
+        with pytest.raises(UserError, match="a number"):
+            value.parse("x", text)
+    with pytest.raises(UserError, match="a number"):
+        Param(1, "an int").parse("x", text)
+
+
+def test_a_users_suite_shadows_no_module(tmp_path):
+    import json
+
+    suite.find(str(write(tmp_path, GOOD, "json.py")))
+    import sys
+
+    assert sys.modules["json"] is json
+
+
+def test_suites_are_frozen():
+    with pytest.raises(AttributeError):
+        Suite(print, ("m",), {}, 1).version = 2
