@@ -1,37 +1,25 @@
-# The contributor's verbs, inside an environment made by README's first command: `just check` before a commit.
+# just check: everything CI runs, in the environment you are in
 
-# Everything that .ci/run checks, in the present environment.
 check: test lint types
 
-test *arguments:
-    pytest {{arguments}}
+test:
+    pytest
 
 lint:
-    ruff check
-    ruff format --check
-
-# Mend what ruff can.
-format:
-    ruff check --fix
-    ruff format
+    ruff check .
+    ruff format --check .
 
 types:
     mypy
 
-# Build the wheel, install it away from the checkout, and use it.
-wheel:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    scratch=$(mktemp -d)
-    trap 'rm -rf "$scratch"' EXIT
-    pip wheel --quiet --no-deps --wheel-dir "$scratch" .
-    python3 -m venv "$scratch/venv"
-    "$scratch/venv/bin/pip" install --quiet --constraint constraints.txt "$scratch"/*.whl
-    cp tests/suites/scripted.py "$scratch"
-    cd "$scratch"
-    venv/bin/gpubench list
-    venv/bin/gpubench run --suite scripted.py --device cpu --quick --out rows.csv
+# the tables that are made from code
+docs:
+    gpubench columns > results/columns.tmp
+    python -c "import re, pathlib as p; r = p.Path('results/README.md'); r.write_text(re.sub(r'(?s)\| column \|.*', p.Path('results/columns.tmp').read_text(), r.read_text()))"
+    rm results/columns.tmp
 
-# Write the column table of results/README.md again.
-columns:
-    python tests/test_docs.py
+# a wheel in an empty environment, away from the checkout
+wheel:
+    rm -rf dist && pip wheel --no-deps --wheel-dir dist .
+    python -m venv dist/venv && dist/venv/bin/pip install --quiet dist/*.whl
+    cd / && {{justfile_directory()}}/dist/venv/bin/gpubench list

@@ -6,40 +6,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gpubench.records import COLUMNS, SCHEMA, Row
 
+OURS = ("schema", "suite")
+"""Columns that tell our files, of any schema, from other people's."""
 REQUIRED = ("schema", "suite", "model", "precision", "status")
-_KINDS = {f.name: str(f.type).replace(" | None", "") for f in fields(Row)}
-NUMBERS = tuple(
-    name for name, kind in _KINDS.items() if kind in {"int", "float", "<class 'int'>", "<class 'float'>"}
-)
-FLAGS = tuple(name for name, kind in _KINDS.items() if kind in {"bool", "<class 'bool'>"})
+NAMED_LINES = 5
+"""Bad lines named one by one; further ones are counted."""
+
+
+def _columns_of(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(Row) if f.type in (kind, kind | None))
+
+
+NUMBERS = _columns_of(int) + _columns_of(float)
+FLAGS = _columns_of(bool)
 
 csv.field_size_limit(1 << 30)  # a long run's laps
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Rows of all files (one column per field of Row, numbers as numbers, missing text empty) and what was wrong."""
+    """Rows of all files, and what was wrong with them.
+
+    One column per field of Row: numbers as floats (NaN where empty), flags as bools, text empty where missing.
+    """
 
     frame: pd.DataFrame
     problems: list[str] = field(default_factory=list)
 
 
 def load(paths: Sequence[Path]) -> Loaded:
-    """Read every file; what cannot be used is left out and named in `problems`."""
+    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing."""
     problems: list[str] = []
     frames = []
     for path in paths:
         frame = _read(path, problems)
         if frame is not None and not frame.empty:
             frames.append(frame)
-    if not frames:
-        empty = pd.DataFrame({name: pd.Series(dtype=str) for name in COLUMNS})
-        return Loaded(_typed(empty), problems)
-    return Loaded(_typed(pd.concat(frames, ignore_index=True)), problems)
+    empty = pd.DataFrame(columns=list(COLUMNS), dtype=str)
+    return Loaded(_typed(pd.concat(frames, ignore_index=True) if frames else empty), problems)
 
 
 def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
@@ -51,19 +60,37 @@ def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
     if not content.strip():
         problems.append(f"{path}: empty")
         return None
-    header = content[: content.find(b"\n") if b"\n" in content else None]
-    names = next(csv.reader([header.decode("utf-8-sig", "replace").strip("\r")]), [])
-    missing = [name for name in REQUIRED if name not in names]
+    header = content.partition(b"\n")[0].decode("utf-8-sig", "replace").rstrip("\r")
+    names = _split(header)
+    missing = [name for name in OURS if name not in names]
     if missing:
-        problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)})")
+        problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
         return None
     if len(set(names)) != len(names):
-        problems.append(f"{path}: a column stands twice in its header; left out")
+        problems.append(f"{path}, line 1: a column stands twice in the header; left out")
         return None
     frame = _fast(content, names)
     if frame is None:
         frame = _line_by_line(path, content, names, problems)
-    return _accepted(path, frame, problems)
+    newer = _newer(frame)
+    if newer.any():
+        version = frame["schema"][newer].iloc[0]
+        problems.append(
+            f"{path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}; this one reads {SCHEMA});"
+            " upgrade gpubench to read them"
+        )
+    elif frame.empty and len(content.splitlines()) < 2:
+        problems.append(f"{path}: no rows")
+    # Unknown columns are someone's own notes; missing ones are empty.
+    return frame[~newer].reindex(columns=list(COLUMNS), fill_value="")
+
+
+def _split(line: str) -> list[str]:
+    """The cells of one line; none where it is no CSV."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def _fast(content: bytes, names: list[str]) -> pd.DataFrame | None:
@@ -72,67 +99,63 @@ def _fast(content: bytes, names: list[str]) -> pd.DataFrame | None:
         return None
     try:
         frame = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, pd.errors.ParserError):
+    except ValueError:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
-    if list(frame.columns) != names or frame.isna().to_numpy().any():
-        return None  # a line was shorter than the header
-    return frame if not _bad(frame).any() else None
+    # Lines longer than the header become an index; shorter ones leave gaps.
+    whole = list(frame.columns) == names and isinstance(frame.index, pd.RangeIndex)
+    if not whole or frame.isna().to_numpy().any():
+        return None
+    return None if _bad(frame).any() else frame
+
+
+def _newer(frame: pd.DataFrame) -> "pd.Series[bool]":
+    return pd.to_numeric(frame["schema"], errors="coerce") > SCHEMA
 
 
 def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Rows in which a required field is empty, a number is none, or the end is missing."""
+    """Rows of a schema we know in which a required field is empty, a number is none, or the end is missing."""
     bad = pd.Series(False, index=frame.index)
     for name in REQUIRED:
-        bad |= frame[name] == ""
+        bad |= frame[name] == "" if name in frame else True
     if "end" in frame:
         bad |= frame["end"] != "end"  # a short line that was torn and then sealed
     for name in NUMBERS:
         if name in frame:
-            wrong = pd.to_numeric(frame[name], errors="coerce").isna() & (frame[name] != "")
-            bad |= wrong
-    return bad
+            text = frame[name]
+            bad |= ~np.isfinite(pd.to_numeric(text, errors="coerce").astype(float)) & (text != "")
+    return bad & ~_newer(frame)
 
 
 def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[str]) -> pd.DataFrame:
     """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
-    rows: list[list[str]] = []
     lines = content.decode("utf-8-sig", "replace").split("\n")
+    last = len(lines)
     torn = bool(lines[-1].strip())
-    last = len(lines) if torn else len(lines) - 1
+    rows, numbers, wrong = [], [], []
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
             continue
-        try:
-            cells = next(csv.reader([line.rstrip("\r").replace("\0", "")]), [])
-        except csv.Error:
-            cells = []
-        frame = pd.DataFrame([cells], columns=names) if len(cells) == len(names) else None
-        whole = line.count('"') % 2 == 0 and not (torn and number == last)
-        if frame is not None and whole and not _bad(frame).any():
+        cells = _split(line.rstrip("\r").replace("\0", ""))
+        if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
             rows.append(cells)
-        elif number == last:
+            numbers.append(number)
+        elif torn and number == last:
             problems.append(f"{path}, line {number}: torn (its run was killed while writing it); left out")
         else:
-            problems.append(f"{path}, line {number}: not a whole row; left out")
-    return pd.DataFrame(rows, columns=names, dtype=str)
-
-
-def _accepted(path: Path, frame: pd.DataFrame, problems: list[str]) -> pd.DataFrame | None:
-    newer = pd.to_numeric(frame["schema"], errors="coerce") > SCHEMA
-    if newer.any():
-        version = frame["schema"][newer].iloc[0]
-        problems.append(f"{path}: written by a newer gpubench (schema {version}); upgrade to read it")
-        frame = frame[~newer]
-    if frame.empty and not newer.any():
-        problems.append(f"{path}: no rows")
-    # Unknown columns are someone's own notes; missing ones are empty.
-    return frame.reindex(columns=list(COLUMNS), fill_value="")
+            wrong.append(number)
+    frame = pd.DataFrame(rows, columns=names, index=numbers, dtype=str)
+    bad = _bad(frame)
+    wrong = sorted(wrong + list(frame.index[bad]))
+    problems += [f"{path}, line {number}: not a whole row; left out" for number in wrong[:NAMED_LINES]]
+    if len(wrong) > NAMED_LINES:
+        problems.append(f"{path}: {len(wrong) - NAMED_LINES} more lines are no whole rows; left out")
+    return frame[~bad]
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     typed = frame.copy()
     for name in NUMBERS:
-        typed[name] = pd.to_numeric(typed[name], errors="coerce")
+        typed[name] = pd.to_numeric(typed[name], errors="coerce").astype(float)
     for name in FLAGS:
-        typed[name] = typed[name] == "true"
+        typed[name] = typed[name].str.lower() == "true"
     return typed

@@ -36,10 +36,10 @@ def values_of(field):
     return VALUES[kind] if kind == "str" else st.none() | VALUES[kind]
 
 
-rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name != "schema"})
+rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name not in {"schema", "end"}})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=3))
 def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
     path = tmp_path_factory.mktemp("rows") / "a.csv"

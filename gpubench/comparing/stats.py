@@ -7,21 +7,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, median
+from statistics import NormalDist
+from statistics import median as median
 from typing import Literal
 
 CONFIDENCE = 0.95
 MINIMUM_EFFECT = 0.02
 """A difference smaller than this is not called one."""
+SMALLEST = math.log(1 + MINIMUM_EFFECT)
 DECIDING_TRIALS = 6
 """Trials a side below which Mann-Whitney cannot decide after Holm."""
 BETWEEN_SPECIMENS_SD = 0.02
 """Standard deviation of log seconds between identical cards or hosts, where fewer than three were measured.
 
-Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, ResNet-50 to Tacotron2).
+Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to
+Tacotron2).
 """
+EXACT_UP_TO = 2500
+"""Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit will do."""
 
-Verdict = Literal["faster", "slower", "same", "unsure", "one trial", "card + stack", "few trials"]
+Verdict = Literal["faster", "slower", "same", "unsure", "one trial", "few trials"]
 
 
 @dataclass(frozen=True)
@@ -64,71 +69,91 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def ratio(a: Sequence[float], b: Sequence[float], *, same_session: bool = True) -> Ratio:
-    """Median of `a` over median of `b`, with an interval from all pairwise quotients.
+    """Median of `a` over median of `b`, with a 95% interval where each side has two values or more.
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963), so it and the p value
-    agree. Across sessions each side is one specimen on one day, and the spread between specimens is added.
+    agree; up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. Where
+    the sides are not one specimen in one session, the spread between specimens is added.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
         return Ratio(value, None, None, None)
-    logs = sorted(math.log(x / y) for x in a for y in b)
-    wide, narrow = _shift(logs, len(a), len(b), CONFIDENCE), _shift(logs, len(a), len(b), 0.9)
-    if same_session:
-        return Ratio(value, *_around(value, wide), _mann_whitney(a, b), _around(value, narrow))
     center = math.log(value)
-    between = math.sqrt(2) * BETWEEN_SPECIMENS_SD
+    wide, narrow = _shift(a, b, CONFIDENCE), _shift(a, b, 0.9)
+    if same_session:
+        return Ratio(value, *_around(center, wide), _mann_whitney(a, b), _around(center, narrow))
     normal = NormalDist()
     z95, z90 = normal.inv_cdf(0.975), normal.inv_cdf(0.95)
-    within = (wide[1] - wide[0]) / 2 / z95
-    total = math.hypot(within, between)
+    total = math.hypot((wide[1] - wide[0]) / 2 / z95, math.sqrt(2) * BETWEEN_SPECIMENS_SD)
     p = 2 * (1 - normal.cdf(abs(center) / total))
-    spread95 = (math.exp(center - z95 * total), math.exp(center + z95 * total))
-    spread90 = (math.exp(center - z90 * total), math.exp(center + z90 * total))
-    return Ratio(value, *spread95, p, spread90, specimens=True)
+    around95 = _around(center, (center - z95 * total, center + z95 * total))
+    around90 = _around(center, (center - z90 * total, center + z90 * total))
+    return Ratio(value, *around95, p, around90, specimens=True)
 
 
-def _shift(logs: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float]:
-    """Interval of the shift between two samples, from their n*m sorted pairwise differences."""
-    k = _critical(n, m, (1 - confidence) / 2)
-    return logs[k], logs[n * m - 1 - k]
+def _around(center: float, shift: tuple[float, float]) -> tuple[float, float]:
+    """The interval as quotients; that of the medians is inside it even where few values push it out."""
+    return math.exp(min(center, shift[0])), math.exp(max(center, shift[1]))
 
 
-@lru_cache(maxsize=256)
-def _critical(n: int, m: int, tail: float) -> int:
-    """The largest k with P(U <= k) <= tail under the null hypothesis (0 where even that is too likely).
+def _shift(a: Sequence[float], b: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Interval of the shift from log `b` to log `a`."""
+    rank = _critical(len(a), len(b), (1 - confidence) / 2)
+    if rank == 0:
+        return _welch(a, b, confidence)
+    differences = sorted(math.log(x / y) for x in a for y in b)
+    return differences[rank - 1], differences[-rank]
 
-    Counted from 0, the k-th smallest difference is the interval's end: it passes 0 exactly when U > k.
-    """
-    if n * m > 2500:  # the normal limit is exact enough, and the counts below grow
-        spread = math.sqrt(n * m * (n + m + 1) / 12)
-        return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread - 0.5))
-    # counts[u]: orders of the pooled sample with U = u, by adding one value of the first sample at a time.
+
+def _welch(a: Sequence[float], b: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Welch's interval of the difference of mean logs."""
+    from scipy.special import stdtrit
+
+    share_a, share_b = _log_variance(a) / len(a), _log_variance(b) / len(b)
+    between = math.log(geometric_mean(a) / geometric_mean(b))
+    if share_a + share_b == 0:
+        return between, between
+    freedom = (share_a + share_b) ** 2 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(share_a + share_b)
+    return between - half, between + half
+
+
+@lru_cache(maxsize=64)
+def _orders(n: int, m: int) -> tuple[int, ...]:
+    """How many orders of n + m untied values give U = 0, 1, ... n*m (a Gaussian binomial)."""
     counts = [1] + [0] * (n * m)
     for i in range(1, n + 1):
-        # Gaussian binomial: multiply by (1 - q^(m+i)), divide by (1 - q^i).
+        # Multiply by (1 - q^(m+i)), divide by (1 - q^i).
         for u in range(n * m, m + i - 1, -1):
             counts[u] -= counts[u - m - i]
         for u in range(i, n * m + 1):
             counts[u] += counts[u - i]
-    total, below = math.comb(n + m, n), 0
-    for k, count in enumerate(counts):
+    return tuple(counts)
+
+
+def _critical(n: int, m: int, tail: float) -> int:
+    """The largest rank with P(U < rank) <= tail under the null hypothesis; 0: even U = 0 is likelier."""
+    if n * m > EXACT_UP_TO:
+        spread = math.sqrt(n * m * (n + m + 1) / 12)
+        return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread - 0.5))
+    below, total = 0, math.comb(n + m, n)
+    for rank, count in enumerate(_orders(n, m)):
         below += count
         if below / total > tail:
-            return max(0, k - 1)
+            return rank
     return 0
-
-
-def _around(value: float, shift: tuple[float, float]) -> tuple[float, float]:
-    """The interval as quotients; the quotient of the medians is inside it even where ties push it out."""
-    return min(value, math.exp(shift[0])), max(value, math.exp(shift[1]))
 
 
 def _mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     """Two-sided p value that both samples come from one distribution."""
-    from scipy.stats import mannwhitneyu  # half a second that --help and single trials need not pay
+    n, m = len(a), len(b)
+    if n * m > EXACT_UP_TO or len({*a, *b}) < n + m:
+        from scipy.stats import mannwhitneyu
 
-    return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
+        return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
+    # The counts are here for the interval; scipy.stats would cost a second to import for the same number.
+    u = sum(x < y for x in a for y in b)
+    return min(1.0, 2 * sum(_orders(n, m)[: min(u, n * m - u) + 1]) / math.comb(n + m, n))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -145,30 +170,35 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
     """What may be said of the numerator: `faster` where its seconds are fewer.
 
-    `trials` is the smaller side's number.
+    `trials` is the smaller side's number, `adjusted_p` the p value after Holm.
     """
     if trials < 2 or r.p is None:
         return "one trial"
     if trials < DECIDING_TRIALS:
         return "few trials"
-    if adjusted_p is not None and adjusted_p < 1 - CONFIDENCE and abs(r.value - 1) > MINIMUM_EFFECT:
+    if adjusted_p is not None and adjusted_p < 1 - CONFIDENCE and abs(math.log(r.value)) > SMALLEST:
         return "slower" if r.value > 1 else "faster"
-    if r.narrow and 1 / (1 + MINIMUM_EFFECT) < r.narrow[0] and r.narrow[1] < 1 + MINIMUM_EFFECT:
+    if r.narrow and max(abs(math.log(end)) for end in r.narrow) < SMALLEST:
         return "same"
     return "unsure"
 
 
-def trials_to_decide(a: Sequence[float], b: Sequence[float]) -> int:
-    """About how many trials a side would decide `unsure`: from the spread seen, at 80% power."""
+def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) -> int:
+    """About how many trials a side would decide `unsure`: from the spread seen, at 80% power.
+
+    At least so many that Mann-Whitney's smallest p survives Holm over `family` ratios.
+    """
+    least = DECIDING_TRIALS
+    while 2 / math.comb(2 * least, least) * family >= 1 - CONFIDENCE:
+        least += 1
     if min(len(a), len(b)) < 2:
-        return DECIDING_TRIALS
+        return least
     variance = (_log_variance(a) + _log_variance(b)) / 2
     effect = abs(math.log(median(a) / median(b)))
-    minimum = math.log(1 + MINIMUM_EFFECT)
-    distance = max(effect, 1e-4) if effect > minimum else max(minimum - effect, minimum / 10)
+    distance = effect if effect > SMALLEST else max(SMALLEST - effect, SMALLEST / 10)
     z = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
     # 3 / pi: the efficiency of Mann-Whitney against a t test.
-    return max(DECIDING_TRIALS, math.ceil(2 * variance * (z / distance) ** 2 / (3 / math.pi)))
+    return max(least, math.ceil(2 * variance * (z / distance) ** 2 / (3 / math.pi)))
 
 
 def _log_variance(values: Sequence[float]) -> float:

@@ -1,0 +1,227 @@
+"""Data is fetched from its address, checked before it is unpickled, and every way to be wrong has a way out."""
+
+import functools
+import hashlib
+import http.server
+import io
+import pickle
+import tarfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpubench import datasets
+from gpubench.errors import UserError
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def pickled(images: int, first: int) -> bytes:
+    """A split as the CIFAR-100 pickles hold it."""
+    data = (np.arange(images * 3072) + first).astype(np.uint8).reshape(images, 3072)
+    return pickle.dumps({"data": data, "fine_labels": list(range(images))}, protocol=2)
+
+
+FILES = {"train": pickled(6, 0), "test": pickled(2, 100)}
+TEXTS = {"train.txt": b"some words\n", "valid.txt": b"more\n", "test.txt": b"last\n"}
+
+
+def archive() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in FILES.items():
+            entry = tarfile.TarInfo(f"cifar-100-python/{name}")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def server(tmp_path):
+    """(folder, address): what lies in the folder is served there."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    serve = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    thread = threading.Thread(target=serve.serve_forever, daemon=True)
+    thread.start()
+    yield folder, f"http://127.0.0.1:{serve.server_port}"
+    serve.shutdown()
+    serve.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch, server):
+    """The registry with tiny datasets of the same shape, at the local server."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    folder, address = server
+    (folder / "cifar-100-python.tar.gz").write_bytes(archive())
+    for name, content in TEXTS.items():
+        (folder / name).write_bytes(content)
+    cifar = replace(
+        datasets.DATASETS["cifar100"],
+        files={name: md5(content) for name, content in FILES.items()},
+        urls={f"{address}/cifar-100-python.tar.gz": md5(archive())},
+    )
+    words = replace(
+        datasets.DATASETS["wikitext-2"],
+        files={name: md5(content) for name, content in TEXTS.items()},
+        urls={f"{address}/{name}": md5(content) for name, content in TEXTS.items()},
+    )
+    monkeypatch.setitem(datasets.DATASETS, "cifar100", cifar)
+    monkeypatch.setitem(datasets.DATASETS, "wikitext-2", words)
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A --data folder that holds the tiny CIFAR-100."""
+    folder = tmp_path / "data" / "cifar-100-python"
+    folder.mkdir(parents=True)
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    return folder.parent
+
+
+def test_fetch_gets_archives_and_single_files_into_the_cache():
+    assert datasets.locate(["cifar100"], None) is None
+    assert datasets.fetch("cifar100") == datasets.cache_folder()
+    assert datasets.fetch("wikitext-2") == datasets.cache_folder()
+    assert datasets.locate(["cifar100", "wikitext-2"], None) == datasets.cache_folder()
+    assert not list(datasets.cache_folder().glob("*.tar.gz"))
+    train, test = datasets.load_cifar("cifar100", datasets.cache_folder())
+    assert train.images.shape == (6, 3, 32, 32)
+    assert train.images.dtype == np.uint8
+    assert test.labels.tolist() == [0, 1]
+    assert test.labels.dtype == np.int64
+    assert test.images[0, 0, 0, 0] == 100
+
+
+def test_fetch_downloads_nothing_twice_and_mends_what_is_wrong(server):
+    datasets.fetch("cifar100")
+    broken = datasets.cache_folder() / "cifar-100-python" / "train"
+    broken.write_bytes(broken.read_bytes()[:100])
+    with pytest.raises(UserError, match="gpubench data fetch cifar100"):
+        datasets.locate(["cifar100"], None)
+    datasets.fetch("cifar100")
+    assert broken.read_bytes() == FILES["train"]
+    (server[0] / "cifar-100-python.tar.gz").unlink()
+    datasets.fetch("cifar100")
+
+
+def test_a_wrong_archive_is_not_unpacked(server):
+    (server[0] / "cifar-100-python.tar.gz").write_bytes(b"something else")
+    with pytest.raises(UserError, match="its MD5 differs"):
+        datasets.fetch("cifar100")
+    assert not (datasets.cache_folder() / "cifar-100-python").exists()
+
+
+def test_without_a_network_both_ways_out_are_named(monkeypatch):
+    # Port 9 discards; nothing listens there.
+    gone = replace(datasets.DATASETS["cifar100"], urls={"http://127.0.0.1:9/cifar-100-python.tar.gz": "0"})
+    monkeypatch.setitem(datasets.DATASETS, "cifar100", gone)
+    with pytest.raises(UserError, match=r"could not download cifar100 .*--data DIR.*--synthetic"):
+        datasets.fetch("cifar100")
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    monkeypatch.setattr(datasets, "cache_folder", lambda: blocked / "gpubench")
+    with pytest.raises(UserError, match="cannot be kept there"):
+        datasets.fetch("cifar100")
+
+
+@pytest.mark.parametrize("how", ["root", "itself", "here", "variable"])
+def test_data_is_a_root_or_the_folder_itself(root, monkeypatch, how):
+    itself = root / "cifar-100-python"
+    monkeypatch.chdir(itself)
+    if how == "variable":
+        monkeypatch.setenv(datasets.ENVIRONMENT_VARIABLE, str(root))
+    given = {"root": root, "itself": itself, "here": Path(), "variable": None}[how]
+    assert datasets.locate(["cifar100"], given) == root
+
+
+def test_the_option_wins_over_the_variable(root, tmp_path, monkeypatch):
+    monkeypatch.setenv(datasets.ENVIRONMENT_VARIABLE, str(tmp_path / "elsewhere"))
+    assert datasets.locate(["cifar100"], root) == root
+    with pytest.raises(UserError, match="GPUBENCH_DATA=.*no such folder"):
+        datasets.locate(["cifar100"], None)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "not there"), (FILES["train"][:1000], "its MD5 differs")]
+)
+def test_a_missing_or_truncated_file_is_named_with_both_ways_out(root, content, words):
+    path = root / "cifar-100-python" / "train"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(UserError, match=words) as raised:
+        datasets.locate(["cifar100"], root)
+    assert str(path) in str(raised.value)
+    assert "gpubench data fetch cifar100" in str(raised.value)
+    assert "--synthetic" in str(raised.value)
+
+
+def test_a_changed_pickle_is_never_unpickled(root, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "owned",))
+
+    (root / "cifar-100-python" / "train").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(UserError, match="its MD5 differs"):
+        datasets.load_cifar("cifar100", root)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_unknown_names_list_what_there_is(root):
+    with pytest.raises(UserError, match="there are cifar10, cifar100, wikitext-2"):
+        datasets.fetch("mnist")
+    with pytest.raises(UserError, match="dataset mnist: there are"):
+        datasets.locate(["mnist"], root)
+
+
+def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
+    folder, address = server
+    content = b"not really weights"
+    file = f"net-{hashlib.sha256(content).hexdigest()[:8]}.pth"
+    monkeypatch.setitem(datasets._WEIGHTS, "net-v1", file)
+    monkeypatch.setattr(datasets, "_WEIGHTS_ADDRESS", address)
+    assert datasets.locate_weights("net-v1", None) is None
+    (folder / file).write_bytes(b"something else")
+    with pytest.raises(UserError, match="what arrived is not net-v1"):
+        datasets.fetch("net-v1")
+    (folder / file).write_bytes(content)
+    path = datasets.fetch("net-v1")
+    assert datasets.locate_weights("net-v1", None) == path
+    own = tmp_path / "weights"
+    own.mkdir()
+    assert datasets.locate_weights("net-v1", own) == path
+    (own / file).write_bytes(b"truncated")
+    with pytest.raises(UserError, match="not torchvision's file"):
+        datasets.locate_weights("net-v1", own)
+
+
+def test_the_official_addresses():
+    url = datasets.weights_url("resnet18-imagenet1k-v1")
+    assert url == "https://download.pytorch.org/models/resnet18-f37072fd.pth"
+    (cifar10,) = datasets.DATASETS["cifar10"].urls
+    assert cifar10 == "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+
+
+@pytest.mark.realdata
+def test_the_real_cifar_100(real_data, monkeypatch):
+    monkeypatch.undo()  # the tiny registry
+    train, test = datasets.load_cifar("cifar100", real_data)
+    assert (train.images.shape, test.images.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))
+    assert np.bincount(train.labels).tolist() == [500] * 100
+    # torchvision states the same means for these images.
+    assert np.allclose(train.images.mean((0, 2, 3)) / 255, (0.5071, 0.4866, 0.4409), atol=1e-3)

@@ -1,0 +1,107 @@
+"""The doctor's advice follows from facts alone, so every card can be examined without owning it."""
+
+import pytest
+
+from gpubench import doctor
+from gpubench.doctor import Card, findings, has_kernels
+
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
+
+
+def facts(arch_list=CUDA_13, cuda="13.2", **device):
+    card = {
+        "device": "cuda:0", "kind": "cuda", "card": "NVIDIA Card", "memory_bytes": 11 * 2**30, "capability": "8.6",
+        "driver": "595.1", "unsupported": {}, "problem": "",
+    }  # fmt: skip
+    cpu = {**card, "device": "cpu", "kind": "cpu", "card": "CPU", "capability": "", "driver": ""}
+    cpu["unsupported"] = {"tf32": "a CPU has no TF32"}
+    devices = [card | device, cpu] if device else [cpu]
+    return {"torch": "2.15.0", "cuda": cuda, "cudnn": "92600", "arch_list": arch_list, "devices": devices}
+
+
+def fixes(*arguments):
+    return [finding for finding in findings(*arguments) if finding.level == "fix"]
+
+
+@pytest.mark.parametrize(("card", "capability"), [("GTX 1080 Ti", "6.1"), ("V100", "7.0")])
+def test_an_old_card_is_told_which_build_has_its_kernels(card, capability):
+    (found,) = fixes(facts(card=card, capability=capability))
+    assert card in found.text
+    assert f"no kernels for sm_{capability.replace('.', '')}" in found.text
+    assert "whl/cu126" in found.advice
+    assert "torch>=2.6,<2.15" in found.advice
+    assert not fixes(facts(CUDA_12_6, "12.6", card=card, capability=capability))
+
+
+def test_a_card_before_all_builds_is_told_so():
+    (found,) = fixes(facts(card="GTX 780", capability="3.5"))
+    assert "as old as this" in found.advice
+
+
+def test_a_card_newer_than_the_build_is_told_to_upgrade():
+    (found,) = fixes(facts(CUDA_12_6, "12.6", card="RTX 5090", capability="12.0"))
+    assert "newer torch" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch_list", "expected"),
+    [
+        ("7.5", CUDA_13, True),
+        ("8.9", CUDA_13, True),  # by sm_86: one major version
+        ("12.1", CUDA_13, True),
+        ("13.0", CUDA_13, True),  # by PTX
+        ("11.0", CUDA_13, False),
+        ("9.0", ["sm_90a"], True),
+        ("9.1", ["sm_90a"], False),
+        ("9.0", ["gfx90a"], True),  # ROCm's names say nothing here
+        ("8.6", [], True),
+    ],
+)
+def test_which_kernels_run_where(capability, arch_list, expected):
+    assert has_kernels(capability, arch_list) is expected
+
+
+def test_a_good_card_has_its_precisions_named():
+    found = findings(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
+    assert {finding.level for finding in found} == {"ok", "note"}
+    assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
+    assert any("no bf16: emulated" in f.text for f in found)
+
+
+def test_what_torch_says_is_wrong_is_passed_on():
+    (found,) = fixes(facts(problem="CUDA error: something"))
+    assert "CUDA error: something" in found.text
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver_cuda", "words"),
+    [
+        ("", "13.2", "built without CUDA"),
+        ("13.2", "12.4", "newer NVIDIA driver"),
+        ("13.2", "13.0", "CUDA_VISIBLE_DEVICES"),
+        ("12.6", "12.4", "CUDA_VISIBLE_DEVICES"),  # minor versions are compatible
+    ],
+)
+def test_a_card_that_torch_does_not_see_has_a_reason(cuda, driver_cuda, words):
+    (found,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
+    assert "does not see the RTX 3090" in found.text
+    assert words in found.advice
+
+
+def test_a_machine_without_a_card_is_no_fault():
+    assert not fixes(facts(cuda=""))
+
+
+def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "ROOMY_BYTES", 1)
+    found = doctor.surroundings(None, tmp_path / "new" / "results")
+    assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
+    assert not [f for f in found if f.level == "fix"]
+    monkeypatch.setattr(doctor, "ROOMY_BYTES", 1 << 60)
+    assert len([f for f in doctor.surroundings(None, tmp_path) if f.level == "fix"]) == 2
+    assert any("not there" in f.text for f in doctor.surroundings(tmp_path, tmp_path))
+
+
+def test_no_driver_is_no_card():
+    assert isinstance(doctor.nvidia_cards(), list)

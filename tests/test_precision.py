@@ -1,0 +1,117 @@
+"""Each label is proved, and each wrong mode is caught."""
+
+import pytest
+import torch
+from torch import nn
+
+from gpubench.measuring import precision
+from gpubench.measuring.precision import KINDS, OperandWatch, PrecisionError, Probe, mode_of
+from gpubench.trial import PRECISIONS
+
+
+@pytest.fixture(autouse=True)
+def flags():
+    precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
+
+
+def test_every_precision_of_the_plan_has_a_kind():
+    assert tuple(KINDS) == PRECISIONS
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_the_probe_proves_the_label_on_this_cpu(name):
+    found = precision.probe(name, "cpu", mode_of(name, "cpu"))
+    low, high = KINDS[name].band
+    assert all(low <= error <= high for error in found.errors.values())
+    assert set(found.errors) == {"matmul", "convolution", "RNN"}
+
+
+@pytest.mark.parametrize(("asked", "got"), [("bf16", "fp32"), ("fp32", "bf16"), ("fp16", "fp32"), ("fp16", "bf16")])
+def test_a_substituted_mode_fails_the_probe(asked, got):
+    with pytest.raises(PrecisionError, match=f"asked for {asked}.*looks like"):
+        precision.probe(asked, "cpu", mode_of(got, "cpu"))
+
+
+def test_tf32_under_the_label_fp32_is_caught():
+    """A substituted probe: what a card with TF32 left on would answer."""
+    with pytest.raises(PrecisionError, match="convolution has a relative error of 2.9e-04, which looks like tf32"):
+        precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
+
+
+def test_a_probe_leaves_the_random_state_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    precision.probe("fp32", "cpu", mode_of("fp32", "cpu"))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_flag_changed_during_the_trial_is_caught():
+    precision.check_flags("fp32")
+    torch.backends.cudnn.conv.fp32_precision = "tf32"
+    with pytest.raises(PrecisionError, match="cudnn.conv.*changed to tf32"):
+        precision.check_flags("fp32")
+
+
+def test_torchs_own_defaults_would_not_do():
+    """cuDNN's TF32 is on by default; set_flags turns it off, and on again for tf32."""
+    precision.set_flags("tf32", reduced_reduction=False, cudnn_benchmark=True)
+    precision.check_flags("tf32")
+    with pytest.raises(PrecisionError):
+        precision.check_flags("fp32")
+
+
+def step(model: nn.Module, x: torch.Tensor, mode: precision.Mode) -> None:
+    with mode.autocast():
+        out = model(x)
+        out = out[0] if isinstance(out, tuple) else out
+        loss = out.float().square().mean()
+    loss.backward()
+
+
+MODELS = {
+    "linear": (lambda: nn.Linear(16, 8), (4, 16)),
+    "convolution": (lambda: nn.Conv2d(8, 8, 3), (2, 8, 8, 8)),
+    "gru": (lambda: nn.GRU(16, 16), (3, 2, 16)),
+    "lstm": (lambda: nn.LSTM(16, 16), (3, 2, 16)),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+def test_the_watch_sees_the_models_own_operands(name, model):
+    make, shape = MODELS[model]
+    watch = OperandWatch()
+    with watch:
+        step(make(), torch.randn(shape), mode_of(name, "cpu"))
+    assert watch.check(name).startswith("operands")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_suite_that_ignores_its_precision_is_caught(model):
+    make, shape = MODELS[model]
+    watch = OperandWatch()
+    with watch:
+        step(make(), torch.randn(shape), mode_of("fp32", "cpu"))
+    with pytest.raises(PrecisionError, match="asked for bf16, but .* had operands other than bfloat16"):
+        watch.check("bf16")
+
+
+def test_autocast_under_the_label_fp32_is_caught():
+    watch = OperandWatch()
+    with watch:
+        step(nn.Linear(16, 8), torch.randn(4, 16), mode_of("bf16", "cpu"))
+    with pytest.raises(PrecisionError, match="asked for fp32"):
+        watch.check("fp32")
+
+
+def test_a_step_without_any_such_call_proves_nothing():
+    watch = OperandWatch()
+    with watch:
+        torch.ones(3) + 1
+    with pytest.raises(PrecisionError, match="no matmul"):
+        watch.check("fp32")
+
+
+def test_only_fp16_scales_its_loss():
+    assert [name for name in KINDS if mode_of(name, "cpu").scaler().is_enabled()] == ["fp16"]

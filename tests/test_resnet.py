@@ -1,0 +1,172 @@
+"""The resnet suite, small: it trains through fastai's Learner, in every recipe, pipeline and precision."""
+
+import json
+
+import pytest
+import torch
+
+from gpubench import suite
+from gpubench.measuring import precision
+from gpubench.measuring.clock import Clock, sampling_for
+from gpubench.trial import Case, Trial
+
+RESNET = suite.find("resnet")
+SMALL = {"image_size": "32", "train_images": "64", "valid_images": "32", "epochs": "1", "workers": "1"}
+
+
+def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **settings):
+    """One trial inside this process; returns (quality, clock, watch, calls of fit_one_cycle)."""
+    from fastai.callback import schedule  # noqa: F401  (adds fit_one_cycle)
+    from fastai.learner import Learner
+
+    calls = []
+    original = Learner.fit_one_cycle
+
+    def spy(self, epochs, lr, **options):
+        calls.append((epochs, lr))
+        return original(self, epochs, lr, **options)
+
+    monkeypatch.setattr(Learner, "fit_one_cycle", spy)
+    case = Case(
+        suite="resnet", suite_version=1, suite_digest="", suite_path=str(RESNET.path), model=model,
+        precision=name, device="cpu", params=RESNET.resolve_params({**SMALL, **settings}), batch_policy="fixed",
+        batch_size=16, mode=mode, data="synthetic", weights="random",
+    )  # fmt: skip
+    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
+    watch = precision.OperandWatch()
+    clock = Clock(sampling_for(mode, accelerator=False), watch=lambda: watch)
+    quality = RESNET.suite.train(Trial(case, 0, 1), clock)
+    return quality, clock, watch, calls
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize(("recipe", "pipeline"), [("full", "device"), ("full", "workers"), ("article", "device"), ("article", "workers")])
+def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
+    quality, clock, watch, calls = run_small(monkeypatch, name=name, recipe=recipe, pipeline=pipeline)
+    assert calls == [(1, 3e-3)]
+    summary = clock.summary()
+    assert summary["measured"]
+    assert summary["samples"] == 64
+    assert summary["valid_seconds"] > 0
+    assert 0 <= quality["accuracy"] <= 1
+    assert quality["loss"] > 0
+    assert watch.check(name)
+    assert clock.proved
+
+
+def test_every_epoch_of_a_full_run_is_trained(monkeypatch):
+    _, clock, _, _ = run_small(monkeypatch, epochs="3")
+    summary = clock.summary()
+    assert summary["samples"] == 3 * 64
+    assert {lap.epoch for lap in summary["laps"] if lap.kind != "resident"} == {0, 1, 2}
+
+
+def test_a_sampled_run_stops_after_two_epochs_and_claims_no_accuracy(monkeypatch):
+    quality, clock, _, _ = run_small(monkeypatch, mode="sampled", epochs="30")
+    assert quality == {}
+    assert clock.summary()["epochs"] == 30
+    assert not clock.summary()["measured"]
+
+
+def test_quick(monkeypatch):
+    _, clock, _, _ = run_small(monkeypatch, mode="quick", epochs="30", train_images="0")
+    laps = [(lap.phase, lap.kind) for lap in clock.summary()["laps"]]
+    assert laps.count(("train", "timed")) <= 3
+    assert ("valid", "timed") in laps
+
+
+def test_the_articles_body_is_frozen_but_for_its_batchnorm(monkeypatch):
+    from fastai.learner import Learner
+
+    learners = []
+    original = Learner.__init__
+
+    def keep(self, *args, **kwargs):
+        learners.append(self)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Learner, "__init__", keep)
+    run_small(monkeypatch, recipe="article", pipeline="device")
+    body, head = learners[0].model[0], learners[0].model[1]
+    trains = {name for name, p in body.named_parameters() if p.requires_grad}
+    norms = {
+        f"{name}.{kind}"
+        for name, module in body.named_modules()
+        if isinstance(module, torch.nn.BatchNorm2d)
+        for kind in ("weight", "bias")
+    }
+    assert trains == norms
+    assert all(p.requires_grad for p in head.parameters())
+
+
+def test_a_lone_last_sample_is_left_out_and_its_time_scaled(monkeypatch):
+    _, clock, _, _ = run_small(monkeypatch, train_images="65")
+    summary = clock.summary()
+    assert summary["samples"] == 64
+    assert not summary["measured"]
+
+
+def test_the_pooled_split_of_the_article():
+    x = torch.arange(60_000)
+    case = Case(
+        suite="resnet", suite_version=1, suite_digest="", suite_path="", model="resnet18", precision="fp32",
+        device="cpu", params=RESNET.resolve_params({"recipe": "article"}), batch_policy="fixed", batch_size=16,
+        mode="full", data="cifar100",
+    )  # fmt: skip
+    split = RESNET.suite.train.__globals__["split"]
+    (kept, _), (held_out, _) = split((x[:50_000], x[:50_000], x[50_000:], x[50_000:]), Trial(case, 0, 1))
+    assert (len(kept), len(held_out)) == (48_000, 12_000)
+    assert len(set(kept.tolist()) | set(held_out.tolist())) == 60_000
+
+
+def test_cropping_and_flipping_keep_shape_and_type():
+    crop_and_flip = RESNET.suite.train.__globals__["crop_and_flip"]
+    images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    out = crop_and_flip(images, torch.Generator().manual_seed(0))
+    assert out.shape == images.shape
+    assert out.dtype == torch.uint8
+
+
+def test_compiled_steps_are_still_proved(monkeypatch):
+    pytest.importorskip("torch._inductor")
+    _, _, watch, _ = run_small(monkeypatch, compile="true", name="bf16") if COMPILES else pytest.skip("no compiler")
+    assert watch.check("bf16")
+
+
+def _compiles() -> bool:
+    import shutil
+
+    return bool(shutil.which("g++") or shutil.which("c++"))
+
+
+COMPILES = _compiles()
+
+
+def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
+    done = cli(
+        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "both", "--device", "cpu", "--quick",
+        "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    from gpubench.loading import load
+
+    frame = load([tmp_path / "a.csv"]).frame
+    assert list(frame["status"]) == ["ok", "ok"]
+    assert set(frame["precision"]) == {"fp32", "bf16"}
+    assert set(frame["data"]) == {"synthetic"}
+    assert frame["accuracy"].isna().all()
+    assert frame["precision_proof"].str.contains("operands").all()
+    assert all(json.loads(laps) for laps in frame["laps"])
+
+
+@pytest.mark.realdata
+def test_real_images_teach_something(cli, tmp_path, real_data):
+    done = cli(
+        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "fp32", "--device", "cpu", "--full",
+        "--batch", "128", "--set", "image_size=32", "--set", "epochs=1", "--set", "train_images=6400",
+        "--set", "valid_images=1000", "--data", real_data, "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    from gpubench.loading import load
+
+    assert load([tmp_path / "a.csv"]).frame["accuracy"][0] > 0.02  # chance is 0.01
