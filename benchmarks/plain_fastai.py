@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from projection import interval
 
-PLAIN = '''
+from gpubench.comparing.stats import median_interval
+
+PLAIN = """
 import pickle, sys, time
 from functools import partial
 import numpy as np, torch, torch.nn.functional as F
@@ -72,7 +73,7 @@ with learn.no_bar(), learn.no_logging():
     start = time.perf_counter()
     learn.fit_one_cycle(1, 3e-3)
     print("seconds", time.perf_counter() - start)
-'''
+"""
 
 
 def plain_seconds(seed: int, arguments: argparse.Namespace) -> float:
@@ -87,7 +88,16 @@ def our_seconds(seed: int, arguments: argparse.Namespace, folder: Path) -> float
     """Seconds of a `--full` trial of the same recipe."""
     out = folder / f"{seed}.csv"
     command = [sys.executable, "-m", "gpubench", "run", "--suite", "resnet", "--models", "resnet18", "--full"]
-    command += ["--precision", "fp32", "--batch", str(arguments.batch), "--seed", str(seed), "--out", str(out)]
+    command += [
+        "--precision",
+        "fp32",
+        "--batch",
+        str(arguments.batch),
+        "--seed",
+        str(seed),
+        "--out",
+        str(out),
+    ]
     command += ["--data", str(arguments.data), "--set", "epochs=1", "--set", "image_size=32"]
     command += ["--set", f"train_images={arguments.train_images}"]
     command += ["--set", f"valid_images={arguments.valid_images}"]
@@ -114,8 +124,11 @@ def main() -> None:
                 plain = plain_seconds(seed, arguments)
                 ours = our_seconds(seed, arguments, Path(folder))
             ratios.append(ours / plain)
-            print(f"round {seed}: gpubench {ours:.2f} s, plain {plain:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
-    low, high = interval(ratios)
+            print(
+                f"round {seed}: gpubench {ours:.2f} s, plain {plain:.2f} s, ratio {ratios[-1]:.3f}",
+                flush=True,
+            )
+    low, high = median_interval(ratios) or (min(ratios), max(ratios))
     print(f"gpubench/plain: 95% of the median [{low:.3f}, {high:.3f}], n={len(ratios)}")
 
 

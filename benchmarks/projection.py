@@ -1,4 +1,4 @@
-"""How well a sampled trial projects the full run: interleaved sampled/full pairs, and the interval of their median ratio.
+"""How well a sampled trial projects the full run: interleaved pairs, and the interval of their ratio.
 
     python benchmarks/projection.py --data DIR --epochs 1 --pipeline device --pairs 8
 
@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from scipy.stats import binom
+
+from gpubench.comparing.stats import median, median_interval
 
 
 def seconds_of(mode: str, seed: int, arguments: argparse.Namespace, folder: Path) -> pd.Series:
@@ -28,18 +29,12 @@ def seconds_of(mode: str, seed: int, arguments: argparse.Namespace, folder: Path
     command += ["--set", f"pipeline={arguments.pipeline}", "--set", f"workers={arguments.workers}"]
     command += ["--set", f"train_images={arguments.train_images}"]
     command += ["--set", f"valid_images={arguments.valid_images}"]
+    command += ["--set", f"threads={arguments.threads}"]
     command += ["--full"] if mode == "full" else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
     return pd.read_csv(out).iloc[0]
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """The narrowest symmetric order-statistic interval of the median with at least 95% coverage."""
-    ordered, n = sorted(values), len(values)
-    rank = int(binom.ppf(0.025, n, 0.5))
-    return ordered[max(0, rank - 1)], ordered[min(n - 1, n - rank)]
 
 
 def main() -> None:
@@ -55,6 +50,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--train-images", type=int, default=12_800)
     parser.add_argument("--valid-images", type=int, default=2_560)
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=8)
     arguments = parser.parse_args()
     ratios, shares = [], []
@@ -71,10 +67,9 @@ def main() -> None:
                 f" ratio {ratios[-1]:.3f}, training share {shares[-1]:.3f}",
                 flush=True,
             )
-    low, high = interval(ratios)
-    median = sorted(ratios)[len(ratios) // 2] if len(ratios) % 2 else sum(sorted(ratios)[len(ratios) // 2 - 1 : len(ratios) // 2 + 1]) / 2
+    low, high = median_interval(ratios) or (min(ratios), max(ratios))
     print(
-        f"{arguments.pipeline} epochs={arguments.epochs}: median projected/full {median:.3f},"
+        f"{arguments.pipeline} epochs={arguments.epochs}: median projected/full {median(ratios):.3f},"
         f" 95% [{low:.3f}, {high:.3f}], n={len(ratios)}"
     )
 

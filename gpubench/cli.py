@@ -19,8 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
-    epilog="Start with `gpubench run --suite resnet --precision both --quick`,"
-    " then `gpubench compare results/*.csv`.",
+    epilog="Start with `gpubench run --suite resnet --precision both --quick`, then `gpubench compare results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data")
@@ -92,9 +91,7 @@ def run(
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")] = Path(
         "results"
@@ -106,9 +103,7 @@ def run(
     synthetic: Annotated[
         bool, typer.Option("--synthetic", help="Made-up data of the same shapes; rows say so.")
     ] = False,
-    memory_limit: Annotated[
-        str | None, typer.Option(help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")
-    ] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="Longest a trial may take: 90s, 10m, 1h30m.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first round; each round adds one.")] = 42,
     settings: Annotated[

@@ -176,9 +176,7 @@ def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
     label = "fine_labels" if name == "cifar100" else "labels"
     train, test = (
         Split(
-            np.concatenate([np.asarray(part["data"], np.uint8) for part in parts[is_test]]).reshape(
-                -1, 3, 32, 32
-            ),
+            np.concatenate([np.asarray(part["data"], np.uint8) for part in parts[is_test]]).reshape(-1, 3, 32, 32),
             np.concatenate([np.asarray(part[label], np.int64) for part in parts[is_test]]),
         )
         for is_test in (False, True)

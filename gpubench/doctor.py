@@ -59,8 +59,7 @@ def _unseen(card: Card, cuda: str) -> Finding:
         return Finding(
             "fix",
             text,
-            f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build:"
-            f" {LEGACY_BUILD}",
+            f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}",
         )
     return Finding("fix", text, "is CUDA_VISIBLE_DEVICES set, or the container started without the card?")
 
@@ -81,9 +80,7 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
             )
         ]
     if problem:
-        return [
-            Finding("fix", f"{name}: torch cannot compute on it ({problem})", "is the driver up to date?")
-        ]
+        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", "is the driver up to date?")]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Finding("ok", f"{name}; precisions {can}")]

@@ -32,7 +32,7 @@ csv.field_size_limit(1 << 30)  # a long run's laps
 class Loaded:
     """Rows of all files, and what was wrong with them.
 
-    One column per field of Row: numbers as floats (NaN where empty), flags as bools, text empty where missing.
+    One column per field of Row: numbers as floats (NaN where empty), flags as bools, missing text empty.
     """
 
     frame: pd.DataFrame
@@ -76,8 +76,8 @@ def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
     if newer.any():
         version = frame["schema"][newer].iloc[0]
         problems.append(
-            f"{path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}; this one reads {SCHEMA});"
-            " upgrade gpubench to read them"
+            f"{path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
+            f" {SCHEMA}); upgrade gpubench to read them"
         )
     elif frame.empty and len(content.splitlines()) < 2:
         problems.append(f"{path}: no rows")
@@ -113,7 +113,7 @@ def _newer(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Rows of a schema we know in which a required field is empty, a number is none, or the end is missing."""
+    """Rows of a known schema in which a required field is empty, a number is none, or the end is missing."""
     bad = pd.Series(False, index=frame.index)
     for name in REQUIRED:
         bad |= frame[name] == "" if name in frame else True

@@ -73,9 +73,7 @@ class Row:
     started: str = column("UTC time the trial started, ISO 8601")
     source: str = column("where a published figure comes from; empty for our own rows")
     # What came of it.
-    status: str = column(
-        "ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted"
-    )
+    status: str = column("ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted")
     reason: str = column("why the status is not ok, or what to know about an ok row")
     seconds: float | None = column("the whole run: all epochs, training and validation", None)
     seconds_low: float | None = column("lower end of the projection's band; empty where measured", None)

@@ -74,9 +74,7 @@ class Suite:
     """Samples in one epoch of the real dataset; `max` is capped at a twentieth of it (0: no cap)."""
     data: tuple[str, ...] = ()
     """Names of the datasets it reads (see `gpubench data list`)."""
-    presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(
-        default_factory=dict
-    )
+    presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(default_factory=dict)
     """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
@@ -110,8 +108,7 @@ class LoadedSuite:
         for name in settings:
             if name not in declared:
                 raise UserError(
-                    f"--set {name}: suite {self.name} has no such parameter;"
-                    f" it has {', '.join(sorted(declared))}"
+                    f"--set {name}: suite {self.name} has no such parameter; it has {', '.join(sorted(declared))}"
                 )
         values = {name: param.default for name, param in declared.items()}
         given = {name: declared[name].parse(name, text) for name, text in settings.items()}
@@ -152,7 +149,8 @@ def load(path: Path) -> LoadedSuite:
     source = path.read_bytes()
     module_name = _module_name(path)
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None  # a .py path always has a loader
+    assert spec is not None  # a .py path always has a loader
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
     try:

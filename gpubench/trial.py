@@ -8,9 +8,7 @@ from typing import Any, Literal
 from gpubench.suite import ParamValue
 
 Mode = Literal["sampled", "full", "quick", "probe"]
-Status = Literal[
-    "ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"
-]
+Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 """The precisions there are, in the order `all` runs them."""

@@ -120,7 +120,7 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
 
     device = torch.device(trial.case.device)
     layout = torch.channels_last if trial.params.memory_format == "channels_last" else torch.contiguous_format
-    model = model.to(device=device, memory_format=layout)
+    model = model.to(device).to(memory_format=layout)
     if trial.params.compile:
         model = torch.compile(model)  # type: ignore[assignment]
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -252,7 +252,7 @@ def crop_and_flip(images: Any, dice: torch.Generator) -> Any:
 
 
 def article_transforms(images: Any, size: int, dice: torch.Generator) -> Any:
-    """fastai v1's `get_transforms()` on a batch: flip, rotation to 10 degrees, zoom to 1.1, warp to 0.2, lighting to 0.2."""
+    """fastai v1's `get_transforms()` on a batch: flip, rotate to 10 degrees, zoom to 1.1, warp and lighting to 0.2."""
     import torch
     from torch.nn.functional import grid_sample
 
@@ -279,8 +279,9 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
     from torch.utils.data import DataLoader
 
     steps = steps_of(len(images), trial.batch_size, augment)
+    dataset: Any = PilImages(images, labels, trial, augment)
     loader: Any = DataLoader(
-        PilImages(images, labels, trial, augment),
+        dataset,
         batch_size=trial.batch_size,
         shuffle=augment,
         drop_last=steps * trial.batch_size < len(images),

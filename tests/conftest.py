@@ -1,6 +1,8 @@
-"""What every test starts from: caches of its own, no data of the user's, and skips where hardware or data is missing."""
+"""Short builders that several test files use."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,23 @@ def own_folders(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def cli(tmp_path):
+    """Runs gpubench in a process of its own, in `tmp_path`, and returns what it printed and its exit code."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpubench", *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture

@@ -10,7 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpubench"
 TORCH = {"torch", "torchvision", "fastai"}
-MAY_IMPORT_TORCH = {"measuring/worker.py", "measuring/device.py", "measuring/precision.py", "measuring/fastai.py"}
+MAY_IMPORT_TORCH = {
+    "measuring/worker.py",
+    "measuring/device.py",
+    "measuring/precision.py",
+    "measuring/fastai.py",
+}
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 # Lower layers first; a module imports only from its own layer or a lower one.
@@ -78,7 +83,15 @@ def test_a_suite_loads_without_torch_and_stands_alone(path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["run", "--help"], ["list"], ["columns"], ["data", "list"], ["compare", "results"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["list"],
+        ["columns"],
+        ["data", "list"],
+        ["compare", "results"],
+    ],
     ids=" ".join,
 )
 def test_these_commands_never_import_torch(arguments):

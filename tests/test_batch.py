@@ -74,7 +74,7 @@ def test_fastest_is_near_the_peak_of_the_curve(peak):
     card = Card(10**9, rate=lambda b: 1000 - abs(b - peak))
     found = fastest_batch(card, cap=4096)
     best = max(rate for _, rate, _ in found.curve)
-    assert dict((b, r) for b, r, _ in found.curve)[found.batch] == best
+    assert {batch: rate for batch, rate, _ in found.curve}[found.batch] == best
     assert best >= 1000 - peak / 3
 
 

@@ -7,7 +7,8 @@ from gpubench.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("11GiB", 11 * 2**30), ("2GB", 2 * 10**9), ("500 MiB", 500 * 2**20), ("1.5kb", 1500), ("64", 64)]
+    ("text", "size"),
+    [("11GiB", 11 * 2**30), ("2GB", 2 * 10**9), ("500 MiB", 500 * 2**20), ("1.5kb", 1500), ("64", 64)],
 )
 def test_sizes(text, size):
     assert parse_size(text) == size
@@ -51,7 +52,14 @@ def test_suite_files_that_do_not_load(cli, tmp_path, source, words):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "--repeats", "0"), ("run", "--set", "nonsense"), ("run", "--flag-that-is-not"), ("compare",), ("data", "fetch", "mnist"), ("compare", "missing.csv")],
+    [
+        ("run", "--repeats", "0"),
+        ("run", "--set", "nonsense"),
+        ("run", "--flag-that-is-not"),
+        ("compare",),
+        ("data", "fetch", "mnist"),
+        ("compare", "missing.csv"),
+    ],
 )
 def test_mistakes_exit_2_without_a_traceback(cli, arguments):
     done = cli(*arguments)

@@ -154,13 +154,11 @@ def test_data_is_a_root_or_the_folder_itself(root, monkeypatch, how):
 def test_the_option_wins_over_the_variable(root, tmp_path, monkeypatch):
     monkeypatch.setenv(datasets.ENVIRONMENT_VARIABLE, str(tmp_path / "elsewhere"))
     assert datasets.locate(["cifar100"], root) == root
-    with pytest.raises(UserError, match="GPUBENCH_DATA=.*no such folder"):
+    with pytest.raises(UserError, match=r"GPUBENCH_DATA=.*no such folder"):
         datasets.locate(["cifar100"], None)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), [(None, "not there"), (FILES["train"][:1000], "its MD5 differs")]
-)
+@pytest.mark.parametrize(("content", "words"), [(None, "not there"), (FILES["train"][:1000], "its MD5 differs")])
 def test_a_missing_or_truncated_file_is_named_with_both_ways_out(root, content, words):
     path = root / "cifar-100-python" / "train"
     path.unlink() if content is None else path.write_bytes(content)

@@ -51,7 +51,12 @@ def test_the_changelogs_top_version_is_the_packages():
 
 
 def test_every_file_a_document_links_to_exists():
-    for document in [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "results/README.md"]:
+    for document in [
+        ROOT / "README.md",
+        *ROOT.glob("docs/*.md"),
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "results/README.md",
+    ]:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
 

@@ -1,7 +1,7 @@
 """Whatever the file, good rows are used and every problem is a sentence that names file and line."""
 
 import pytest
-from conftest import row
+from rows import row
 
 from gpubench import records
 from gpubench.loading import load

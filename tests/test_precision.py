@@ -28,13 +28,13 @@ def test_the_probe_proves_the_label_on_this_cpu(name):
 
 @pytest.mark.parametrize(("asked", "got"), [("bf16", "fp32"), ("fp32", "bf16"), ("fp16", "fp32"), ("fp16", "bf16")])
 def test_a_substituted_mode_fails_the_probe(asked, got):
-    with pytest.raises(PrecisionError, match=f"asked for {asked}.*looks like"):
+    with pytest.raises(PrecisionError, match=rf"asked for {asked}.*looks like"):
         precision.probe(asked, "cpu", mode_of(got, "cpu"))
 
 
 def test_tf32_under_the_label_fp32_is_caught():
     """A substituted probe: what a card with TF32 left on would answer."""
-    with pytest.raises(PrecisionError, match="convolution has a relative error of 2.9e-04, which looks like tf32"):
+    with pytest.raises(PrecisionError, match=r"convolution has a relative error of 2.9e-04, which looks like tf32"):
         precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
 
 
@@ -49,7 +49,7 @@ def test_a_probe_leaves_the_random_state_alone():
 def test_a_flag_changed_during_the_trial_is_caught():
     precision.check_flags("fp32")
     torch.backends.cudnn.conv.fp32_precision = "tf32"
-    with pytest.raises(PrecisionError, match="cudnn.conv.*changed to tf32"):
+    with pytest.raises(PrecisionError, match=r"cudnn\.conv.*changed to tf32"):
         precision.check_flags("fp32")
 
 
@@ -93,7 +93,7 @@ def test_a_suite_that_ignores_its_precision_is_caught(model):
     watch = OperandWatch()
     with watch:
         step(make(), torch.randn(shape), mode_of("fp32", "cpu"))
-    with pytest.raises(PrecisionError, match="asked for bf16, but .* had operands other than bfloat16"):
+    with pytest.raises(PrecisionError, match=r"asked for bf16, but .* had operands other than bfloat16"):
         watch.check("bf16")
 
 

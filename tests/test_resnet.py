@@ -40,7 +40,10 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16"])
-@pytest.mark.parametrize(("recipe", "pipeline"), [("full", "device"), ("full", "workers"), ("article", "device"), ("article", "workers")])
+@pytest.mark.parametrize(
+    ("recipe", "pipeline"),
+    [("full", "device"), ("full", "workers"), ("article", "device"), ("article", "workers")],
+)
 def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     quality, clock, watch, calls = run_small(monkeypatch, name=name, recipe=recipe, pipeline=pipeline)
     assert calls == [(1, 3e-3)]

@@ -64,7 +64,7 @@ def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
 
 
 def test_unknown_names_list_what_there_is():
-    with pytest.raises(UserError, match="there are .*resnet"):
+    with pytest.raises(UserError, match=r"there are .*resnet"):
         suite.find("vgg")
     with pytest.raises(UserError, match="no such file"):
         suite.find("vgg.py")

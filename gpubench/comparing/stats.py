@@ -24,7 +24,7 @@ Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's
 Tacotron2).
 """
 EXACT_UP_TO = 2500
-"""Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit will do."""
+"""Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit does."""
 
 Verdict = Literal["faster", "slower", "same", "unsure", "one trial", "few trials"]
 

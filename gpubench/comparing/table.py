@@ -1,38 +1,41 @@
 """Comparisons as tables in a terminal: adapts to its width, plain in a pipe, honours NO_COLOR."""
 
+import math
 import sys
+from collections.abc import Sequence
 
 import pandas as pd
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gpubench.comparing.compare import Cell, Comparison, Group, Result
 from gpubench.comparing.stats import Ratio, median_interval
 
-PIPE_WIDTH = 160
+PIPE_WIDTH = 1000
+"""Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
+WORDS = ("model", "card", "precision", "what", "verdict", "notes")
+"""Columns that may be folded in a narrow terminal; numbers never are."""
 
 
-def print_result(result: Result) -> None:
+def print_result(result: Result, console: Console | None = None) -> None:
     """Everything, to stdout; what could not be read, to stderr."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     errors = Console(stderr=True, highlight=False)
     for problem in result.problems:
         errors.print(Text(problem, style="yellow"), soft_wrap=True)
     for group in result.groups:
         console.print(Text(group.title, style="bold"), soft_wrap=True)
-        console.print(_cells_table(group))
+        _print(console, cells_table(group))
         if group.comparisons:
-            console.print(_comparisons_table(group))
+            _print(console, comparisons_table(group))
         for mean in group.means:
             value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
-            console.print(
-                f"  geometric mean {mean.subject_name} / {mean.other_name}: {value},"
-                f" {mean.common} of {mean.all_cases} cases",
-                soft_wrap=True,
-            )
+            text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
+            console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
         console.print()
     if result.left_out:
         console.print(Text("Left out", style="bold"))
@@ -42,65 +45,91 @@ def print_result(result: Result) -> None:
         console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
 
 
-def _cells_table(group: Group) -> Table:
+def _print(console: Console, table: Table) -> None:
+    # A terminal that is narrower than the numbers wraps them itself; rich would cut them off.
+    least = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(console.width, least), crop=False, soft_wrap=least > console.width)
+
+
+def _table(lines: Sequence[dict[str, str | Text]], sections: Sequence[str] = ()) -> Table:
+    """A table of the columns that have anything in them; a rule where `sections` changes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("model", "card", "precision"):
-        table.add_column(name, overflow="fold")
-    for name in ("batch", "seconds", "95%", "relative", "samples/s", "trials"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if any(cell.accuracy == cell.accuracy for cell in group.cells):
-        table.add_column("accuracy", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    before = ""
-    for cell in group.cells:
-        best = min(other.median for other in group.cells if other.model == cell.model)
-        if before and before != cell.model:
+    names = [name for name in lines[0] if any(str(line[name]) for line in lines)]
+    for name in names:
+        words = name in WORDS
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    for number, line in enumerate(lines):
+        if sections and number and sections[number] != sections[number - 1]:
             table.add_section()
-        cells = [
-            cell.model if cell.model != before else "",
-            cell.label,
-            cell.precision,
-            batch_text(cell),
-            seconds_text(cell.median),
-            _interval_text(cell),
-            f"{cell.median / best:.2f}",
-            f"{cell.samples_per_second:,.0f}" if cell.samples_per_second == cell.samples_per_second else "",
-            str(cell.trials),
-        ]
-        if any(other.accuracy == other.accuracy for other in group.cells):
-            cells.append(f"{cell.accuracy:.2%}" if cell.accuracy == cell.accuracy else "")
-        cells.append(_notes(cell))
         # Text, not markup: what a CSV holds is data.
-        table.add_row(*(Text(text) for text in cells))
-        before = cell.model
+        cells = (line[name] for name in names)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
     return table
+
+
+def cells_table(group: Group) -> Table:
+    """Every case's median seconds, relative to the model's fastest; a case without any says why."""
+    best: dict[str, float] = {}
+    for cell in group.cells:
+        best[cell.model] = min(best.get(cell.model, math.inf), cell.median)
+    models = list(dict.fromkeys(cell.model for cell in [*group.cells, *group.holes]))
+    # Stable: holes follow the cells of their model.
+    cells = sorted([*group.cells, *group.holes], key=lambda cell: models.index(cell.model))
+    lines: list[dict[str, str | Text]] = []
+    for number, cell in enumerate(cells):
+        lines.append(
+            {
+                "model": cell.model if not number or cells[number - 1].model != cell.model else "",
+                "card": cell.label,
+                "precision": cell.precision,
+                "batch": batch_text(cell),
+                "seconds": _seconds_of(cell) if cell.seconds else Text(cell.status, style="yellow"),
+                "95%": _interval_of(cell),
+                "relative": f"{cell.median / best[cell.model]:.2f}" if cell.seconds else "",
+                "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
+                "trials": str(cell.trials) if cell.seconds else "",
+                "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "notes": _notes(cell),
+            }
+        )
+    return _table(lines, [cell.model for cell in cells])
 
 
 def batch_text(cell: Cell) -> str:
     """The batch, and the policy that chose it."""
-    size = "" if pd.isna(cell.batch_size) else f"{cell.batch_size:.0f}"
+    size = "" if pd.isna(cell.batch_size) else f"{cell.batch_size:.0f} "
     capped = ", capped" if cell.batch_capped else ""
-    return f"{size} ({cell.batch_policy}{capped})"
+    return f"{size}({cell.batch_policy}{capped})"
 
 
-def seconds_text(seconds: float) -> str:
-    """Seconds with as many digits as a reader can use."""
-    if seconds >= 1000:
-        return f"{seconds:,.0f}"
-    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
+def seconds_text(seconds: float, half_width: float | None = None) -> str:
+    """Three digits, or as many as the interval of `half_width` seconds a side leaves a meaning."""
+    digits = 3 if not half_width else math.ceil(math.log10(seconds / half_width)) + 1
+    decimals = min(max(digits, 2), 6) - 1 - math.floor(math.log10(seconds))
+    return f"{seconds:,.{max(0, decimals)}f}"
 
 
-def _interval_text(cell: Cell) -> str:
+def _half_width(low: float, high: float) -> float | None:
+    return (high - low) / 2 or None
+
+
+def _seconds_of(cell: Cell) -> str:
     interval = median_interval(cell.seconds)
-    return f"{seconds_text(interval[0])} to {seconds_text(interval[1])}" if interval else ""
+    return seconds_text(cell.median, _half_width(*interval) if interval else None)
+
+
+def _interval_of(cell: Cell) -> str:
+    interval = median_interval(cell.seconds)
+    if not interval:
+        return ""
+    half = _half_width(*interval)
+    return f"{seconds_text(interval[0], half)} to {seconds_text(interval[1], half)}"
 
 
 def _notes(cell: Cell) -> str:
-    notes = []
-    if cell.measured == "projected":
-        notes.append("projected")
-    if cell.steady.startswith("unsteady"):
-        notes.append("unsteady")
+    notes = ["projected"] if cell.measured == "projected" else []
+    if cell.unsteady:
+        notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:
@@ -108,29 +137,31 @@ def _notes(cell: Cell) -> str:
     return "; ".join(notes)
 
 
-def _comparisons_table(group: Group) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for name in ("model", "what"):
-        table.add_column(name, overflow="fold")
-    for name in ("ratio", "95%"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("trials", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+def comparisons_table(group: Group) -> Table:
+    """Every ratio with its interval and verdict."""
+    lines: list[dict[str, str | Text]] = []
     for comparison in group.comparisons:
         ratio, what, verdict = shown(comparison)
-        interval = f"{ratio.low:.2f} to {ratio.high:.2f}" if ratio.low and ratio.high else ""
-        trials = f"{comparison.subject.trials}, {comparison.other.trials}"
-        table.add_row(
-            Text(str(comparison.subject.model)),
-            Text(what),
-            Text(f"{ratio.value:.2f}", style="bold"),
-            interval,
-            Text(verdict, style=COLOURS.get(comparison.verdict, "")),
-            trials,
-            Text("; ".join(comparison.notes)),
+        digits = places(ratio)
+        low, high = ratio.low, ratio.high
+        lines.append(
+            {
+                "model": str(comparison.subject.model),
+                "what": what,
+                "ratio": Text(f"{ratio.value:.{digits}f}", style="bold"),
+                "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
+                "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
+                "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
+                "notes": "; ".join(comparison.notes),
+            }
         )
-    return table
+    return _table(lines)
+
+
+def places(ratio: Ratio) -> int:
+    """Decimals that the interval leaves a meaning: 2, or 3 where it is narrower than 0.02 a side."""
+    narrow = ratio.low and ratio.high and (ratio.high - ratio.low) / 2 < 0.02
+    return 3 if narrow or ratio.value < 0.1 else 2
 
 
 def shown(comparison: Comparison) -> tuple[Ratio, str, str]:
@@ -143,6 +174,15 @@ def shown(comparison: Comparison) -> tuple[Ratio, str, str]:
     word = comparison.verdict
     if word in {"faster", "slower"}:
         word = f"{subject} is {word}"
+    policy = policy_text(comparison.subject)
     if comparison.axis == "precision":
-        return comparison.ratio.inverse, f"{other} / {subject} on {comparison.subject.label}", word
-    return comparison.ratio, f"{subject} / {other}, {comparison.subject.precision}", word
+        return comparison.ratio.inverse, f"{other} / {subject}{policy} on {comparison.subject.label}", word
+    what = f"{subject} / {other}, {comparison.subject.precision}{policy}"
+    if comparison.axis != "card":
+        what += f" on {comparison.subject.label}"
+    return comparison.ratio, what, word
+
+
+def policy_text(cell: Cell) -> str:
+    """The batch policy where it sets a case apart from its twin of the same precision."""
+    return f" ({cell.batch_policy})" if cell.batch_policy in {"max-fp32", "author-doubled"} else ""

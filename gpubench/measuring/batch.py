@@ -1,4 +1,4 @@
-"""The largest batch that fits and the fastest batch, from a callable that tries one. Pure: knows no device and no torch."""
+"""The largest batch that fits and the fastest batch, from a callable that tries one. Pure: no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,8 +46,7 @@ class _Tried:
     @property
     def curve(self) -> tuple[tuple[int, float, int], ...]:
         return tuple(
-            (batch, round(p.rate, 3) if p.fits else 0.0, p.memory_bytes)
-            for batch, p in sorted(self.probes.items())
+            (batch, round(p.rate, 3) if p.fits else 0.0, p.memory_bytes) for batch, p in sorted(self.probes.items())
         )
 
     @property
@@ -68,7 +67,7 @@ def largest_batch(probe: Callable[[int], Probe], *, capacity_bytes: int | None, 
     """
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None
-    if top is not None and top < STEP or not tried(STEP).fits:
+    if (top is not None and top < STEP) or not tried(STEP).fits:
         return _tiny(tried, cap)
     low, high = STEP, None  # low fits; high is the smallest known not to
     guess = min(2 * STEP, top) if top else 2 * STEP
@@ -94,7 +93,7 @@ def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
     """The batch with the highest rate: doubling from 8 until the rate has fallen twice, then its neighbours."""
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None
-    if top is not None and top < STEP or not tried(STEP).fits:
+    if (top is not None and top < STEP) or not tried(STEP).fits:
         return _tiny(tried, cap)
     batch, falls = STEP, 0
     while falls < 2:

@@ -1,11 +1,11 @@
-"""Times a training run in laps, finds its steady state, and stops a sampled run early. Pure Python; the one mutable object.
+"""Times a training run in laps, finds its steady state, and stops a sampled run early. Pure Python.
 
 The synchronise is passed in and called at lap boundaries only (the idea of cifar10-fast's Timer), so that
 an accelerator's queue is never drained inside a lap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -153,7 +153,7 @@ class Clock:
         stop = _Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
         laps: list[Lap] = []
         batches = iter(loader)
-        total_steps = len(loader) if hasattr(loader, "__len__") else 0
+        total_steps = len(loader) if isinstance(loader, Sized) else 0
         most = self._sampling.most_laps
         least_steps = -(-total_steps // most) if most and total_steps else 1
         steps_per_lap, first_count, cut = 1, 0, False
@@ -204,9 +204,7 @@ class Clock:
                     laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
-                    laps[-1] = replace(
-                        last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait
-                    )
+                    laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
             if cut or ended_by_suite:
                 closing = self._now()
                 close = getattr(batches, "close", None)
@@ -326,13 +324,8 @@ class _Stop:
         if self._full or self._limit is None or self.kind != "timed" or not self._timed_laps:
             return False
         if self._sampling.steps:
-            return (
-                self._timed_laps >= self._sampling.timed_laps
-                or self._timed_seconds >= self._limit
-            )
-        return (
-            self._timed_laps >= self._sampling.timed_laps and self._timed_seconds >= self._limit
-        )
+            return self._timed_laps >= self._sampling.timed_laps or self._timed_seconds >= self._limit
+        return self._timed_laps >= self._sampling.timed_laps and self._timed_seconds >= self._limit
 
     def share(self, total_steps: int) -> float:
         """Roughly how much of this phase's work is done, 0 to 1."""
@@ -353,10 +346,7 @@ class _Stop:
         if change > max(FLAT, scatter):  # a change inside the laps' own scatter is no trend
             return ""
         spent = sum(lap.seconds for lap in self._warmup)
-        return (
-            f"flat: last {window} laps within {change:.1%}"
-            f" after {len(self._warmup)} warm-up laps, {spent:.1f} s"
-        )
+        return f"flat: last {window} laps within {change:.1%} after {len(self._warmup)} warm-up laps, {spent:.1f} s"
 
     def _too_long(self) -> str:
         # The first lap holds start-up, however long that is; it says nothing of what follows.

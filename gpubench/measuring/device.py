@@ -1,4 +1,4 @@
-"""Devices through torch.accelerator: what they are, how to wait for them, what memory they used. Child process only."""
+"""Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
 
 import sys
 import time

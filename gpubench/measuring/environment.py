@@ -1,4 +1,4 @@
-"""Provenance: the device, the host and the software, as flat facts. Never imports torch, never keeps a host or user name."""
+"""Provenance: device, host and software as flat facts. Never imports torch, keeps no host or user name."""
 
 import hashlib
 import os

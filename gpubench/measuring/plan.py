@@ -43,9 +43,7 @@ class Options:
         """
         elsewhere = {name for other in suites if other is not suite for name in other.suite.params}
         return {
-            name: value
-            for name, value in self.settings.items()
-            if name in suite.suite.params or name not in elsewhere
+            name: value for name, value in self.settings.items() if name in suite.suite.params or name not in elsewhere
         }
 
     @property
@@ -94,8 +92,7 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
             names.append(name)
         else:
             raise UserError(
-                f"--precision {name}: no such precision; there are {', '.join(PRECISIONS)},"
-                " and both, mixed, all"
+                f"--precision {name}: no such precision; there are {', '.join(PRECISIONS)}, and both, mixed, all"
             )
     return list(dict.fromkeys(names))
 
@@ -109,9 +106,7 @@ def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[Load
     return [model for model in suite.suite.models if not wish or model in wish]
 
 
-def choose_batch(
-    suite: LoadedSuite, options: Options, device: Device
-) -> tuple[str, int | None]:
+def choose_batch(suite: LoadedSuite, options: Options, device: Device) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
     on_cpu = device.kind == "cpu"
     default = str(suite.suite.cpu_batch) if on_cpu else suite.suite.batch
@@ -119,8 +114,7 @@ def choose_batch(
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
             raise UserError(
-                "--batch max on a CPU needs --memory-limit SIZE (2GiB, say):"
-                " the host's memory is not a card's"
+                "--batch max on a CPU needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
             )
         return wish, None
     if not wish.isdigit() or int(wish) == 0:
@@ -193,6 +187,5 @@ def schedule(cases: Sequence[Case], rounds: int, seed: int) -> list[Trial]:
 def params_text(params: Mapping[str, ParamValue]) -> str:
     """Parameters as the row writes them: `name=value`, sorted, joined by spaces."""
     return " ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in sorted(params.items())
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in sorted(params.items())
     )

@@ -85,9 +85,7 @@ def check_flags(name: str) -> None:
     for key, switch in _tf32_switches().items():
         expected = wanted if "mkldnn" not in key else "ieee"
         if switch.get() != expected:
-            raise PrecisionError(
-                f"asked for {name}, but {key} was changed to {switch.get()} during the trial"
-            )
+            raise PrecisionError(f"asked for {name}, but {key} was changed to {switch.get()} during the trial")
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def _tf32_switches() -> dict[str, _Switch]:
     if hasattr(backends, "fp32_precision"):
         owners = {
             "cuda.matmul": backends.cuda.matmul,
-            "cudnn.conv": backends.cudnn.conv,  # type: ignore[attr-defined]
+            "cudnn.conv": backends.cudnn.conv,
             "cudnn.rnn": backends.cudnn.rnn,  # type: ignore[attr-defined]
             "mkldnn.matmul": backends.mkldnn.matmul,  # type: ignore[attr-defined]
             "mkldnn.conv": backends.mkldnn.conv,  # type: ignore[attr-defined]
@@ -121,12 +119,8 @@ def _tf32_switches() -> dict[str, _Switch]:
     }
 
 
-def _attribute(
-    owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]
-) -> _Switch:
-    return _Switch(
-        lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text))
-    )
+def _attribute(owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]) -> _Switch:
+    return _Switch(lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text)))
 
 
 @dataclass(frozen=True)
@@ -221,9 +215,7 @@ class OperandWatch(TorchDispatchMode):
         super().__init__()
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count the call and pass it on."""
         family = _family(func.__name__.partition(".")[0])
         if family:
@@ -239,9 +231,7 @@ class OperandWatch(TorchDispatchMode):
         most calls have to have the label's dtype; for fp32 and tf32 all of them.
         """
         if not self.seen:
-            raise PrecisionError(
-                f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it"
-            )
+            raise PrecisionError(f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it")
         wanted = KINDS[name].operand
         for family in sorted({family for family, _ in self.seen}):
             total = sum(n for (f, _), n in self.seen.items() if f == family)

@@ -1,4 +1,4 @@
-"""One task in one fresh child process: start it, watch it, stop it, read its answer. Never opens the accelerator, never spins."""
+"""One task in one fresh child: start it, watch it, stop it, read its answer. Opens no device, never spins."""
 
 import contextlib
 import json

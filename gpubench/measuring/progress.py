@@ -1,4 +1,4 @@
-"""What the user sees while trials run: a bar with case, trial, rate and time left, and a line per finished trial."""
+"""What the user sees while trials run: a bar with rate and time left, and a line per finished trial."""
 
 import time
 from collections.abc import Mapping

@@ -61,9 +61,7 @@ class Epoch:
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
 
-def summarise(
-    epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int
-) -> dict[str, Any]:
+def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int) -> dict[str, Any]:
     """Seconds, rate and shares of a trial.
 
     Args:

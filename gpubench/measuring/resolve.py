@@ -75,9 +75,7 @@ def find_weights(
     return folder, found
 
 
-def out_file(
-    options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]
-) -> Path:
+def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]) -> Path:
     """The CSV of this run: --out itself where it names one, else a new file in that folder."""
     if options.out.suffix == ".csv":
         return options.out
@@ -94,9 +92,7 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
         table.add_column(heading)
     for case in cases:
         batch = str(case.batch_size or case.batch_policy)
-        table.add_row(
-            case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal
-        )
+        table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
     console = Console()
     console.print(table)
     for name, text in {case.suite: params_text(case.params) for case in cases}.items():

@@ -1,9 +1,10 @@
-"""From what was asked and what came back to the row, and from a file's rows to what a resumed run may skip."""
+"""From what came back to the row, and from a file's rows to what a resumed run may skip."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment
 from gpubench.measuring.plan import Options, params_text
 from gpubench.records import Row
-from gpubench.trial import FINISHED, Case, Measurement, Trial
+from gpubench.trial import FINISHED, Case, Lap, Measurement, Trial
 
 
 def row_of(
@@ -84,16 +85,17 @@ def row_of(
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
         laps=json.dumps(
-            [
-                [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples]
-                + [round(lap.seconds, 6), round(lap.wait_seconds, 6)]
-                for lap in measurement.laps
-            ],
+            [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),
         )
         if measurement.laps
         else "",
     )
+
+
+def _lap_list(lap: Lap) -> list[str | int | float]:
+    seconds, wait = round(lap.seconds, 6), round(lap.wait_seconds, 6)
+    return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
 
 
 def _rounded(value: float | None) -> float | None:
@@ -187,7 +189,7 @@ def _terms(case: Case, device: Device, environment: Environment) -> dict[str, ob
     }
 
 
-def _differs(column: "pd.Series[object]", value: object) -> bool:
+def _differs(column: "pd.Series[Any]", value: object) -> bool:
     if value is None or value == "":
         return bool((column.notna() & (column.astype(str) != "")).any())
     return bool((column.isna() | (column != value)).any())

@@ -131,9 +131,7 @@ class Runner:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(
-            trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or "")
-        )
+        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
         outcome = run_child(
             {"task": "trial", "trial": trial_to_json(placed)},
@@ -180,9 +178,7 @@ class Runner:
         asked = Measurement(status="interrupted", reason="the run was stopped before this trial ended")
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
-    def _as_row(
-        self, trial: Trial, measurement: Measurement, started: str, startup: float | None
-    ) -> records.Row:
+    def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
         return row_of(
             trial,
             measurement,
@@ -206,9 +202,7 @@ class Runner:
             return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
         return case
 
-    def _fit_batches(
-        self, cases: Iterable[Case], earlier: Earlier | None, console: Console
-    ) -> list[Case]:
+    def _fit_batches(self, cases: Iterable[Case], earlier: Earlier | None, console: Console) -> list[Case]:
         def say(line: str) -> None:
             console.print(line, markup=False)
 
@@ -261,7 +255,7 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:  # noqa: N801  (reads as a statement)
+class _terminate_as_interrupt:
     """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
 
     def __enter__(self) -> None:

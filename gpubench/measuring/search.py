@@ -65,9 +65,7 @@ def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say
         answer = measure(trial)
         if answer.status == "ok" and answer.allocator_retries == 0:
             say(f"  batch {batch} confirmed by a trial{', capped' if found.capped else ''}")
-            return replace(
-                case, batch_size=batch, batch_capped=found.capped, batch_curve=found.curve
-            )
+            return replace(case, batch_size=batch, batch_capped=found.capped, batch_curve=found.curve)
         if answer.status not in {"ok", "out_of_memory"}:
             raise ProbeFailed(answer)
         smaller = int(batch * BACK_OFF) // 8 * 8
@@ -78,9 +76,7 @@ def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say
 def with_fp32_batches(cases: Sequence[Case]) -> list[Case]:
     """Give each `max-fp32` case the batch that was found for its fp32 twin; drop it where both batches agree."""
     largest = {
-        (case.suite, case.model, case.device, case.precision): case
-        for case in cases
-        if case.batch_policy == "max"
+        (case.suite, case.model, case.device, case.precision): case for case in cases if case.batch_policy == "max"
     }
     filled = []
     for case in cases:

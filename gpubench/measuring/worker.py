@@ -1,4 +1,4 @@
-"""The child: takes one task as JSON, answers with JSON, and is the only process that opens the accelerator."""
+"""The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
 
 import ctypes
 import faulthandler
@@ -118,9 +118,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     if case.params["threads"]:
         torch.set_num_threads(int(case.params["threads"]))
     device = devices.open_device(case.device, case.memory_limit_bytes)
-    precision.set_flags(
-        case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"])
-    )
+    precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
     mode = precision.mode_of(case.precision, case.device)
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     torch.manual_seed(trial.seed)
@@ -149,14 +147,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             " (see docs/adding-a-suite.md)"
         )
     operands = watch.check(case.precision)
-    return replace(
-        measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}"
-    )
+    return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
 
 
-def _clock(
-    trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]
-) -> Clock:
+def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
     return Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
