@@ -136,8 +136,14 @@ def check_writable(path: Path) -> None:
             pass
         if path.stat().st_size == 0:
             path.unlink()
+            return
+        with path.open(encoding="utf-8", errors="replace") as file:
+            header = file.readline()
     except OSError as error:
         raise UserError(f"--out {path}: cannot write there ({error.strerror})") from None
+    whole = header.endswith("\n")
+    if whole and tuple(header.rstrip("\r\n").split(",")) != COLUMNS:
+        raise UserError(f"--out {path}: it holds another table, or rows of another gpubench; give a new file")
 
 
 def seal(path: Path) -> str:
@@ -149,7 +155,7 @@ def seal(path: Path) -> str:
 def append(path: Path, rows: Iterable[Row]) -> None:
     """Add rows at the end, flushed and synced, under a lock; writes the header to a new file.
 
-    Raises UserError where the disk is full or the file cannot be written, or holds another table.
+    Raises UserError where the disk is full or the file cannot be written.
     """
     try:
         with lock(path):
@@ -186,7 +192,14 @@ def _seal(path: Path) -> str:
         file.seek(-1, os.SEEK_END)
         if file.read(1) == b"\n":
             return ""
-        file.write(b"\n")
+        file.seek(0)
+        before, newline, torn = file.read().rpartition(b"\n")
+        if not newline:  # not even the header was whole
+            file.truncate(0)
+            return f"{path}: only a torn header was there (a run was killed while writing it); started anew"
+        # An open quote would swallow the lines that follow, for every reader that honours quotes.
+        file.seek(len(before) + 1 + len(torn))
+        file.write(b'"\n' if torn.count(b'"') % 2 else b"\n")
     return f"{path}: the last line was torn (a run was killed while writing it); it is kept and not used"
 
 

@@ -115,3 +115,9 @@ def test_help_loads_nothing_heavy():
     script = "import sys, gpubench.cli; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module not in MAY_IMPORT_TORCH])
+def test_no_parent_module_imports_a_childs_module(module):
+    used = {module_of(name) for name in imports(PACKAGE / module)}
+    assert not used & MAY_IMPORT_TORCH, f"{module} would import torch through {used & MAY_IMPORT_TORCH}"

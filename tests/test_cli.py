@@ -1,9 +1,22 @@
 """Sizes, durations, suites that do not load: one line of advice and exit code 2."""
 
-import pytest
+import contextlib
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
 
-from gpubench.cli import parse_duration, parse_size
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpubench.cli import app, parse_duration, parse_size
 from gpubench.errors import UserError
+from gpubench.measuring.plan import Options
+
+invoke = CliRunner().invoke
 
 
 @pytest.mark.parametrize(
@@ -80,3 +93,94 @@ def test_list_shows_models_and_parameters(cli):
     done = cli("list")
     assert "resnet152" in done.stdout
     assert "--set image_size=224" in done.stdout
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The Options that `gpubench run` passes on, instead of running them."""
+    got: list[Options] = []
+    monkeypatch.setattr("gpubench.measuring.run.run", lambda options: got.append(options) or 0)
+    return got
+
+
+def test_run_without_options_asks_for_the_defaults(asked):
+    assert invoke(app, ["run"]).exit_code == 0
+    assert asked == [Options()]
+
+
+def test_run_passes_every_option_on(asked):
+    line = (
+        "run --suite resnet --suite mine.py --precision fp32,bf16 --models a,b --batch max --device cuda:0,cuda:1"
+        " --repeats 3 --full --out x.csv --data d --weights w --synthetic --memory-limit 11GiB"
+        " --time-limit 1h30m --seed 7 --set epochs=1 --set note=a=b --dry-run"
+    )
+    result = invoke(app, shlex.split(line))
+    assert result.exit_code == 0, result.output
+    assert asked == [
+        Options(
+            suites=("resnet", "mine.py"), precision="fp32,bf16", models=("a", "b"), batch="max",
+            device="cuda:0,cuda:1", repeats=3, mode="full", out=Path("x.csv"), data=Path("d"),
+            weights=Path("w"), synthetic=True, memory_limit_bytes=11 * 2**30, time_limit_seconds=5400.0,
+            seed=7, settings={"epochs": "1", "note": "a=b"}, dry_run=True,
+        )
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=12))
+def test_no_text_breaks_the_parsers(text):
+    for parse in (parse_size, parse_duration):
+        with contextlib.suppress(UserError):
+            assert parse(text) >= 0
+
+
+def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatch):
+    cpu = {
+        "device": "cpu", "kind": "cpu", "card": "A CPU", "memory_bytes": None, "capability": "", "driver": "",
+        "unsupported": {}, "problem": "",
+    }  # fmt: skip
+    facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [cpu]}
+    monkeypatch.setattr("gpubench.measuring.process.describe", lambda: facts)
+    monkeypatch.setattr("gpubench.doctor.nvidia_cards", list)
+    monkeypatch.setattr("gpubench.doctor.ROOMY_BYTES", 1)
+    healthy = invoke(app, ["doctor"])
+    assert healthy.exit_code == 0
+    assert "ok    cpu: A CPU; precisions fp32, tf32, fp16, bf16" in healthy.stdout
+    cpu["problem"] = "it is on fire"
+    ill = invoke(app, ["doctor"])
+    assert ill.exit_code == 4
+    assert "FIX   cpu: A CPU: torch cannot compute on it (it is on fire)" in ill.stdout
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback():
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m gpubench columns | head -1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.startswith("| column |")
+
+
+EMPTY = """
+import typer
+app = typer.Typer()
+@app.command()
+def one() -> None: "One."
+@app.command()
+def two() -> None: "Two."
+app()
+"""
+
+
+def test_help_starts_as_fast_as_an_empty_app(tmp_path):
+    (tmp_path / "empty.py").write_text(EMPTY)
+    ours = [sys.executable, "-m", "gpubench", "--help"]
+    empty = [sys.executable, str(tmp_path / "empty.py"), "--help"]
+
+    def seconds(command):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - started
+
+    # Interleaved, and the fastest of each: a busy machine only ever adds time.
+    pairs = [(seconds(ours), seconds(empty)) for _ in range(10)]
+    assert min(a for a, _ in pairs) <= 1.5 * min(b for _, b in pairs)

@@ -198,3 +198,68 @@ def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
     assert done.returncode == 3
     assert "RTX 2080 Ti" in done.stdout
     assert "Nothing here can be compared" in done.stdout
+
+
+def test_a_trial_counts_once_however_often_it_is_given(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows(FAST))
+    result = compare([path, path])
+    assert [cell.trials for cell in result.groups[0].cells] == [6]
+    assert result.left_out == ["6 row(s) of trials that are here twice"]
+
+
+def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
+    lost = row(status="interrupted", seconds=None, measured="", trial=0)
+    result = result_of(tmp_path, [lost], rows(FAST))
+    assert [cell.trials for cell in result.groups[0].cells] == [6]
+    assert result.groups[0].holes == []
+    assert result.left_out == ["1 trial(s) without a result that ran again later"]
+
+
+def test_a_case_of_which_nothing_is_ok_keeps_its_place(tmp_path):
+    lost = row(status="unsupported", reason="a CPU has no TF32", seconds=None, measured="", precision="tf32")
+    (group,) = result_of(tmp_path, rows(FAST), [lost]).groups
+    assert [(cell.precision, cell.status) for cell in group.holes] == [("tf32", "unsupported")]
+
+
+def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_path):
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2", model="resnet34"))
+    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti"}
+    result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2"))
+    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti [s1]", "RTX 2080 Ti [s2]"}
+    assert "one specimen each" in only(result).notes
+
+
+def test_two_cards_of_one_session_are_still_one_specimen_each(tmp_path):
+    assert "one specimen each" in only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER))).notes
+
+
+def test_another_axis_never_crosses_cards(tmp_path):
+    other = rows(SLOW, **OTHER, torch="2.10.0", session="s2")
+    assert result_of(tmp_path, rows(FAST), other, by="torch").comparisons == []
+
+
+def test_a_baseline_card_leaves_the_precisions_alone_and_must_be_unmistakable(tmp_path):
+    groups = rows(SLOW), rows(FAST, precision="fp16"), rows(SLOW, **OTHER)
+    result = result_of(tmp_path, *groups, baseline="1080 ti")
+    assert {(c.axis, c.other_name) for c in result.comparisons} == {("card", "GTX 1080 Ti"), ("precision", "fp32")}
+    with pytest.raises(UserError, match="it could be GTX 1080 Ti, RTX 2080 Ti"):
+        result_of(tmp_path, *groups, baseline="ti")
+
+
+def test_measured_against_projected_gets_no_verdict(tmp_path):
+    sampled = rows(SLOW, mode="sampled", measured="projected", session="s2")
+    c = only(result_of(tmp_path, rows(FAST), sampled, by="mode"))
+    assert c.verdict == "not judged"
+    assert "projected / measured" in c.notes
+
+
+def test_outcomes_are_medians_over_trials(tmp_path):
+    trials = [row(trial=i, samples_per_second=float(rate)) for i, rate in enumerate([1, 2, 9])]
+    assert result_of(tmp_path, trials).groups[0].cells[0].samples_per_second == 2
+
+
+def test_few_trials_say_how_many_more(tmp_path):
+    c = only(result_of(tmp_path, rows(SLOW[:3]), rows(FAST[:3], precision="fp16")))
+    assert c.verdict == "few trials"
+    assert c.notes == ("about 3 more trials a side would decide",)

@@ -1,6 +1,8 @@
 """Whatever the file, good rows are used and every problem is a sentence that names file and line."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rows import row
 
 from gpubench import records
@@ -67,3 +69,49 @@ def test_unknown_and_missing_columns_do_no_harm(tmp_path):
     assert loaded.problems == []
     assert loaded.frame["seconds"][0] == 2.5
     assert loaded.frame["card"][0] == ""
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "12,5", "1e999"])
+def test_a_number_that_is_none_makes_its_row_bad(tmp_path, good, value):
+    other = tmp_path / "other.csv"
+    records.append(other, [row(reason="NUMBER")])
+    other.write_text(other.read_text().replace("100.0", f'"{value}"'))
+    loaded = load([other, good])
+    assert len(loaded.frame) == 3
+    assert loaded.problems == [f"{other}, line 2: not a whole row; left out"]
+
+
+def test_many_bad_lines_are_counted(good):
+    good.write_text(good.read_text() + "x,y\n" * 100)
+    loaded = load([good])
+    assert len(loaded.frame) == 3
+    assert len(loaded.problems) == 6
+    assert "95 more" in loaded.problems[-1]
+
+
+def test_a_torn_last_line_is_said_to_be_torn(good):
+    good.write_text(good.read_text() + "1,resnet,1,d1,resn")
+    loaded = load([good])
+    assert len(loaded.frame) == 3
+    assert loaded.problems[0].startswith(f"{good}, line 5: torn")
+
+
+def test_a_spreadsheet_changes_nothing(tmp_path, good):
+    sheet = tmp_path / "sheet.csv"
+    text = good.read_text().replace("\n", "\r\n").replace("true", "TRUE")
+    sheet.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    loaded = load([sheet])
+    assert loaded.problems == []
+    assert loaded.frame.equals(load([good]).frame)
+
+
+@settings(max_examples=60, deadline=None)
+@given(content=st.binary(max_size=300), at=st.integers(0, 400))
+def test_no_bytes_make_a_traceback(tmp_path_factory, content, at):
+    path = tmp_path_factory.mktemp("bytes") / "a.csv"
+    records.append(path, [row(trial=trial) for trial in range(3)])
+    whole = path.read_bytes()
+    header = whole.index(b"\n") + 1
+    for damaged in (content, whole[: header + at] + content + whole[header + at :], whole[: header + at]):
+        path.write_bytes(damaged)
+        assert len(load([path]).frame) <= 3 + content.count(b"\n")

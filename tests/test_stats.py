@@ -110,3 +110,34 @@ def test_trials_to_decide_grows_with_noise_and_shrinks_with_effect():
 
 def test_geometric_mean():
     assert stats.geometric_mean([2, 8]) == pytest.approx(4)
+
+
+def test_three_a_side_are_too_few_for_ranks_and_get_a_wide_interval():
+    r = stats.ratio([1.30, 1.31, 1.29], [1.0, 1.01, 0.99])
+    assert r.low < 1.29 / 1.01 < 1.31 / 0.99 < r.high
+
+
+def test_coverage_at_two_and_four_a_side():
+    dice = random.Random(5)
+    for n in (2, 4):
+        covered = 0
+        for _ in range(400):
+            a, b = ([dice.lognormvariate(0, 0.02) for _ in range(n)] for _ in "ab")
+            r = stats.ratio(a, b)
+            covered += r.low <= 1 <= r.high
+        assert covered >= 0.93 * 400
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 5), (6, 6), (8, 11)])
+def test_p_is_scipys_exact_one(n, m):
+    dice = random.Random(n)
+    for shift in (0, 0.5, 5):
+        a = [1 + dice.random() + shift for _ in range(n)]
+        b = [1 + dice.random() for _ in range(m)]
+        assert stats.ratio(a, b).p == pytest.approx(mannwhitneyu(a, b, method="exact").pvalue)
+
+
+def test_a_large_family_needs_more_trials():
+    a, b = [1 + i / 1000 for i in range(6)], [2 + i / 1000 for i in range(6)]
+    assert stats.trials_to_decide(a, b) == 6
+    assert stats.trials_to_decide(a, b, family=24) == 7

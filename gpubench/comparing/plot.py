@@ -189,7 +189,7 @@ def _figure(group: Group, title: str, panels: Sequence[Panel]) -> "Figure":
     top = height - 0.5
     for panel in panels:
         bottom = top - panel.height
-        place = (left, bottom / height, 1 - EDGE / WIDTH - left, panel.height / height)
+        place = (left, bottom / height, 1 - 2.5 * EDGE / WIDTH - left, panel.height / height)
         _draw_panel(figure.add_axes(place), panel, look)
         top = bottom - below - 0.1
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, title, ha="left", va="top", fontsize=15, fontweight="bold")

@@ -81,19 +81,19 @@ def ratio(a: Sequence[float], b: Sequence[float], *, same_session: bool = True) 
     center = math.log(value)
     wide, narrow = _shift(a, b, CONFIDENCE), _shift(a, b, 0.9)
     if same_session:
-        return Ratio(value, *_around(center, wide), _mann_whitney(a, b), _around(center, narrow))
+        return Ratio(value, *_around(value, wide), _mann_whitney(a, b), _around(value, narrow))
     normal = NormalDist()
     z95, z90 = normal.inv_cdf(0.975), normal.inv_cdf(0.95)
     total = math.hypot((wide[1] - wide[0]) / 2 / z95, math.sqrt(2) * BETWEEN_SPECIMENS_SD)
     p = 2 * (1 - normal.cdf(abs(center) / total))
-    around95 = _around(center, (center - z95 * total, center + z95 * total))
-    around90 = _around(center, (center - z90 * total, center + z90 * total))
+    around95 = _around(value, (center - z95 * total, center + z95 * total))
+    around90 = _around(value, (center - z90 * total, center + z90 * total))
     return Ratio(value, *around95, p, around90, specimens=True)
 
 
-def _around(center: float, shift: tuple[float, float]) -> tuple[float, float]:
+def _around(value: float, shift: tuple[float, float]) -> tuple[float, float]:
     """The interval as quotients; that of the medians is inside it even where few values push it out."""
-    return math.exp(min(center, shift[0])), math.exp(max(center, shift[1]))
+    return min(value, math.exp(shift[0])), max(value, math.exp(shift[1]))
 
 
 def _shift(a: Sequence[float], b: Sequence[float], confidence: float) -> tuple[float, float]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pandas as pd
 from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,9 @@ PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
 WORDS = ("model", "card", "precision", "what", "verdict", "notes")
-"""Columns that may be folded in a narrow terminal; numbers never are."""
+"""Columns that may be folded in a narrow terminal, down to FOLDED; numbers never are."""
+FOLDED = 12
+GAP = 3
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -46,8 +47,8 @@ def print_result(result: Result, console: Console | None = None) -> None:
 
 
 def _print(console: Console, table: Table) -> None:
-    # A terminal that is narrower than the numbers wraps them itself; rich would cut them off.
-    least = Measurement.get(console, console.options, table).minimum
+    # In a terminal narrower than the numbers its own wrapping does less harm than rich's cutting.
+    least = sum((column.min_width or 0) + GAP for column in table.columns)
     console.print(table, width=max(console.width, least), crop=False, soft_wrap=least > console.width)
 
 
@@ -57,7 +58,11 @@ def _table(lines: Sequence[dict[str, str | Text]], sections: Sequence[str] = ())
     names = [name for name in lines[0] if any(str(line[name]) for line in lines)]
     for name in names:
         words = name in WORDS
-        table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+        longest = max(len(name), *(len(str(line[name])) for line in lines))
+        least = min(longest, FOLDED) if words else longest
+        table.add_column(
+            name, justify="left" if words else "right", no_wrap=not words, overflow="fold", min_width=least
+        )
     for number, line in enumerate(lines):
         if sections and number and sections[number] != sections[number - 1]:
             table.add_section()

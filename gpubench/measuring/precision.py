@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -100,8 +101,8 @@ def _tf32_switches() -> dict[str, _Switch]:
     if hasattr(backends, "fp32_precision"):
         owners = {
             "cuda.matmul": backends.cuda.matmul,
-            "cudnn.conv": backends.cudnn.conv,
-            "cudnn.rnn": backends.cudnn.rnn,  # type: ignore[attr-defined]
+            "cudnn.conv": backends.cudnn.conv,  # type: ignore[attr-defined]
+            "cudnn.rnn": backends.cudnn.rnn,
             "mkldnn.matmul": backends.mkldnn.matmul,  # type: ignore[attr-defined]
             "mkldnn.conv": backends.mkldnn.conv,  # type: ignore[attr-defined]
             "mkldnn.rnn": backends.mkldnn.rnn,  # type: ignore[attr-defined]

@@ -1,0 +1,66 @@
+"""What a reader sees: numbers whole at any width, digits that mean something, no silent hole."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rows import row, rows
+
+from gpubench import records
+from gpubench.comparing.compare import compare
+from gpubench.comparing.table import print_result, seconds_text
+
+OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
+
+
+def printed(tmp_path, *groups, width=200):
+    path = tmp_path / "rows.csv"
+    for group in groups:
+        records.append(path, group)
+    out = io.StringIO()
+    print_result(compare([path]), Console(file=out, width=width, highlight=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "half_width", "text"),
+    [
+        (12794.0, None, "12,794"),
+        (145.148, None, "145"),
+        (5.0, None, "5.00"),
+        (0.00123, None, "0.00123"),
+        (145.148, 0.05, "145.15"),
+        (145.148, 20.0, "145"),
+        (145.148, 1e-9, "145.148"),
+    ],
+)
+def test_digits_follow_the_interval(seconds, half_width, text):
+    assert seconds_text(seconds, half_width) == text
+
+
+def test_no_number_is_cut_in_a_narrow_terminal(tmp_path):
+    more = {"model": "resnet152", "batch_policy": "max-fp32", "batch_size": 1024}
+    text = printed(tmp_path, rows([12345.0] * 6, **more), rows([23456.0] * 6, **OTHER, **more), width=40)
+    assert "…" not in text
+    for number in ("12,345", "23,456", "1024 (max-fp32)", "1.90", "resnet152", "GTX 1080 Ti"):
+        assert number in text
+
+
+def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
+    bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
+    text = printed(tmp_path, rows([100.0]), [bad])
+    line = next(line for line in text.splitlines() if "tf32" in line)
+    assert "unsupported" in line
+    assert "a CPU has no TF32" in line
+
+
+def test_columns_with_nothing_in_them_are_left_out(tmp_path):
+    text = printed(tmp_path, rows([100.0]))
+    assert "accuracy" not in text
+    assert "95%" not in text
+    assert "50.00%" in printed(tmp_path, rows([100.0], accuracy=0.5, session="s2"))
+
+
+def test_unsteady_and_projected_are_said(tmp_path):
+    trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
+    assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)
