@@ -1,13 +1,16 @@
 """The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here."""
 
+import contextlib
 import csv
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 SUITES = Path(__file__).parent / "suites"
@@ -127,6 +130,31 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     statuses = [row["status"] for row in rows_of(out)]
     assert set(statuses) == {"ok", "interrupted"}
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(tmp_path):
+    """SIGKILL of the parent or of the child, ten times at random, then the same command to the end."""
+    out = tmp_path / "a.csv"
+    command = [sys.executable, "-m", "gpubench"]
+    command += map(str, scripted(out, "--precision", "fp32", "--repeats", 8, "--set", "step_ms=40"))
+    dice = random.Random(0)
+    for attempt in range(10):
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        time.sleep(dice.uniform(0.5, 3.0))
+        children = psutil.Process(process.pid).children() if process.poll() is None else []
+        victim = children[0].pid if children and attempt % 2 else process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+        if victim != process.pid:
+            time.sleep(0.3)
+            process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert not alive, "a child outlived its parent"
+    assert run(*scripted(out, "--precision", "fp32", "--repeats", 8, "--set", "step_ms=40"), cwd=tmp_path).returncode == 0
+    finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
+    assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(8))
+    assert run("compare", out, cwd=tmp_path).returncode in {0, 3}
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path):

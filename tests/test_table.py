@@ -38,9 +38,10 @@ def test_digits_follow_the_interval(seconds, half_width, text):
     assert seconds_text(seconds, half_width) == text
 
 
-def test_no_number_is_cut_in_a_narrow_terminal(tmp_path):
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_nothing_is_cut_in_a_narrow_terminal(tmp_path, width):
     more = {"model": "resnet152", "batch_policy": "max-fp32", "batch_size": 1024}
-    text = printed(tmp_path, rows([12345.0] * 6, **more), rows([23456.0] * 6, **OTHER, **more), width=40)
+    text = printed(tmp_path, rows([12345.0] * 6, **more), rows([23456.0] * 6, **OTHER, **more), width=width)
     assert "…" not in text
     for number in ("12,345", "23,456", "1024 (max-fp32)", "1.90", "resnet152", "GTX 1080 Ti"):
         assert number in text

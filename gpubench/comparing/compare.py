@@ -27,7 +27,7 @@ KEY = [*GROUP, "model", "precision", "batch_policy", "fixed_batch"]
 SPECIMEN = ["card", "device_hash", "session"]
 """Trials are pooled only inside one specimen and one session."""
 
-STACK = ["torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "threads", "cpu"]
+STACK = ["torch", "torchvision", "fastai", "cuda", "cudnn", "threads"]
 """A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
 
 FOLLOWS = {
@@ -426,6 +426,7 @@ def _comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     differing = [c for c in stack if _minor(subject.row[c], c) != _minor(other.row[c], c)]
     if differing:
         notes.append(f"differs in {', '.join(differing)}")
+    notes += [f"another {c}" for c in ("cpu", "driver") if str(subject.row[c]) != str(other.row[c]) and c != axis]
     if subject.suite_digest != other.suite_digest:
         notes.append("the suite's file was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
@@ -440,8 +441,8 @@ def _comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
 
 
 def _excused(column: str, subject: Cell, other: Cell) -> bool:
-    """The CPU model and its threads are the card itself where a CPU is what is measured."""
-    return column in {"cpu", "threads"} and subject.device == other.device == "cpu"
+    """Threads are part of the card itself where a CPU is what is measured."""
+    return column == "threads" and subject.device == other.device == "cpu"
 
 
 def _batch_note(subject: Cell, other: Cell) -> str:

@@ -135,7 +135,7 @@ def _critical(n: int, m: int, tail: float) -> int:
     """The largest rank with P(U < rank) <= tail under the null hypothesis; 0: even U = 0 is likelier."""
     if n * m > EXACT_UP_TO:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
-        return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread - 0.5))
+        return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))
     below, total = 0, math.comb(n + m, n)
     for rank, count in enumerate(_orders(n, m)):
         below += count

@@ -48,8 +48,10 @@ def print_result(result: Result, console: Console | None = None) -> None:
 
 def _print(console: Console, table: Table) -> None:
     # In a terminal narrower than the numbers its own wrapping does less harm than rich's cutting.
-    least = sum((column.min_width or 0) + GAP for column in table.columns)
-    console.print(table, width=max(console.width, least), crop=False, soft_wrap=least > console.width)
+    width = console.width
+    console.width = max(width, sum((column.min_width or 0) + GAP for column in table.columns))
+    console.print(table, crop=False)
+    console.width = width
 
 
 def _table(lines: Sequence[dict[str, str | Text]], sections: Sequence[str] = ()) -> Table:

@@ -115,6 +115,7 @@ class Runner:
                     statuses.append(row.status)
                     done = number
         except KeyboardInterrupt:
+            trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
             rest = [self._interrupted(trial) for trial in trials[done:]]
             records.append(self.path, rest)
             console.print(
