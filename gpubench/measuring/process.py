@@ -70,7 +70,8 @@ def run_child(
     started = time.monotonic()
     with ours:
         child = subprocess.Popen(
-            [sys.executable, "-m", "gpubench.measuring.worker", str(theirs.fileno())],
+            # -P: a random.py in the user's folder must not stand in for the library's
+            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
