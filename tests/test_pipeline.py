@@ -135,8 +135,8 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(tmp_path):
     """SIGKILL of the parent or of the child, ten times at random, then the same command to the end."""
     out = tmp_path / "a.csv"
-    command = [sys.executable, "-m", "gpubench"]
-    command += map(str, scripted(out, "--precision", "fp32", "--repeats", 8, "--set", "step_ms=40"))
+    arguments = scripted(out, "--precision", "fp32", "--repeats", 8, "--set", "step_ms=40")
+    command = [sys.executable, "-m", "gpubench", *map(str, arguments)]
     dice = random.Random(0)
     for attempt in range(10):
         process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
@@ -151,7 +151,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(tmp_path):
         process.wait()
         _, alive = psutil.wait_procs(children, timeout=5)
         assert not alive, "a child outlived its parent"
-    assert run(*scripted(out, "--precision", "fp32", "--repeats", 8, "--set", "step_ms=40"), cwd=tmp_path).returncode == 0
+    assert run(*arguments, cwd=tmp_path).returncode == 0
     finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
     assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(8))
     assert run("compare", out, cwd=tmp_path).returncode in {0, 3}

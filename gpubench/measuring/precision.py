@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 # The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 
