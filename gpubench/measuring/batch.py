@@ -7,7 +7,7 @@ STEP = 8
 """Batches are multiples of 8, which tensor cores want."""
 
 AIM = 0.97
-"""Share of the capacity that the first prediction from two small probes aims at."""
+"""Share of the memory still free that a prediction from two probes aims at."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _line(tried: _Tried, capacity_bytes: int | None) -> int | None:
     slope = (tried(large).memory_bytes - tried(small).memory_bytes) / (large - small)
     if slope <= 0:
         return None
-    return _multiple(int(large + (AIM * capacity_bytes - tried(large).memory_bytes) / slope))
+    return _multiple(int(large + AIM * (capacity_bytes - tried(large).memory_bytes) / slope))
 
 
 def _further(tried: _Tried, low: int, capacity_bytes: int | None) -> int:
