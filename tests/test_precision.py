@@ -53,6 +53,23 @@ def test_a_flag_changed_during_the_trial_is_caught():
         precision.check_flags("fp32")
 
 
+def test_every_switch_has_to_stand_as_it_did():
+    before = precision.flags()
+    precision.check_flags("fp32", before)
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True
+    precision.check_flags("fp32")
+    with pytest.raises(PrecisionError, match="allow_fp16_reduced_precision_reduction was changed to True"):
+        precision.check_flags("fp32", before)
+
+
+def test_reduced_reductions_are_switched_and_16_bit_accumulation_stays_off():
+    precision.set_flags("fp16", reduced_reduction=True, cudnn_benchmark=False)
+    found = {key.rpartition(".")[2]: value for key, value in precision.flags().items()}
+    assert found["allow_fp16_reduced_precision_reduction"] == "True"
+    assert found["allow_bf16_reduced_precision_reduction"] == "True"
+    assert found.get("allow_fp16_accumulation", "False") == "False"
+
+
 def test_torchs_own_defaults_would_not_do():
     """cuDNN's TF32 is on by default; set_flags turns it off, and on again for tf32."""
     precision.set_flags("tf32", reduced_reduction=False, cudnn_benchmark=True)
@@ -69,11 +86,23 @@ def step(model: nn.Module, x: torch.Tensor, mode: precision.Mode) -> None:
     loss.backward()
 
 
+class Attention(nn.Module):
+    """Scaled dot product alone: its queries, keys and values come from no linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x * self.scale, x, x)
+
+
 MODELS = {
     "linear": (lambda: nn.Linear(16, 8), (4, 16)),
     "convolution": (lambda: nn.Conv2d(8, 8, 3), (2, 8, 8, 8)),
     "gru": (lambda: nn.GRU(16, 16), (3, 2, 16)),
     "lstm": (lambda: nn.LSTM(16, 16), (3, 2, 16)),
+    "attention": (Attention, (1, 2, 4, 8)),
 }
 
 
@@ -115,3 +144,28 @@ def test_a_step_without_any_such_call_proves_nothing():
 
 def test_only_fp16_scales_its_loss():
     assert [name for name in KINDS if mode_of(name, "cpu").scaler().is_enabled()] == ["fp16"]
+
+
+@pytest.mark.parametrize(
+    ("call", "family"),
+    [
+        ("mm", "matmul"), ("baddbmm", "matmul"), ("linear", "matmul"), ("mkldnn_linear_backward", "matmul"),
+        ("_scaled_dot_product_flash_attention_backward", "matmul"), ("_scaled_dot_product_cudnn_attention", "matmul"),
+        ("convolution_backward", "convolution"), ("cudnn_convolution_relu", "convolution"), ("conv2d", "convolution"),
+        ("_cudnn_rnn", "RNN"), ("mkldnn_rnn_layer_backward", "RNN"), ("_thnn_fused_lstm_cell", "RNN"),
+        ("upsample_bilinear2d", ""), ("upsample_linear1d_backward", ""), ("cummax", ""), ("lgamma", ""),
+    ],
+)  # fmt: skip
+def test_calls_belong_to_their_family(call, family):
+    """By the names torch gives them; resizing an image is no matmul, for all that it is called bilinear."""
+    assert precision.family_of(call) == family
+
+
+def test_the_watch_sees_into_a_compiled_model():
+    model = nn.Linear(16, 8)
+    model.compile(backend="aot_eager")
+    step(model, torch.randn(4, 16), mode_of("bf16", "cpu"))
+    watch = OperandWatch()
+    with watch:
+        step(model, torch.randn(4, 16), mode_of("bf16", "cpu"))
+    assert watch.check("bf16").startswith("operands matmul bfloat16")

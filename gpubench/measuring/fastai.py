@@ -23,9 +23,11 @@ class PrecisionCallback(Callback):
         super().__init__()
         self.mode, self.skipped_steps = mode, 0
         self._context: Any = None
+        self._finite = True
 
     def before_fit(self) -> None:
-        """A fresh scaler for each fit."""
+        """A fresh scaler for each fit, and no autocast that an exception left open in the last one."""
+        self._leave()
         self.scaler = self.mode.scaler()
 
     def before_batch(self) -> None:
@@ -46,15 +48,26 @@ class PrecisionCallback(Callback):
         self.learn.loss_grad = self.scaler.scale(self.loss_grad)
 
     def before_step(self) -> None:
-        """Unscale, and step unless a gradient overflowed."""
+        """Unscale, and let the step go ahead unless a gradient overflowed."""
         if not self.scaler.is_enabled():
             return
-        scale = self.scaler.get_scale()
-        self.scaler.step(self.opt)
+        # The scaler is given this callback for an optimizer, as fastai's own does: it calls `step` only if
+        # all is finite. Asking it for its scale instead would drain an accelerator's queue twice a step.
+        self._finite = False
+        self.scaler.step(self)
         self.scaler.update()
-        if self.scaler.get_scale() < scale:
+        if not self._finite:
             self.skipped_steps += 1
-        raise CancelStepException  # the scaler has taken the step, or has skipped it
+            raise CancelStepException
+
+    @property
+    def param_groups(self) -> Any:
+        """What the scaler unscales: the optimizer's parameters."""
+        return self.opt.param_groups
+
+    def step(self) -> None:
+        """The scaler found every gradient finite; fastai takes the step itself."""
+        self._finite = True
 
     def after_cancel_batch(self) -> None:
         """A cancelled batch must not leave autocast on."""

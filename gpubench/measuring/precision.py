@@ -1,7 +1,8 @@
 """What each precision sets, applies and proves. Never substitutes one precision for another."""
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -76,18 +77,42 @@ def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None
     wanted = "tf32" if KINDS[name].tf32 else "ieee"
     for key, read in _tf32_switches().items():
         read.set(wanted if "mkldnn" not in key else "ieee")
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = reduced_reduction
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = reduced_reduction
+    for key in _reductions():
+        # 16-bit accumulation of whole products is another arithmetic, off in torch too, and stays off.
+        setattr(torch.backends.cuda.matmul, key, reduced_reduction and "reduction" in key)
     torch.backends.cudnn.benchmark = cudnn_benchmark
 
 
-def check_flags(name: str) -> None:
-    """Raise PrecisionError where a switch no longer says what the precision needs."""
+def flags() -> dict[str, str]:
+    """Every switch that `set_flags` sets, by its name in torch, as it stands now."""
+    found = {key: switch.get() for key, switch in _tf32_switches().items()}
+    for key in _reductions():
+        found[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
+    found["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
+    return found
+
+
+def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
+    """Raise PrecisionError where a switch does not say what the precision needs.
+
+    With `before`, what `flags` said at the start of the trial, every other switch has to stand as it did.
+    """
+    now = flags()
     wanted = "tf32" if KINDS[name].tf32 else "ieee"
-    for key, switch in _tf32_switches().items():
-        expected = wanted if "mkldnn" not in key else "ieee"
-        if switch.get() != expected:
-            raise PrecisionError(f"asked for {name}, but {key} was changed to {switch.get()} during the trial")
+    expected = {key: wanted if "mkldnn" not in key else "ieee" for key in _tf32_switches()}
+    for key, value in {**(before or {}), **expected}.items():
+        if now[key] != value:
+            raise PrecisionError(f"asked for {name}, but {key} was changed to {now[key]} during the trial")
+
+
+def _reductions() -> list[str]:
+    """The switches of 16-bit reductions and accumulation that this torch has (the last is a newer one)."""
+    names = (
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_accumulation",
+    )
+    return [name for name in names if hasattr(torch.backends.cuda.matmul, name)]
 
 
 @dataclass(frozen=True)
@@ -148,8 +173,8 @@ def probe(name: str, device: str, mode: Mode) -> Probe:
     Raises PrecisionError where an error is not one that the precision makes. A GRU stands for the RNNs
     because torch has no fp16 LSTM on a CPU.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
+        torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerator for good
         found = Probe({part: _error(make(), device, mode) for part, make in _PARTS.items()})
     check_probe(name, found)
     return found
@@ -201,10 +226,14 @@ def _output(result: Any) -> torch.Tensor:
 
 
 FAMILIES = {
-    "convolution": ("convolution", "conv2d", "conv1d", "conv3d", "mkldnn_convolution"),
-    "matmul": ("mm", "addmm", "bmm", "baddbmm", "linear", "mkldnn_linear", "_scaled_dot_product"),
-    "RNN": ("_cudnn_rnn", "mkldnn_rnn_layer", "miopen_rnn", "_thnn_fused_gru", "_thnn_fused_lstm"),
+    "convolution": re.compile(r".*(convolution|conv[123]d|conv_).*"),
+    "RNN": re.compile(r".*(cudnn_rnn|miopen_rnn|mkldnn_rnn|thnn_\w+_(lstm|gru)|lstm_mps).*"),
+    "matmul": re.compile(
+        r"(add|b|baddb|addb)?mm_?|(add)?mv_?|_addmm_activation|_grouped_mm|(mkldnn_)?linear(_backward.*)?"
+        r"|_(scaled_dot_product|flash|efficient|cudnn)_.*attention.*"
+    ),
 }
+"""The calls of each family by torch's names for them, those of the backward pass included."""
 
 
 class OperandWatch(TorchDispatchMode):
@@ -219,7 +248,7 @@ class OperandWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count the call and pass it on."""
-        family = _family(func.__name__.partition(".")[0])
+        family = family_of(func.__name__.partition(".")[0])
         if family:
             tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
             if tensors:
@@ -253,11 +282,9 @@ class OperandWatch(TorchDispatchMode):
         return ", ".join(f"{family} {_plain(dtype)} x{n}" for (family, dtype), n in counts)
 
 
-def _family(call: str) -> str:
-    for family, names in FAMILIES.items():
-        if call in names or (family != "matmul" and any(call.startswith(n) for n in names)):
-            return family
-    return ""
+def family_of(call: str) -> str:
+    """The family that a call belongs to by its name in torch, or an empty string."""
+    return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")
 
 
 def _plain(dtype: torch.dtype) -> str:

@@ -119,6 +119,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
         torch.set_num_threads(int(case.params["threads"]))
     device = devices.open_device(case.device, case.memory_limit_bytes)
     precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
+    flags = precision.flags()
     mode = precision.mode_of(case.precision, case.device)
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     torch.manual_seed(trial.seed)
@@ -130,7 +131,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     devices.synchronize(device)
     span["end"] = time.perf_counter()
 
-    precision.check_flags(case.precision)
+    precision.check_flags(case.precision, flags)
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
