@@ -31,7 +31,7 @@ def test_largest_is_the_threshold_with_few_probes(base, each, batch, known):
     card = Card(base + batch * each, base, each)
     found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=None)
     assert found.batch == card.true
-    assert len(card.asked) <= (18 if known else 34)
+    assert len(card.asked) <= (12 if known else 25)
 
 
 @given(cap=st.integers(8, 5000), batch=st.integers(8, 5000))
@@ -40,6 +40,16 @@ def test_the_cap_holds_and_is_told(cap, batch):
     found = largest_batch(card, capacity_bytes=card.limit, cap=cap)
     assert found.batch == min(card.true, cap // 8 * 8)
     assert found.capped == (found.batch == cap // 8 * 8)
+
+
+@given(share=st.floats(0, 0.5), batch=st.integers(8, 20_000))
+def test_a_capacity_that_promises_too_much_costs_few_probes(share, batch):
+    limit = 10**12
+    base = int(share * limit)
+    card = Card(limit, base, (limit - base) // batch)
+    found = largest_batch(card, capacity_bytes=int(limit / 0.97), cap=None)
+    assert found.batch == card.true
+    assert len(card.asked) <= 20
 
 
 def test_tiny_and_hopeless_memories():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpubench.errors import UserError
 from gpubench.measuring.clock import Clock, first_dimension, sampling_for
 
 
@@ -134,14 +135,58 @@ def test_a_probe_runs_no_resident_laps():
     assert summary["samples_per_second"] == pytest.approx(100)
 
 
-def test_a_partial_last_batch_is_counted_as_it_is():
+def test_a_probe_times_short_steps_for_half_a_second_and_long_ones_for_ten_at_most():
+    def timed(step):
+        laps = [lap for lap in train("probe", 1, lambda e, s: step)[0]["laps"] if lap.kind == "timed"]
+        return sum(lap.steps for lap in laps), sum(lap.seconds for lap in laps)
+
+    assert timed(0.005)[1] >= 0.5
+    assert timed(1.0) == (2, pytest.approx(2.0))
+    assert timed(20.0) == (1, pytest.approx(20.0))
+
+
+@pytest.mark.parametrize("samples", [74, None])
+def test_a_partial_last_batch_is_counted_as_it_is(samples):
     time = Time()
     clock = Clock(sampling_for("full", accelerator=False), now=time)
     for _ in clock.epochs(1):
-        for batch in clock.steps(Loader(8, time, last=4), "train", samples=74):
+        for batch in clock.steps(Loader(8, time, last=4), "train", samples=samples):
             time.now += len(batch) / 10
-    assert clock.summary()["samples"] == 74
-    assert clock.summary()["measured"]
+    summary = clock.summary()
+    assert summary["samples"] == 74
+    assert summary["measured"]
+    assert summary["seconds"] == pytest.approx(7.4)
+
+
+class NoLength:
+    """A loader whose `len` raises, as torch's does over an IterableDataset."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def __len__(self):
+        raise TypeError("no length")
+
+    def __iter__(self):
+        return iter([[0] * 10] * self.steps)
+
+
+def test_a_loader_without_a_length_is_projected_from_its_samples():
+    time, calls = Time(), []
+    clock = Clock(sampling_for("sampled", accelerator=True), synchronize=lambda: calls.append(1), now=time)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(NoLength(100_000), "train", samples=1_000_000):
+            time.now += 0.001
+    assert clock.summary()["seconds"] == pytest.approx(100)
+    assert len(calls) < 40
+
+
+def test_a_loader_without_a_length_needs_samples_only_where_it_is_cut():
+    sampled = Clock(sampling_for("sampled", accelerator=False), now=Time())
+    with pytest.raises(UserError, match="give samples="):
+        next(sampled.steps(NoLength(5), "train"))
+    full = Clock(sampling_for("full", accelerator=False), now=Time())
+    assert len(list(full.steps(NoLength(5), "train"))) == 5
 
 
 def test_samples_that_no_batch_holds_have_their_time_scaled():
@@ -195,6 +240,90 @@ def test_a_suite_may_break_out_of_its_steps():
     assert clock.summary()["samples"] >= 90
 
 
+def test_a_suite_may_break_out_of_its_epochs():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for epoch in clock.epochs(30):
+        for _ in clock.steps(Loader(10, time), "train"):
+            time.now += 1.0
+        if epoch == 1:
+            break  # its goal is met
+    for _ in clock.steps(Loader(5, time), "valid"):
+        time.now += 1.0
+    for _ in clock.resident():
+        time.now += 7.0
+    summary = clock.summary()
+    assert summary["seconds"] == pytest.approx(25)
+    assert summary["valid_seconds"] == pytest.approx(5)
+    assert (summary["measured"], summary["epochs"]) == (True, 2)
+
+
+def test_leaving_the_loop_once_the_clock_has_enough_still_projects_every_epoch():
+    time = Time()
+    clock = Clock(sampling_for("sampled", accelerator=False), now=time)
+    for _ in clock.epochs(30):
+        for _ in clock.steps(Loader(100, time), "train"):
+            time.now += 0.1
+        if clock.enough:
+            break
+    assert clock.summary()["seconds"] == pytest.approx(300)
+
+
+def test_an_epoch_that_nobody_ended_does_not_hold_the_resident_steps():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock.plan_epochs(1)
+    clock.begin_epoch(0)
+    for _ in clock.steps(Loader(10, time), "train"):
+        time.now += 1.0
+    for _ in clock.resident():
+        time.now += 7.0
+    assert clock.summary()["seconds"] == pytest.approx(10)
+
+
+def test_a_suite_without_epochs_is_measured_too():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.steps(Loader(50, time), "train"):
+        time.now += 0.1
+    summary = clock.summary()
+    assert summary["measured"]
+    assert summary["seconds"] == summary["train_seconds"] == pytest.approx(5)
+    assert summary["samples_per_second"] == pytest.approx(100)
+
+
+def test_what_would_count_time_twice_is_refused():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    next(clock.epochs(2))
+    with pytest.raises(UserError, match="called once"):
+        next(clock.epochs(2))
+    outer = clock.steps(Loader(2, time), "train")
+    next(outer)
+    with pytest.raises(UserError, match='inside the phase "train"'):
+        next(clock.steps(Loader(2, time), "valid"))
+
+
+def test_setup_ends_where_the_first_step_begins_and_news_is_rare():
+    time, news = Time(), []
+    clock = Clock(sampling_for("sampled", accelerator=False), now=time, report=news.append)
+    time.now += 3.0
+    for _ in clock.epochs(3):
+        for _ in clock.steps(Loader(1000, time), "train"):
+            time.now += 0.01
+    assert clock.summary()["setup_seconds"] == pytest.approx(3)
+    assert len(news) <= (time.now - 3) * 4 + 1
+    fractions = [event["fraction"] for event in news]
+    assert fractions == sorted(fractions)
+    assert set(news[0]) == {"phase", "epoch", "epochs", "fraction", "rate"}
+    assert news[-1]["rate"] == pytest.approx(1000)
+
+
+def test_a_phase_too_short_to_be_flat_says_so():
+    summary, _ = train("sampled", 1, lambda e, s: 0.1, steps=3)
+    assert summary["steady"].startswith("short")
+
+
 def test_phases_outside_epochs_count_once():
     time = Time()
     clock = Clock(sampling_for("sampled", accelerator=False), now=time)
@@ -230,3 +359,6 @@ def test_the_watched_step_is_untimed_and_proves():
 def test_first_dimension():
     assert first_dimension(([1, 2, 3], "labels")) == 3
     assert first_dimension([7]) == 1
+    assert first_dimension({"ids": [0] * 32, "mask": [0] * 32}) == 32
+    assert first_dimension((([0] * 16, [0] * 16), [0] * 16)) == 16
+    assert first_dimension(["a sentence", "another", "a third"]) == 3

@@ -70,18 +70,26 @@ def largest_batch(probe: Callable[[int], Probe], *, capacity_bytes: int | None, 
     if (top is not None and top < STEP) or not tried(STEP).fits:
         return _tiny(tried, cap)
     low, high = STEP, None  # low fits; high is the smallest known not to
-    guess = min(2 * STEP, top) if top else 2 * STEP
+    guess, stride = 2 * STEP, STEP
     while high is None:
-        if tried(guess).fits:
-            low = guess
-            if guess == top:
-                return tried.answer(top, top)
-            guess = _further(tried, low, capacity_bytes)
-            guess = min(guess, top) if top else guess
-        else:
+        guess = min(guess, top) if top else guess
+        if not tried(guess).fits:
             high = guess
+        elif guess == top:
+            return tried.answer(top, top)
+        else:
+            low, predicted = guess, _line(tried, capacity_bytes)
+            if predicted is None:
+                guess = low * 2
+            elif predicted > low:
+                guess = min(predicted, low * 16)
+            else:  # at the predicted edge: the answer is most likely one of the next few
+                guess, stride = low + stride, stride * 2
+    aim = AIM
     while high - low > STEP:
-        middle = _between(tried, low, high, capacity_bytes)
+        aim *= aim  # the line was too bold: trust it for less and less, then halve
+        predicted = _line(tried, capacity_bytes, aim)
+        middle = predicted if predicted and low < predicted < high else _multiple((low + high) // 2)
         low, high = (middle, high) if tried(middle).fits else (low, middle)
     for larger in (high + STEP, high + 2 * STEP):
         if (top is None or larger <= top) and tried(larger).fits:
@@ -122,27 +130,12 @@ def _tiny(tried: _Tried, cap: int | None) -> Found:
     return tried.answer(None, cap)
 
 
-def _line(tried: _Tried, capacity_bytes: int | None) -> int | None:
-    """Where the memory of the two largest fitting probes says that the capacity is reached."""
+def _line(tried: _Tried, capacity_bytes: int | None, aim: float = AIM) -> int | None:
+    """Where the memory of the two largest fitting probes says that `aim` of what is still free is used."""
     if capacity_bytes is None or len(tried.fitting) < 2:
         return None
     small, large = tried.fitting[-2:]
     slope = (tried(large).memory_bytes - tried(small).memory_bytes) / (large - small)
     if slope <= 0:
         return None
-    return _multiple(int(large + AIM * (capacity_bytes - tried(large).memory_bytes) / slope))
-
-
-def _further(tried: _Tried, low: int, capacity_bytes: int | None) -> int:
-    """The next batch above `low` to try: the predicted one, at most 16 times as far, else twice as large."""
-    predicted = _line(tried, capacity_bytes)
-    if predicted is None or predicted <= low:
-        return low * 2 if predicted is None else low + max(STEP, _multiple(low // 16))
-    return min(predicted, low * 16)
-
-
-def _between(tried: _Tried, low: int, high: int, capacity_bytes: int | None) -> int:
-    predicted = _line(tried, capacity_bytes)
-    if predicted is not None and low < predicted < high:
-        return predicted
-    return _multiple((low + high) // 2)
+    return _multiple(int(large + aim * (capacity_bytes - tried(large).memory_bytes) / slope))

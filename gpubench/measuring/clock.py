@@ -5,11 +5,12 @@ an accelerator's queue is never drained inside a lap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
 from gpubench.trial import Lap, Mode
 
@@ -35,7 +36,11 @@ class Sampling:
     """Laps on one resident batch after the training."""
     resident_seconds: float
     steps: bool = False
-    """Count single steps instead of looking for a steady state: one warm-up step, then laps of one step."""
+    """Take one warm-up step instead of looking for a steady state, and one validation batch."""
+    timed_steps: int = 0
+    """Timed steps a phase has at least, unless its time passes `train_limit`."""
+    train_limit: float = 0.0
+    """With `steps`: when the training stops even though there were too few of them."""
     most_laps: int | None = None
     """About how many laps one epoch of a phase is cut into, so that a full run's row stays short."""
 
@@ -48,8 +53,9 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     if mode == "sampled":
         return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0)
     if mode == "quick":
-        return Sampling(1, 0.0, 0.0, 5.0, 0.0, 3, 1, 0.0, steps=True)
-    return Sampling(1, 0.0, 0.0, 0.5, 0.0, 2, 0, 0.0, steps=True)
+        return Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)
+    # A probe: its rate chooses the fastest batch, so that two short steps would not do.
+    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
 class Clock:
@@ -79,7 +85,9 @@ class Clock:
         self._epoch = -1
         self._epoch_open: float | None = None
         self._outside = 0.0  # clean-up after an early stop: nobody's training, in no sum
+        self._running = ""
         self._phases: list[Phase] = []
+        self._epoch_phases = 0  # where the running epoch's begin
         self._epochs: list[Epoch] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
@@ -91,18 +99,28 @@ class Clock:
     # Epochs
 
     def epochs(self, n: int) -> Iterator[int]:
-        """Count epochs from 0 to n - 1, or as many as the sample needs."""
+        """Count epochs from 0 to n - 1, or as many as the sample needs. A trial calls it once."""
+        if self._planned:
+            raise UserError("clock.epochs is called once in a trial; count all epochs in one loop")
         self._planned = n
         for epoch in range(n):
             self.begin_epoch(epoch)
-            yield epoch
-            self.end_epoch()
+            try:
+                yield epoch
+            except GeneratorExit:  # the suite broke out of its loop: a goal was met, say
+                if not self.enough:
+                    self._planned = epoch + 1
+                raise
+            finally:
+                self.end_epoch()
             if self.enough:
                 break
 
     def begin_epoch(self, epoch: int) -> None:
         """Start epoch number `epoch`; for training loops that are not ours to write (fastai's)."""
+        self.end_epoch()
         self._epoch = epoch
+        self._epoch_phases = len(self._phases)
         self._synchronize()
         self._outside = 0.0
         self._epoch_open = self._now()
@@ -113,8 +131,7 @@ class Clock:
             return
         self._synchronize()
         seconds = self._now() - self._epoch_open - self._outside
-        phases = tuple(phase for phase in self._phases if phase.epoch == self._epoch)
-        self._epochs.append(Epoch(self._epoch, seconds, phases))
+        self._epochs.append(Epoch(self._epoch, seconds, tuple(self._phases[self._epoch_phases :])))
         self._epoch_open = None
 
     def plan_epochs(self, n: int) -> None:
@@ -146,14 +163,21 @@ class Clock:
         Args:
             loader: anything that can be iterated; its `len` gives the steps of an epoch.
             phase: `train`, `valid`, or a name of the suite's own.
-            samples: samples in one whole epoch of this phase (default: steps x the first batch's).
+            samples: samples in one whole epoch of this phase (default: steps x the first batch's). A loader
+                without a `len` needs it, else nobody could tell how much a sampled run left out.
             count: samples in a batch (default: the first dimension of its first element).
         """
+        length = _length(loader)
+        total_steps = length or 0
+        if length is None and samples is None and self._sampling.epochs is not None:
+            raise UserError(f'clock.steps(phase="{phase}"): the loader has no length; give samples=')
+        if self._running:  # the time of one would count in both
+            raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
+        self._running = phase
         count = count or first_dimension
         stop = _Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
         laps: list[Lap] = []
         batches = iter(loader)
-        total_steps = len(loader) if isinstance(loader, Sized) else 0
         most = self._sampling.most_laps
         least_steps = -(-total_steps // most) if most and total_steps else 1
         steps_per_lap, first_count, cut = 1, 0, False
@@ -189,13 +213,14 @@ class Clock:
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
-                    steps_per_lap = min(steps_per_lap * 2, max(total_steps, 1))
+                    steps_per_lap = min(steps_per_lap * 2, total_steps or steps_per_lap * 2)
                 lap_started, steps, done, wait = ended, 0, 0, 0.0
                 self._tell(phase, laps, total_steps, stop.share(total_steps))
                 if stop.reached:
                     cut, ended_by_suite = True, False
                     break
         finally:
+            self._running = ""
             del batch
             if not cut and (steps or not laps or wait):
                 self._synchronize()
@@ -213,11 +238,12 @@ class Clock:
                 del batches
                 self._outside += self._now() - closing
             seen = sum(lap.samples for lap in laps)
-            whole = samples if samples is not None else (total_steps * first_count or seen)
+            # A loader that came to its end has shown how much there was.
+            whole = samples if samples is not None else (total_steps * first_count if cut else seen)
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
-                self._steady = stop.reason
+                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
             total = seen if ended_by_suite else max(seen, whole)
             self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
 
@@ -227,6 +253,7 @@ class Clock:
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
         without the pipeline. None of it enters any other figure.
         """
+        self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
             return
         batch, size = self._resident
@@ -263,7 +290,7 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": self._steady,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs) or 1),
+            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
@@ -295,7 +322,7 @@ class _Stop:
         self._sampling, self._phase, self._first_epoch = sampling, phase, first_epoch
         self._limit = sampling.train_seconds if phase == "train" else sampling.valid_seconds
         self._warmup: list[Lap] = []
-        self._timed_laps, self._timed_seconds, self._steps = 0, 0.0, 0
+        self._timed_laps, self._timed_steps, self._timed_seconds, self._steps = 0, 0, 0.0, 0
         self._full = sampling.epochs is None
         self.reason = ""
         # One validation batch is all that --quick and a probe take.
@@ -306,6 +333,7 @@ class _Stop:
         self._steps += lap.steps
         if self.kind == "timed":
             self._timed_laps += 1
+            self._timed_steps += lap.steps
             self._timed_seconds += lap.seconds
             return
         self._warmup.append(lap)
@@ -323,8 +351,9 @@ class _Stop:
         """Whether the phase can stop here."""
         if self._full or self._limit is None or self.kind != "timed" or not self._timed_laps:
             return False
-        if self._sampling.steps:
-            return self._timed_laps >= self._sampling.timed_laps or self._timed_seconds >= self._limit
+        if self._sampling.steps and self._phase == "train":
+            enough = self._timed_steps >= self._sampling.timed_steps and self._timed_seconds >= self._limit
+            return enough or self._timed_seconds >= self._sampling.train_limit
         return self._timed_laps >= self._sampling.timed_laps and self._timed_seconds >= self._limit
 
     def share(self, total_steps: int) -> float:
@@ -367,13 +396,22 @@ def _some_timed(laps: list[Lap]) -> list[Lap]:
     return [laps[0], *(replace(lap, kind="timed") for lap in laps[1:])]
 
 
+def _length(loader: Iterable[Any]) -> int | None:
+    """Steps in one pass; None where the loader cannot tell (torch's over an IterableDataset raises)."""
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 def first_dimension(batch: Any) -> int:
-    """Samples in a batch: the first dimension of its first element, or of the batch itself."""
-    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
-    for thing in (first, batch):
-        shape = getattr(thing, "shape", None)
-        if shape:
-            return int(shape[0])
-        if hasattr(thing, "__len__"):
-            return len(thing)
-    return 1
+    """Samples in a batch: the first dimension of the first thing in it that has a shape, else a length."""
+    thing = batch
+    while not (shape := getattr(thing, "shape", None)):
+        inner: Any = None
+        if isinstance(thing, Mapping | tuple | list) and thing:
+            inner = next(iter(thing.values())) if isinstance(thing, Mapping) else thing[0]
+        if isinstance(inner, str) or not hasattr(inner, "__len__") or getattr(inner, "shape", None) == ():
+            return len(thing) if hasattr(thing, "__len__") else 1
+        thing = inner
+    return int(shape[0])

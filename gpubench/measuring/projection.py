@@ -68,30 +68,27 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
         epochs: those that ran, in order.
         once: phases outside epochs; they count one time, whatever the epochs.
         resident: laps on one resident batch.
-        planned: epochs of the whole run.
+        planned: epochs of the whole run; 0 where the suite counts none.
     """
     phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
-    train = _total(epochs, planned, "train")
-    valid = _total(epochs, planned, "valid")
+    train = _total(epochs, planned, "train") + _once(once, "train")
+    valid = _total(epochs, planned, "valid") + _once(once, "valid")
     # A sampled run's last epoch is the one without the run's own start-up.
     recent = epochs[-1:] if len(epochs) < planned or any(p.cut for p in phases) else epochs
+    steady = [phase for epoch in recent for phase in epoch.phases] if epochs else once
     timed = [
-        lap
-        for epoch in recent
-        for phase in epoch.phases
-        for lap in phase.laps
-        if phase.name == "train" and lap.kind == "timed" and lap.samples
+        lap for phase in steady for lap in phase.laps if phase.name == "train" and lap.kind == "timed" and lap.samples
     ]
     seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
     rate = samples / seconds if seconds > 0 else None
     return {
-        "seconds": _total(epochs, planned, None) + sum(phase.projected_seconds for phase in once),
+        "seconds": _total(epochs, planned, None) + _once(once, None),
         "measured": measured,
         "train_seconds": train,
         "valid_seconds": valid,
         "samples_per_second": rate,
-        "epochs": planned,
+        "epochs": planned or 1,
         "samples": sum(phase.samples for phase in phases if phase.name == "train"),
         "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
         "data_stall": _stall(rate, resident),
@@ -102,6 +99,10 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
 def _short(phase: Phase) -> bool:
     """Whether an uncut pass left samples out (a lone last one, say), so that its time is scaled."""
     return phase.total_samples > phase.samples
+
+
+def _once(phases: Sequence[Phase], name: str | None) -> float:
+    return sum(phase.projected_seconds for phase in phases if name in (None, phase.name))
 
 
 def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
