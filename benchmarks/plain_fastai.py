@@ -67,7 +67,7 @@ train, valid = Loader(*split("train", images), True), Loader(*split("test", vali
 model = resnet18(num_classes=100).to(memory_format=torch.channels_last)
 learn = Learner(
     DataLoaders(train, valid), model, loss_func=CrossEntropyLossFlat(), metrics=accuracy, wd=1e-2,
-    opt_func=partial(OptimWrapper, opt=torch.optim.AdamW),
+    opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True),
 )
 with learn.no_bar(), learn.no_logging():
     start = time.perf_counter()

@@ -182,6 +182,7 @@ def list_suites(
         found = find(name)
         typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
         typer.echo(f"  models: {', '.join(found.suite.models)}")
+        typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
         for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
             default = str(param.default).lower() if isinstance(param.default, bool) else param.default
             choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""

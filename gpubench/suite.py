@@ -56,7 +56,7 @@ class Suite:
     """One benchmark: a function that trains, and what may be asked of it.
 
     `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
-    returns its qualities by name (fractions or losses); `quality` names the one shown beside the time.
+    returns its qualities by name (fractions or losses); `quality` names the one that counts.
     """
 
     train: Callable[..., Mapping[str, float]]

@@ -129,7 +129,7 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
         model,
         loss_func=CrossEntropyLossFlat(),
         metrics=accuracy,
-        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW),
+        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True),
         wd=1e-2,
         cbs=callbacks(clock, mode, data.train.samples, data.valid.samples),
         **options,
@@ -287,10 +287,21 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
         drop_last=steps * trial.batch_size < len(images),
         num_workers=trial.params.workers,
         pin_memory=trial.case.device.startswith("cuda"),
+        collate_fn=partial(collate, memory_format=trial.params.memory_format),
         generator=torch.Generator().manual_seed(trial.seed),
     )
     loader.samples = len(images)
     return loader
+
+
+def collate(samples: list[tuple[Any, int]], memory_format: str) -> list[Any]:
+    """Images and labels of a batch, in the layout of the weights."""
+    import torch
+    from torch.utils.data import default_collate
+
+    images, labels = default_collate(samples)
+    layout = torch.channels_last if memory_format == "channels_last" else torch.contiguous_format
+    return [images.contiguous(memory_format=layout), labels]
 
 
 class PilImages:
@@ -335,7 +346,7 @@ def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),

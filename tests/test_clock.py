@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.measuring.clock import Clock, first_dimension, sampling_for
+from gpubench.measuring.clock import Clock, first_dimension
+from gpubench.measuring.sampling import drift, sampling_for
+from gpubench.trial import Lap
 
 
 class Time:
@@ -362,3 +364,14 @@ def test_first_dimension():
     assert first_dimension({"ids": [0] * 32, "mask": [0] * 32}) == 32
     assert first_dimension((([0] * 16, [0] * 16), [0] * 16)) == 16
     assert first_dimension(["a sentence", "another", "a third"]) == 3
+
+
+def timed(*seconds):
+    return [Lap("train", 0, "timed", 4, 64, each, 0.0) for each in seconds]
+
+
+def test_timed_laps_that_slow_down_are_not_steady():
+    assert drift(timed(1, 1, 1.5, 1.5)) == "unsteady: a step took +50% in the second half of the timed laps"
+    assert drift(timed(1.5, 1.5, 1, 1)).startswith("unsteady")
+    assert drift(timed(1, 1.1, 1.05, 1.1)) == ""
+    assert drift(timed(1, 9)) == ""  # too few to say

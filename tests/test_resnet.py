@@ -7,7 +7,8 @@ import torch
 
 from gpubench import suite
 from gpubench.measuring import precision
-from gpubench.measuring.clock import Clock, sampling_for
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Case, Trial
 
 RESNET = suite.find("resnet")

@@ -7,55 +7,13 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
-from gpubench.trial import Lap, Mode
-
-FLAT = 0.05
-"""Step times are steady when the halves of the last laps differ by no more than this."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How much of a run a mode measures. None means everything."""
-
-    epochs: int | None
-    """Epochs begun before the trial ends."""
-    lap_seconds: float
-    """Least length of a lap, so that a synchronisation is a small part of it."""
-    warmup_seconds: float
-    """When the warm-up ends even though it is not flat."""
-    train_seconds: float | None
-    valid_seconds: float | None
-    timed_laps: int
-    """Timed laps a sampled phase has at least (unless its time is far over)."""
-    resident_laps: int
-    """Laps on one resident batch after the training."""
-    resident_seconds: float
-    steps: bool = False
-    """Take one warm-up step instead of looking for a steady state, and one validation batch."""
-    timed_steps: int = 0
-    """Timed steps a phase has at least, unless its time passes `train_limit`."""
-    train_limit: float = 0.0
-    """With `steps`: when the training stops even though there were too few of them."""
-    most_laps: int | None = None
-    """About how many laps one epoch of a phase is cut into, so that a full run's row stays short."""
-
-
-def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
-    """The sampling of a mode. On a CPU steps are long and warm-up is short."""
-    warmup = 30.0 if accelerator else 3.0
-    if mode == "full":
-        return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32)
-    if mode == "sampled":
-        return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0)
-    if mode == "quick":
-        return Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)
-    # A probe: its rate chooses the fastest batch, so that two short steps would not do.
-    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)
+from gpubench.measuring.sampling import Sampling, Stop, drift
+from gpubench.trial import Lap
 
 
 class Clock:
@@ -175,7 +133,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = _Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -243,7 +201,8 @@ class Clock:
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
-                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
+                steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
+                self._steady = drift(laps) or steady
             total = seen if ended_by_suite else max(seen, whole)
             self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
 
@@ -313,78 +272,6 @@ class Clock:
                 "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
             }
         )
-
-
-class _Stop:
-    """Decides for one phase of one epoch which laps are warm-up and when there are enough."""
-
-    def __init__(self, sampling: Sampling, phase: str, *, first_epoch: bool) -> None:
-        self._sampling, self._phase, self._first_epoch = sampling, phase, first_epoch
-        self._limit = sampling.train_seconds if phase == "train" else sampling.valid_seconds
-        self._warmup: list[Lap] = []
-        self._timed_laps, self._timed_steps, self._timed_seconds, self._steps = 0, 0, 0.0, 0
-        self._full = sampling.epochs is None
-        self.reason = ""
-        # One validation batch is all that --quick and a probe take.
-        single_valid = sampling.steps and phase != "train"
-        self.kind: Any = "timed" if single_valid else "warmup"
-
-    def add(self, lap: Lap) -> None:
-        self._steps += lap.steps
-        if self.kind == "timed":
-            self._timed_laps += 1
-            self._timed_steps += lap.steps
-            self._timed_seconds += lap.seconds
-            return
-        self._warmup.append(lap)
-        if self._sampling.steps:
-            self.kind, self.reason = "timed", "one warm-up step; steadiness not looked for"
-        elif not self._first_epoch:
-            self.kind = "timed"  # the first lap holds the phase's start-up; the device is warm
-        else:
-            self.reason = self._flat() or self._too_long()
-            if self.reason:
-                self.kind = "timed"
-
-    @property
-    def reached(self) -> bool:
-        """Whether the phase can stop here."""
-        if self._full or self._limit is None or self.kind != "timed" or not self._timed_laps:
-            return False
-        if self._sampling.steps and self._phase == "train":
-            enough = self._timed_steps >= self._sampling.timed_steps and self._timed_seconds >= self._limit
-            return enough or self._timed_seconds >= self._sampling.train_limit
-        return self._timed_laps >= self._sampling.timed_laps and self._timed_seconds >= self._limit
-
-    def share(self, total_steps: int) -> float:
-        """Roughly how much of this phase's work is done, 0 to 1."""
-        by_steps = self._steps / total_steps if total_steps else 0.0
-        if self._full or not self._limit:
-            return by_steps
-        return min(1.0, max(by_steps, self._timed_seconds / self._limit))
-
-    def _flat(self) -> str:
-        window = 2 if self._warmup[-1].seconds >= 1.0 else 4
-        if len(self._warmup) <= window:  # the first lap always holds start-up
-            return ""
-        times = [lap.seconds / max(1, lap.samples) for lap in self._warmup[-window:]]
-        half = window // 2
-        early, late = sum(times[:half]) / half, sum(times[half:]) / half
-        change = abs(late / early - 1) if early > 0 else 0.0
-        scatter = (max(times) - min(times)) / (2 * early) if early > 0 else 0.0
-        if change > max(FLAT, scatter):  # a change inside the laps' own scatter is no trend
-            return ""
-        spent = sum(lap.seconds for lap in self._warmup)
-        return f"flat: last {window} laps within {change:.1%} after {len(self._warmup)} warm-up laps, {spent:.1f} s"
-
-    def _too_long(self) -> str:
-        # The first lap holds start-up, however long that is; it says nothing of what follows.
-        spent = sum(lap.seconds for lap in self._warmup[1:])
-        if spent < self._sampling.warmup_seconds:
-            return ""
-        if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:
-            return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
-        return f"unsteady: step times still moved after {len(self._warmup)} laps, {spent:.1f} s"
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:

@@ -15,7 +15,7 @@ from gpubench.trial import Trial
 class TrialProgress:
     """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
 
-    def __init__(self, total: int, unit: str = "images") -> None:
+    def __init__(self, total: int) -> None:
         self.total = total
         self._console = Console(stderr=True, highlight=False)
         self._done = 0
@@ -33,7 +33,7 @@ class TrialProgress:
             refresh_per_second=4,
         )
         self._task = self._bar.add_task("", total=max(1, total), rate="", left="")
-        self._unit = unit
+        self._unit = "samples"
 
     def __enter__(self) -> "TrialProgress":
         self._bar.__enter__()
@@ -51,8 +51,9 @@ class TrialProgress:
         """A line of ours, or of a suite's own output, above the bar."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def start(self, label: str, number: int) -> None:
+    def start(self, label: str, number: int, unit: str) -> None:
         """A trial, or a probe of the batch search, begins."""
+        self._unit = unit
         self._started = time.monotonic()
         self._bar.update(
             self._task,

@@ -108,7 +108,7 @@ class Runner:
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
                 for number, trial in enumerate(trials, start=1):
-                    progress.start(trial.case.label, number)
+                    progress.start(trial.case.label, number, self.suites[trial.case.suite].suite.unit)
                     row = self._row(trial)
                     records.append(self.path, [row])  # per row: a killed run loses nothing
                     progress.finish(trial, row)

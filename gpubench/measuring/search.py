@@ -26,12 +26,12 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     limit = case.memory_limit_bytes
     # A CPU without a limit has no capacity to aim at; a card's is its memory.
     capacity = limit or (device.memory_bytes if device.kind != "cpu" else None)
-    answers: dict[int, Measurement] = {}
+    # Probes run, and the prediction aims, at what the margin leaves.
+    within = int(capacity * (1 - MARGIN)) if capacity else None
 
     def probe(batch: int) -> Probe:
-        within = int(capacity * (1 - MARGIN)) if capacity else None
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
-        answer = answers[batch] = measure(Trial(trial_case, 0, options.seed))
+        answer = measure(Trial(trial_case, 0, options.seed))
         fits = answer.status == "ok" and answer.allocator_retries == 0
         rate = answer.samples_per_second or 0.0
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else answer.status}")
@@ -42,7 +42,7 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            found = largest_batch(probe, capacity_bytes=capacity, cap=cap)
+            found = largest_batch(probe, capacity_bytes=within, cap=cap)
         else:
             found = fastest_batch(probe, cap=cap)
         return _confirmed(case, found, measure, options, say)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from gpubench import suite as suites
-from gpubench.measuring.clock import Clock, sampling_for
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Measurement, Trial, trial_from_json
 
 
@@ -78,18 +79,13 @@ def _soak(device: str, seconds: float) -> dict[str, Any]:
 
 
 def _measure(trial: Trial, send: Any) -> dict[str, Any]:
-    started = time.perf_counter()
     span: dict[str, float] = {}
     try:
         measurement = _run_suite(trial, send, span)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
-    return {
-        "measurement": asdict(measurement),
-        "train_call_seconds": inside,
-        "worker_seconds": time.perf_counter() - started,
-    }
+    return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
 def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
