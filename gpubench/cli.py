@@ -209,6 +209,21 @@ def doctor(
     return 4 if any(finding.level == "fix" for finding in found) else 0
 
 
+@app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")
+@advised
+def peak(
+    device: Annotated[str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
+) -> int:
+    """The most this device reaches: matrix products, copies, calls. Kept for `run`. Exit code 4 if any fails."""
+    from gpubench.measuring import peak as peaks
+
+    found = peaks.report(device, precision, threads)
+    peaks.show(found)
+    return 0 if all(isinstance(each, peaks.Peak) for _, _, each in found) else 4
+
+
 @app.command(epilog="Example: `gpubench columns`")
 @advised
 def columns() -> None:

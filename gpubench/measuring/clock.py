@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
@@ -49,10 +49,13 @@ class Clock:
         self._epochs: list[Epoch] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
+        self._alone_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.watched_samples = 0
+        """Samples of that step."""
 
     # Epochs
 
@@ -206,23 +209,26 @@ class Clock:
             total = seen if ended_by_suite else max(seen, whole)
             self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
 
-    def resident(self) -> Iterator[Any]:
+    def resident(self, *, alone: bool = False) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure.
+        without the pipeline. None of it enters any other figure. A second loop, over `resident(alone=True)`,
+        whose steps leave out the exchange between processes, says what share of a step that exchange is.
         """
         self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
             return
         batch, size = self._resident
-        with self._watch():
-            yield batch
-        self.proved = True
+        if not self.proved:
+            with self._watch():
+                yield batch
+            self.proved, self.watched_samples = True, size
+        laps: list[Lap] = self._alone_laps if alone else self._resident_laps
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
-        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
+        while len(laps) < wanted or spent < self._sampling.resident_seconds:
             self._synchronize()
             started = self._now()
             for _ in range(steps_per_lap):
@@ -233,10 +239,8 @@ class Clock:
                 steps_per_lap *= 2  # too short to count
                 continue
             spent += seconds
-            self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
-            )
-        self._resident = None
+            kind: Literal["alone", "resident"] = "alone" if alone else "resident"
+            laps.append(Lap("train", self._epoch, kind, steps_per_lap, steps_per_lap * size, seconds, 0.0))
 
     # Answers
 
@@ -249,7 +253,7 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": self._steady,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
+            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._alone_laps),
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
