@@ -24,7 +24,11 @@ SPECIMEN = ["card", "device_hash", "session"]
 STACK = ["torch", "torchvision", "fastai", "cuda", "cudnn", "threads"]
 """A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
 
-OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
+OUTCOMES = [
+    "samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes", "resident_samples_per_second",
+    "communication_share", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
+    "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
+]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
 

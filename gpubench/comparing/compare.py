@@ -92,15 +92,18 @@ def compare_files(
     by: str | None = None,
     baseline: str | None = None,
     charts: Path | None = None,
+    why: bool = False,
 ) -> int:
     """Print the comparison of all rows in `paths`, draw charts where asked; returns the exit code.
+
+    With `why`, what bounds each case is shown, too.
 
     Raises UserError where no row can be read, or `by` or `baseline` name nothing that is there.
     """
     result = compare(paths, by, baseline)
     from gpubench.comparing.table import print_result
 
-    print_result(result)
+    print_result(result, why=why)
     if charts is not None:
         from gpubench.comparing.plot import draw
 

@@ -51,17 +51,18 @@ def _products(device: torch.device, dtype: torch.dtype) -> tuple[int, float]:
     """(side, FLOP/s) of the fastest square matrix product."""
     best_side, best = 0, 0.0
     for side in SIDES:
-        rates = []
-        out = torch.empty(side, side, device=device, dtype=dtype)
-        for _ in range(REPEATS):
-            a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-            rates.append(2 * side**3 / _seconds(lambda a=a, b=b: torch.mm(a, b, out=out), device))
-        rate = median(rates)
+        rate = median(_product_rate(side, device, dtype) for _ in range(REPEATS))
         if rate > best:
             best_side, best = side, rate
         if 8 * 2 * side**3 / rate > LONGEST_PRODUCT_SECONDS:
             break
     return best_side, best
+
+
+def _product_rate(side: int, device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of one square product of fresh random matrices."""
+    a, b, out = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
+    return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device)
 
 
 def _copies(device: torch.device) -> float:

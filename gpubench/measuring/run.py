@@ -32,9 +32,9 @@ SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
 
-def run(options: Options) -> int:
+def run(options: Options, console: Console | None = None) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
-    console = Console(stderr=True, highlight=False)
+    console = console or Console(stderr=True, highlight=False)
     loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
@@ -157,7 +157,7 @@ class Runner:
 
     def _soak(self, devices: Iterable[str], console: Console) -> None:
         for device in sorted(devices):
-            if self.devices[device].kind != "cpu" and self.options.mode != "quick":
+            if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
                 console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
@@ -173,7 +173,7 @@ class Runner:
             name, precision, threads = wanted
             device, torch = self.devices[name], self.environment.torch
             self.peaks[wanted] = peak.known(device, torch, precision, threads)
-            if self.peaks[wanted] or self.options.mode == "quick":
+            if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
                 continue
             console.print(f"measuring the peak of {name} in {precision}, once for this torch", markup=False)
             try:
