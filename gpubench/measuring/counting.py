@@ -1,6 +1,6 @@
 """What one training step asks of its device: FLOPs, bytes moved and calls, from shapes alone. Times nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -60,13 +60,20 @@ class Work(TorchDispatchMode):
             self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
         formula = self._formulas.get(getattr(func, "overloadpacket", None))
         if formula is not None:
-            flops = int(formula(*args, **kwargs, out_val=out))
-            self._flops += flops
-            if any(size % TENSOR_CORE_MULTIPLE for size in product_sizes(name, list(_tensors(args)))):
-                self.odd_flops += flops
+            self._count(name, args, lambda: int(formula(*args, **kwargs, out_val=out)))
         elif family_of(name):
             self.unseen.add(name)
         return out
+
+    def _count(self, name: str, args: Any, flops_of: Callable[[], int]) -> None:
+        try:
+            flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
+        except Exception:  # a formula that does not know these operands must not end a trial
+            self.unseen.add(name)
+            return
+        self._flops += flops
+        if any(size % TENSOR_CORE_MULTIPLE for size in sizes):
+            self.odd_flops += flops
 
 
 def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:

@@ -261,7 +261,7 @@ class Runner:
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
-    return case.device, case.precision, int(case.params["threads"])
+    return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
