@@ -44,7 +44,9 @@ class Case:
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
     refusal: str = ""
-    """Why this case cannot run here; it becomes an `unsupported` row."""
+    """Why this case cannot run; it becomes a row without a trial."""
+    refusal_status: Status = "unsupported"
+    """Status of that row: `unsupported` where the device cannot, else how the search for a batch ended."""
 
     @property
     def label(self) -> str:
@@ -87,8 +89,7 @@ class Lap:
 
     phase: str
     epoch: int
-    kind: Literal["warmup", "timed", "resident", "alone"]
-    """`resident`: on one batch that stays on the device; `alone`: that, without the exchange between processes."""
+    kind: Literal["warmup", "timed", "resident"]
     steps: int
     samples: int
     seconds: float
@@ -115,7 +116,6 @@ class Measurement:
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None
-    communication_share: float | None = None
     run_samples: int | None = None
     """Training samples of the whole run that `seconds` stands for."""
     step_samples: int | None = None

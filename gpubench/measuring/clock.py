@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
@@ -49,9 +49,9 @@ class Clock:
         self._epochs: list[Epoch] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
-        self._alone_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
+        self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
         self.watched_samples = 0
@@ -102,8 +102,13 @@ class Clock:
     @property
     def enough(self) -> bool:
         """Whether the epoch that runs, or has just ended, is the last one needed."""
-        limit = self._sampling.epochs
-        return self._epoch + 1 >= (self._planned if limit is None else min(limit, self._planned))
+        begun, limit = self._epoch + 1, self._sampling.epochs
+        if limit is None or begun >= self._planned:
+            return begun >= self._planned
+        # Epochs may be so short that two of them show little.
+        wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
+        seen = sum(lap.seconds for lap in self._timed)
+        return begun >= limit and (seen >= wanted or not self._timed)
 
     @property
     def complete(self) -> bool:
@@ -204,31 +209,30 @@ class Clock:
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
-                steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
-                self._steady = drift(laps) or steady
+                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
             total = seen if ended_by_suite else max(seen, whole)
-            self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
+            laps = _some_timed(laps)
+            if phase == "train":
+                self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
+            self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
 
-    def resident(self, *, alone: bool = False) -> Iterator[Any]:
+    def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure. A second loop, over `resident(alone=True)`,
-        whose steps leave out the exchange between processes, says what share of a step that exchange is.
+        without the pipeline. None of it enters any other figure.
         """
         self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
             return
         batch, size = self._resident
-        if not self.proved:
-            with self._watch():
-                yield batch
-            self.proved, self.watched_samples = True, size
-        laps: list[Lap] = self._alone_laps if alone else self._resident_laps
+        with self._watch():
+            yield batch
+        self.proved, self.watched_samples = True, size
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
-        while len(laps) < wanted or spent < self._sampling.resident_seconds:
+        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
             self._synchronize()
             started = self._now()
             for _ in range(steps_per_lap):
@@ -239,8 +243,10 @@ class Clock:
                 steps_per_lap *= 2  # too short to count
                 continue
             spent += seconds
-            kind: Literal["alone", "resident"] = "alone" if alone else "resident"
-            laps.append(Lap("train", self._epoch, kind, steps_per_lap, steps_per_lap * size, seconds, 0.0))
+            self._resident_laps.append(
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+            )
+        self._resident = None
 
     # Answers
 
@@ -252,8 +258,8 @@ class Clock:
         once = [phase for phase in self._phases if id(phase) not in in_epochs]
         return {
             "setup_seconds": first - self._built,
-            "steady": self._steady,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._alone_laps),
+            "steady": drift(self._timed) or self._steady,
+            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:

@@ -91,6 +91,9 @@ def multiplied_in(precision: str) -> str:
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:
+    """Empty for a device without identity: it has no place in the cache."""
+    if not device.device_hash:
+        return ""
     # What a CPU reaches is a matter of its threads.
     share = f"{threads}/{os.environ.get('OMP_NUM_THREADS', '')}/{cpu_count()}" if device.kind == "cpu" else ""
     return " ".join([device.device_hash, torch, precision, share]).strip()
@@ -105,8 +108,8 @@ def _read() -> dict[str, dict[str, float]]:
 
 
 def _remember(key: str, peak: Peak) -> None:
-    """Add to the cache; a cache that cannot be written is none, and a device without identity has no place in it."""
-    if key.startswith(" "):
+    """Add to the cache; one that cannot be written is none."""
+    if not key:
         return
     file = cache_file()
     try:

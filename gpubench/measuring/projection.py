@@ -61,13 +61,7 @@ class Epoch:
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
 
-def summarise(
-    epochs: Sequence[Epoch],
-    once: Sequence[Phase],
-    resident: Sequence[Lap],
-    planned: int,
-    alone: Sequence[Lap] = (),
-) -> dict[str, Any]:
+def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int) -> dict[str, Any]:
     """Seconds, rate and shares of a trial.
 
     Args:
@@ -75,14 +69,14 @@ def summarise(
         once: phases outside epochs; they count one time, whatever the epochs.
         resident: laps on one resident batch.
         planned: epochs of the whole run; 0 where the suite counts none.
-        alone: laps on one resident batch without the exchange between processes.
     """
     phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
     train = _total(epochs, planned, "train") + _once(once, "train")
     valid = _total(epochs, planned, "valid") + _once(once, "valid")
-    # A sampled run's last epoch is the one without the run's own start-up.
-    recent = epochs[-1:] if len(epochs) < planned or any(p.cut for p in phases) else epochs
+    # A sampled run's epochs after the first are without the run's own start-up.
+    sampled = len(epochs) < planned or any(p.cut for p in phases)
+    recent = epochs[1:] or epochs if sampled else epochs
     steady = [phase for epoch in recent for phase in epoch.phases] if epochs else once
     timed = [
         lap for phase in steady for lap in phase.laps if phase.name == "train" and lap.kind == "timed" and lap.samples
@@ -100,9 +94,8 @@ def summarise(
         "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
         "data_stall": _stall(rate, _rate(resident)),
         "resident_samples_per_second": _rate(resident),
-        "communication_share": _stall(_rate(resident), _rate(alone)),
         "run_samples": _samples(epochs, once, planned) or None,
-        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident) + tuple(alone),
+        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
     }
 
 
@@ -118,7 +111,7 @@ def _once(phases: Sequence[Phase], name: str | None) -> float:
 def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
     """Seconds of `planned` epochs (of one phase of them, where named) from those that ran.
 
-    The first epoch counts as it was; every epoch that did not run is like the last one that did. Where
+    The first epoch counts as it was; every epoch that did not run is like the mean of those after it. Where
     only the first ran, the others are like it without the start-up of its phases.
     """
     done = sum(_epoch_seconds(epoch, name) for epoch in epochs)
@@ -126,7 +119,8 @@ def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
     if missing <= 0 or not epochs:
         return done
     if len(epochs) > 1:
-        return done + missing * _epoch_seconds(epochs[-1], name)
+        later = [_epoch_seconds(epoch, name) for epoch in epochs[1:]]
+        return done + missing * sum(later) / len(later)
     phases = [phase for phase in epochs[0].phases if name in (None, phase.name)]
     between = epochs[0].between_seconds if name is None else 0.0
     return done + missing * (between + sum(phase.again_seconds for phase in phases))
@@ -143,9 +137,8 @@ def _rate(laps: Sequence[Lap]) -> float | None:
     return samples / seconds if samples and seconds > 0 else None
 
 
-def _stall(rate: float | None, unhindered: float | None) -> float | None:
-    """The share of a step's time that goes when what hinders it is taken away."""
-    return 1 - rate / unhindered if rate and unhindered else None
+def _stall(rate: float | None, resident: float | None) -> float | None:
+    return 1 - rate / resident if rate and resident else None
 
 
 def _samples(epochs: Sequence[Epoch], once: Sequence[Phase], planned: int) -> int:

@@ -1,6 +1,5 @@
 """The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -8,12 +7,11 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +19,19 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Measurement, Trial, trial_from_json
+from gpubench.trial import Measurement, Trial, trial_from_json
 
 
 def main() -> None:
-    """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
+    """Read the task from the socket whose file descriptor is the first argument, and answer on it.
+
+    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives.
+    """
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
-    requests = channel.makefile("rb")
-    task = json.loads(requests.readline())
-    _die_with_parent(requests)
+    _die_with_parent(channel, int(sys.argv[2]))
+    task = json.loads(channel.makefile("rb").readline())
 
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
@@ -51,17 +51,17 @@ def main() -> None:
     os._exit(0)
 
 
-def _die_with_parent(requests: Any) -> None:
-    """End this whole process group when the parent is gone, even by SIGKILL."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
+def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
+    """End this whole process group when the parent is gone, even by SIGKILL.
 
-    def wait() -> None:
-        requests.read()  # returns at the end of the stream: the parent's end has closed
+    A process of its own watches, forked while there are no threads yet: a C call that hangs here cannot stop
+    it, and what the suite starts (loader processes, say) ends too.
+    """
+    if os.fork() == 0:
+        channel.close()
+        os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
+    os.close(lifeline)
 
 
 def _describe() -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
 
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
-    from gpubench.measuring.counting import Work
+    from gpubench.measuring.counting import Work, beside, work_fields
 
     case = trial.case
     if case.params["threads"]:
@@ -134,7 +134,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     watch, work = precision.OperandWatch(), Work()
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = proof is not None and not case.params.get("compile")
-    clock = _clock(trial, lambda: devices.synchronize(device), send, nested(work, watch) if counted else watch)
+    clock = _clock(trial, lambda: devices.synchronize(device), send, beside(work, watch) if counted else watch)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -158,31 +158,13 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             " (see docs/adding-a-suite.md)"
         )
     operands = watch.check(case.precision)
-    measurement = replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
-    return _with_work(measurement, suite, case, work if counted else None, clock.watched_samples)
-
-
-def _with_work(measurement: Measurement, suite: suites.Suite, case: Case, work: Any, samples: int) -> Measurement:
-    """What the watched step asked of the device, per sample; the suite's own formula of FLOPs comes first."""
     of_suite = suite.flops(case.model, case.params) if suite.flops else None
-    if work is None or not samples:
-        return replace(measurement, flops_per_sample=of_suite)
-    counted = work.flops / samples if work.flops else None
     return replace(
         measurement,
-        step_samples=samples,
-        flops_per_sample=counted if of_suite is None else of_suite,
-        bytes_per_sample=work.bytes / samples,
-        ops_per_step=work.calls,
-        odd_flops_share=work.odd_flops / work.flops if work.flops else None,
+        precision_error=proof.worst,
+        precision_proof=f"{proof.proof}; {operands}",
+        **work_fields(work if counted else None, clock.watched_samples, of_suite),
     )
-
-
-@contextmanager
-def nested(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]) -> Iterator[None]:
-    """Both contexts at once; `inner` is the first to see a call."""
-    with outer, inner:
-        yield
 
 
 def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
