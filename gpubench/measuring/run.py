@@ -3,9 +3,11 @@
 import json
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from rich.console import Console
 
 from gpubench import records, suite
 from gpubench.measuring import environment as env
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.until import why_stop, widest
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -89,44 +92,75 @@ class Runner:
         self.folders, self.weights_dir = folders, weights_dir
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+        self.soaked: set[str] = set()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
         statuses: list[str] = []
-        trials: list[Trial] = []
-        done = 0
+        waiting: list[Trial] = []
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = [
-                trial
-                for trial in schedule(ready, self.options.rounds, self.options.seed)
-                if not (earlier and earlier.has(trial))
-            ]
-            if earlier and not trials:
-                console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials}, console)
-            with TrialProgress(len(trials)) as progress:
+            times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
+            with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for number, trial in enumerate(trials, start=1):
-                    progress.start(trial.case.label, number, self.suites[trial.case.suite].suite.unit)
-                    row = self._row(trial)
-                    records.append(self.path, [row])  # per row: a killed run loses nothing
-                    progress.finish(trial, row)
-                    statuses.append(row.status)
-                    done = number
+                for batch in self._batches(ready, earlier, times, statuses):
+                    waiting = batch
+                    progress.expect(len(waiting))
+                    self._soak({trial.case.device for trial in waiting})
+                    while waiting:
+                        trial = waiting[0]
+                        progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
+                        row = self._row(trial)
+                        records.append(self.path, [row])  # per row: a killed run loses nothing
+                        progress.finish(trial, row)
+                        statuses.append(row.status)
+                        if row.status == "ok" and row.seconds is not None:
+                            times[trial.case.label].append(row.seconds)
+                        waiting = waiting[1:]
         except KeyboardInterrupt:
-            trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
-            rest = [self._interrupted(trial) for trial in trials[done:]]
-            records.append(self.path, rest)
+            # With nothing done it was stopped in the batch search.
+            rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
+            rest = [trial for trial in rest if not (earlier and earlier.has(trial))]
+            records.append(self.path, [self._interrupted(trial) for trial in rest])
             console.print(
-                f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
+                f"\ninterrupted: {len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path};"
                 " the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
-        if trials:
+        if statuses:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+        else:
+            console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
+
+    def _batches(
+        self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
+    ) -> Iterator[list[Trial]]:
+        """The planned rounds; then, with --until, one more at a time until there is a reason to stop.
+
+        `times` and `done` grow while the trials run.
+        """
+        options = self.options
+        number = options.rounds
+        if options.until and earlier:
+            number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        planned = schedule(cases, number, options.seed)
+        began = time.monotonic()
+        yield [trial for trial in planned if not (earlier and earlier.has(trial))]
+        if not options.until:
+            return
+        for extra in islice(rounds(cases, options.seed), number, None):
+            spent = time.monotonic() - began
+            needed = spent + spent / max(1, len(done)) * len(extra)
+            why = why_stop(times, options.until, options.budget_seconds, needed)
+            if why:
+                self.say(f"stopped after {number} rounds: {why}")
+                return
+            case, width = widest(times)
+            self.say(f"round {number + 1}, since {case} is known to {width:.2%} only")
+            number += 1
+            yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
         """One trial in one fresh process."""
@@ -150,10 +184,12 @@ class Runner:
             )
         return measurement, outcome
 
-    def _soak(self, devices: Iterable[str], console: Console) -> None:
-        for device in sorted(devices):
+    def _soak(self, devices: Iterable[str]) -> None:
+        """Once per device."""
+        for device in sorted(set(devices) - self.soaked):
+            self.soaked.add(device)
             if self.devices[device].kind != "cpu" and self.options.mode != "quick":
-                console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+                self.say(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed")
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
                     time_limit_seconds=SOAK_SECONDS + 120,
@@ -186,6 +222,7 @@ class Runner:
             device=self.devices[trial.case.device],
             environment=self.environment,
             session=self.session,
+            until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
