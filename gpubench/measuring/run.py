@@ -21,7 +21,7 @@ from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
-from gpubench.measuring.until import why_stop, widest
+from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -150,16 +150,16 @@ class Runner:
         yield [trial for trial in planned if not (earlier and earlier.has(trial))]
         if not options.until:
             return
-        for extra in islice(rounds(cases, options.seed), number, None):
+        for this_round in islice(rounds(cases, options.seed), number, None):
+            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
             spent = time.monotonic() - began
             needed = spent + spent / max(1, len(done)) * len(extra)
             why = why_stop(times, options.until, options.budget_seconds, needed)
             if why:
                 self.say(f"stopped after {number} rounds: {why}")
                 return
-            case, width = widest(times)
-            self.say(f"round {number + 1}, since {case} is known to {width:.2%} only")
             number += 1
+            self.say(f"round {number}: {standing(widths_of(times), options.until)}")
             yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
