@@ -232,7 +232,7 @@ def point_rule(count: int, trials: int, noise: Noise) -> float:
 
 
 def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
-    """(median advised number of trials a side where 6 left `unsure`, share of new sessions of that size that decide)."""
+    """(median advised trials a side where 6 left `unsure`, share of new sessions of that size that decide)."""
     dice = Random(f"advice {noise} {effect}")
     numbers, decided = [], 0
     while len(numbers) < count:
@@ -377,7 +377,9 @@ def main() -> None:
             t = naive(few, processes, Noise(sd))
             shares = percent(t.false_p), percent(t.false_verdict), percent(t.covered)
             lines.append([percent(sd), f"t over laps, {processes} process(es)", *shares])
-        lines.append([percent(sd), "Mann-Whitney p < 5%, more than 2%", "", percent(point_rule(count, 6, Noise(sd))), ""])
+        lines.append(
+            [percent(sd), "Mann-Whitney p < 5%, more than 2%", "", percent(point_rule(count, 6, Noise(sd))), ""]
+        )
         ours = one_session(count, 6, Noise(sd))
         lines.append([percent(sd), "gpubench, 6 processes", "", percent(ours.found), percent(ours.covered)])
     table(["sd", "method", "p < 5%", "false verdicts", "95% holds"], lines)

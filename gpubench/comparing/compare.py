@@ -101,7 +101,7 @@ def compare_rows(
 ) -> Result:
     """Match and judge what is loaded."""
     by = {"batch": "batch_size"}.get(by or "", by)
-    if by is not None and by not in {*COLUMNS, "cudnn_benchmark"}:
+    if by is not None and by not in {*COLUMNS, "cudnn_benchmark"} - {"laps", "batch_curve"}:
         raise UserError(f"--by {by}: no such column; try card, precision, torch, batch_size or mode")
     axes = [by] if by else ["card", "precision"]
     left_out: list[str] = []
