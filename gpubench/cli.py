@@ -91,6 +91,14 @@ def run(
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="1%: after 6 rounds go on until each case's interval is this share to either side."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="With --until: add no round that would end later than this (90s, 2h); 20m by default."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")] = Path(
@@ -118,6 +126,10 @@ def run(
 
     if quick and full:
         raise UserError("--quick and --full ask for opposite things; give one of them")
+    if until and (quick or repeats):
+        raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
+    if budget and not until:
+        raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
     pairs = [text.partition("=") for text in settings or ()]
     for name, equals, _ in pairs:
         if not equals or not name:
@@ -137,6 +149,8 @@ def run(
             synthetic=synthetic,
             memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
             time_limit_seconds=parse_duration(time_limit) if time_limit else None,
+            until=parse_share("--until", until) if until else None,
+            budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
             seed=seed,
             settings={name.strip(): value.strip() for name, _, value in pairs},
             dry_run=dry_run,
@@ -151,6 +165,8 @@ Examples:
 Every card and precision, and what the ratios are worth: `gpubench compare results/*.csv`
 
 Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
+
+As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
 )
 @advised
@@ -166,11 +182,26 @@ def compare(
     why: Annotated[
         bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
     ] = False,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Compare what is not alike too, without verdict; says where.")
+    ] = False,
+    fail_on_slower: Annotated[
+        str | None,
+        typer.Option(help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is."),
+    ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
     from gpubench.comparing.compare import compare_files
 
-    return compare_files(files, by=by, baseline=baseline, charts=charts, why=why)
+    return compare_files(
+        files,
+        by=by,
+        baseline=baseline,
+        charts=charts,
+        why=why,
+        allow_mismatch=allow_mismatch,
+        fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
+    )
 
 
 @app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
@@ -284,7 +315,19 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
-def parse_duration(text: str) -> float:
+def parse_share(option: str, text: str) -> float:
+    """The fraction that `1%` or `0.5 %` stands for; raises UserError."""
+    number, sign, rest = text.strip().partition("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = 0.0
+    if not sign or rest or not 0 < share < 1:
+        raise UserError(f"{option} {text}: write it as a percentage, 1% or 0.5%")
+    return share
+
+
+def parse_duration(text: str, option: str = "--time-limit") -> float:
     """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
     import re
 
@@ -293,5 +336,5 @@ def parse_duration(text: str) -> float:
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
     total = float(hours) * 3600 + float(minutes) * 60 + float(seconds)
     if total <= 0:
-        raise UserError(f"--time-limit {text}: write it as 90s, 10m or 1h30m")
+        raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
     return total

@@ -70,6 +70,11 @@ class Row:
     # Which run.
     session: str = column("random name of the run; trials of one session are interleaved")
     trial: int | None = column("round inside the session, from 0", None)
+    until: float | None = column(
+        "--until: rounds were added until every case's interval was this share of its median to either side;"
+        " empty where their number was fixed",
+        None,
+    )
     started: str = column("UTC time the trial started, ISO 8601")
     source: str = column("where a published figure comes from; empty for our own rows")
     # What came of it.

@@ -58,7 +58,6 @@ def test_across_sessions_each_side_is_one_specimen(tmp_path):
         {"mode": "quick"},
         {"weights": "random"},
         {"processes": 2},
-        {"memory_limit_bytes": 10**9},
         {"source": "github.com/someone/else"},
         {"model": "resnet34"},
         {"batch_policy": "max"},
@@ -90,7 +89,16 @@ def test_max_splits_the_speedup_into_precision_and_batch(tmp_path):
     assert sorted(c.notes[0] for c in result.comparisons) == ["batch 2 x", "same batch"]
 
 
-@pytest.mark.parametrize("change", [{"torch": "2.14.1"}, {"cudnn": "90800"}, {"threads": 16}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"torch": "2.14.1"},
+        {"cudnn": "90800"},
+        {"threads": 16},
+        {"memory_limit_bytes": 10**9},
+        {"params": "cudnn_benchmark=false epochs=1"},
+    ],
+)
 def test_another_stack_leaves_the_ratio_and_takes_the_verdict(tmp_path, change):
     c = only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, **change)))
     assert c.verdict == "card + stack"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
@@ -42,6 +43,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             _print(console, _table(why_lines(group)))
         for mean in group.means:
             value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
+            value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
             text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
             console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
         console.print()
@@ -51,6 +53,13 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             console.print(Text(f"  {line}"), soft_wrap=True)
     if not result.comparisons:
         console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
+
+
+def print_gate(lines: Sequence[str]) -> None:
+    """What --fail-on-slower found, to stderr."""
+    console = Console(stderr=True, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def _print(console: Console, table: Table) -> None:
@@ -128,12 +137,12 @@ def _half_width(low: float, high: float) -> float | None:
 
 
 def _seconds_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     return seconds_text(cell.median, _half_width(*interval) if interval else None)
 
 
 def _interval_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     if not interval:
         return ""
     half = _half_width(*interval)
@@ -142,6 +151,8 @@ def _interval_of(cell: Cell) -> str:
 
 def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
+    if cell.parts:
+        notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
     if cell.unsteady:
         notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
     if cell.data == "synthetic":

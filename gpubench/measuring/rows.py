@@ -25,6 +25,7 @@ def row_of(
     device: Device,
     environment: Environment,
     session: str,
+    until: float | None,
     started: str,
     band: tuple[float, float] | None,
     startup_seconds: float | None,
@@ -69,6 +70,7 @@ def row_of(
         **asdict(environment),
         session=session,
         trial=trial.index,
+        until=until,
         started=started,
         status=measurement.status,
         reason=without_names(measurement.reason),
@@ -158,6 +160,8 @@ class Earlier:
                 differing.append("batch_size")
             if _differs(old["seed"] - old["trial"], options.seed):
                 differing.append("seed")
+            if _differs(old["until"], options.until):
+                differing.append("until")
             if differing:
                 raise UserError(
                     f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"
@@ -175,6 +179,17 @@ class Earlier:
         rows = self._rows_of(trial.case)
         rows = rows[rows["trial"] == trial.index]
         return bool(rows["status"].isin(FINISHED).any())
+
+    def seconds_of(self, case: Case) -> list[float]:
+        """The times of its ok trials."""
+        rows = self._rows_of(case)
+        return [float(value) for value in rows.loc[rows["status"] == "ok", "seconds"].dropna()]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were begun."""
+        last = self.frame["trial"].max()
+        return 0 if pd.isna(last) else int(last) + 1
 
     def _rows_of(self, case: Case) -> pd.DataFrame:
         frame = self.frame

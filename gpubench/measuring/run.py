@@ -3,9 +3,11 @@
 import json
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from gpubench import records, suite
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import peak
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -91,42 +94,76 @@ class Runner:
         self.say: Callable[[str], None] = lambda line: None
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
+        self.soaked: set[str] = set()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
         statuses: list[str] = []
-        trials: list[Trial] = []
-        done = 0
+        waiting: list[Trial] = []
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
-            if earlier and not trials:
-                console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials if not trial.case.refusal}, console)
-            self._find_peaks([trial.case for trial in trials], console)
-            with TrialProgress(len(trials)) as progress:
+            times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
+            with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for number, trial in enumerate(trials, start=1):
-                    progress.start(trial.case.label, number, self.suites[trial.case.suite].suite.unit)
-                    row = self._row(trial)
-                    records.append(self.path, [row])  # per row: a killed run loses nothing
-                    progress.finish(trial, row)
-                    statuses.append(row.status)
-                    done = number
+                for batch in self._batches(ready, earlier, times, statuses):
+                    waiting = batch
+                    progress.expect(len(waiting))
+                    self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
+                    self._find_peaks([trial.case for trial in waiting])
+                    while waiting:
+                        trial = waiting[0]
+                        progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
+                        row = self._row(trial)
+                        records.append(self.path, [row])  # per row: a killed run loses nothing
+                        progress.finish(trial, row)
+                        statuses.append(row.status)
+                        if row.status == "ok" and row.seconds is not None:
+                            times[trial.case.label].append(row.seconds)
+                        waiting = waiting[1:]
         except KeyboardInterrupt:
-            if not trials:  # stopped in the batch search
-                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            rest = [self._interrupted(trial) for trial in trials[done:]]
-            records.append(self.path, rest)
+            # With nothing done it was stopped in the batch search.
+            rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
+            rest = _left(rest, earlier)
+            records.append(self.path, [self._interrupted(trial) for trial in rest])
             console.print(
-                f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
+                f"\ninterrupted: {len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path};"
                 " the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
-        if trials:
+        if statuses:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+        else:
+            console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
+
+    def _batches(
+        self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
+    ) -> Iterator[list[Trial]]:
+        """The planned rounds; then, with --until, one more at a time until there is a reason to stop.
+
+        `times` and `done` grow while the trials run.
+        """
+        options = self.options
+        number = options.rounds
+        if options.until and earlier:
+            number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        planned = schedule(cases, number, options.seed)
+        began = time.monotonic()
+        yield _left(planned, earlier)
+        if not options.until:
+            return
+        for this_round in islice(rounds(cases, options.seed), number, None):
+            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
+            spent = time.monotonic() - began
+            needed = spent + spent / max(1, len(done)) * len(extra)
+            why = why_stop(times, options.until, options.budget_seconds, needed)
+            if why:
+                self.say(f"stopped after {number} rounds: {why}")
+                return
+            number += 1
+            self.say(f"round {number}: {standing(widths_of(times), options.until)}")
+            yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
         """One trial in one fresh process."""
@@ -153,16 +190,18 @@ class Runner:
             )
         return measurement, outcome
 
-    def _soak(self, devices: Iterable[str], console: Console) -> None:
-        for device in sorted(devices):
+    def _soak(self, devices: Iterable[str]) -> None:
+        """Once per device."""
+        for device in sorted(set(devices) - self.soaked):
+            self.soaked.add(device)
             if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
-                console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+                self.say(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed")
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
                     time_limit_seconds=SOAK_SECONDS + 120,
                 )
 
-    def _find_peaks(self, cases: Iterable[Case], console: Console) -> None:
+    def _find_peaks(self, cases: Iterable[Case]) -> None:
         """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
         for case in cases:
             wanted = _peak_key(case)
@@ -173,12 +212,12 @@ class Runner:
             self.peaks[wanted] = peak.known(device, torch, precision, threads)
             if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
                 continue
-            console.print(f"measuring the peak of {name} in {precision}, once for this torch", markup=False)
+            self.say(f"measuring the peak of {name} in {precision}, once for this torch")
             try:
                 soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
                 self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
             except UserError as error:
-                console.print(f"{error}; rows go without it", markup=False)
+                self.say(f"{error}; rows go without it")
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -207,6 +246,7 @@ class Runner:
             device=self.devices[trial.case.device],
             environment=self.environment,
             session=self.session,
+            until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
