@@ -62,6 +62,12 @@ def test_columns_with_nothing_in_them_are_left_out(tmp_path):
     assert "50.00%" in printed(tmp_path, rows([100.0], accuracy=0.5, session="s2"))
 
 
+def test_marked_trials_are_said_and_counted_in(tmp_path):
+    trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
+    text = printed(tmp_path, trials)
+    assert "1 of 3 shared; 2 of 3 throttled" in text
+
+
 def test_unsteady_and_projected_are_said(tmp_path):
     trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
     assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)

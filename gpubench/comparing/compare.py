@@ -1,6 +1,6 @@
 """Rows to cells and matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,8 +53,8 @@ class Cell:
     seconds: tuple[float, ...]
     label: str
     """The card, with as much as is needed to tell it from others of its name."""
-    unsteady: int = 0
-    """Trials whose steady state was not found."""
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """Trials that are unsteady, throttled or shared: how many of each."""
 
     @property
     def median(self) -> float:
@@ -217,17 +217,19 @@ def _list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
 
 def _cells(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     columns = [*KEY, *SPECIMEN, "batch_size", *STACK]
+    # Rows written by hand, or before there were marks, still say that they are unsteady.
+    unsteady = frame["steady"].str.extract("^(unsteady)", expand=False).fillna("")
     frame = frame.assign(
         cell=frame.groupby(columns, sort=False, dropna=False).ngroup(),
-        shaky=frame["steady"].str.startswith("unsteady"),
+        marks=frame["marks"].where(frame["marks"] != "", unsteady),
     )
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = trials[OUTCOMES].median()
-    seconds, shaky = trials["seconds"].agg(tuple), trials["shaky"].sum()
+    seconds, marks = trials["seconds"].agg(tuple), trials["marks"].agg(" ".join)
     cells = [
-        Cell(row, times, labels[_texts(row, LABELLED)], int(count))
-        for row, times, count in zip(_records(first), seconds, shaky, strict=True)
+        Cell(row, times, labels[_texts(row, LABELLED)], Counter(words.split()))
+        for row, times, words in zip(_records(first), seconds, marks, strict=True)
     ]
     return _sorted(cells)
 

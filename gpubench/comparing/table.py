@@ -135,8 +135,7 @@ def _interval_of(cell: Cell) -> str:
 
 def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
-    if cell.unsteady:
-        notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
+    notes += [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:

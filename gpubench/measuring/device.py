@@ -55,6 +55,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "identity": str(getattr(properties, "uuid", "")) or f"{properties.name} {index}",
         "unsupported": unsupported,
         "problem": problem,
+        "uuid": str(getattr(properties, "uuid", "")),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from gpubench.conditions import CardState
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment
@@ -21,6 +22,7 @@ def row_of(
     measurement: Measurement,
     *,
     device: Device,
+    card: CardState,
     environment: Environment,
     session: str,
     started: str,
@@ -36,6 +38,7 @@ def row_of(
     trained = case.mode == "full" and case.data != "synthetic" and case.weights != "random"
     quality = measurement.quality if trained else {}
     threads = measurement.settings.get("threads")
+    unsteady = "unsteady" if measurement.steady.startswith("unsteady") else ""
     return Row(
         suite=case.suite,
         suite_version=case.suite_version,
@@ -59,6 +62,7 @@ def row_of(
         card_memory_bytes=device.memory_bytes,
         driver=device.driver,
         threads=int(threads) if threads else None,
+        **asdict(card),
         **asdict(environment),
         session=session,
         trial=trial.index,
@@ -75,6 +79,7 @@ def row_of(
         epochs=measurement.epochs,
         samples=measurement.samples,
         steady=measurement.steady,
+        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady])),
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
         startup_seconds=_rounded(startup_seconds),
@@ -82,6 +87,7 @@ def row_of(
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
         peak_memory_bytes=measurement.peak_memory_bytes,
+        **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
         laps=json.dumps(
@@ -96,6 +102,10 @@ def row_of(
 def _lap_list(lap: Lap) -> list[str | int | float]:
     seconds, wait = round(lap.seconds, 6), round(lap.wait_seconds, 6)
     return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
+
+
+def _short(value: Any) -> Any:
+    return _rounded(value) if isinstance(value, float) else value
 
 
 def _rounded(value: float | None) -> float | None:
@@ -122,6 +132,7 @@ class Earlier:
         cases: Sequence[Case],
         options: Options,
         devices: Mapping[str, Device],
+        cards: Mapping[str, CardState],
         environment: Environment,
     ) -> None:
         """Raise UserError naming every key in which the file's rows differ from what would be run now."""
@@ -129,7 +140,7 @@ class Earlier:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
                 continue
-            now = _terms(case, devices[case.device], environment)
+            now = _terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             differing = [key for key, value in now.items() if _differs(old[key], value)]
             if not same.empty and case.batch_policy not in set(same["batch_policy"]):
@@ -167,12 +178,13 @@ class Earlier:
         ]
 
 
-def _terms(case: Case, device: Device, environment: Environment) -> dict[str, object]:
+def _terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
     return {
         "card": device.card,
         "device_hash": device.device_hash,
         "driver": device.driver,
+        "power_limit_watts": card.power_limit_watts,
         "torch": environment.torch,
         "torchvision": environment.torchvision,
         "fastai": environment.fastai,

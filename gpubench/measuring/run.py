@@ -12,13 +12,17 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
+from gpubench.conditions import CardState
 from gpubench.measuring import environment as env
+from gpubench.measuring import host
+from gpubench.measuring import nvml as nvidia
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -36,6 +40,8 @@ def run(options: Options) -> int:
     loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    nvml = nvidia.library()
+    cards = {name: nvidia.find(nvml, device.uuid) if nvml else None for name, device in devices.items()}
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights_dir, weights = find_weights(loaded, options, console)
@@ -52,12 +58,15 @@ def run(options: Options) -> int:
     if earlier:
         for problem in earlier.problems:
             console.print(problem, markup=False)
-        earlier.check(cases, options, devices, environment)
+        states = {name: card.state() if card else CardState() for name, card in cards.items()}
+        earlier.check(cases, options, devices, states, environment)
+    environment = replace(environment, host_reference_seconds=host.reference_seconds())
     session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
+        cards=cards,
         environment=environment,
         session=session,
         path=path,
@@ -78,17 +87,19 @@ class Runner:
         suites: Mapping[str, LoadedSuite],
         options: Options,
         devices: Mapping[str, env.Device],
+        cards: Mapping[str, CardReader | None],
         environment: env.Environment,
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
         weights_dir: Path | None,
     ) -> None:
-        self.suites, self.options, self.devices = suites, options, devices
+        self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.session, self.path = environment, session, path
         self.folders, self.weights_dir = folders, weights_dir
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+        self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -134,14 +145,24 @@ class Runner:
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
+        # One card's energy and clocks are not those of a group.
+        card = self.cards[case.device] if case.processes == 1 else None
+        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            sampler.hear(event)
+            self.on_event(event)
+
         outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed)},
-            on_event=self.on_event,
+            {"task": "trial", "trial": trial_to_json(placed), "watched": sampler.watches},
+            on_event=on_event,
             on_output=lambda line: self.say(f"    {line}"),
+            on_wake=sampler.tick,
             time_limit_seconds=self._time_limit(case),
             resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
         )
         measurement = _measurement_of(outcome)
+        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
             # The parent looks a few times a second; the child's own peak misses nothing.
@@ -180,10 +201,12 @@ class Runner:
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+        card = self.cards[trial.case.device]
         return row_of(
             trial,
             measurement,
             device=self.devices[trial.case.device],
+            card=card.state() if card else CardState(),
             environment=self.environment,
             session=self.session,
             started=started,

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +23,9 @@ from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Measurement, Trial, trial_from_json
 
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
+"""Takes how to wait for the device, and the context that sees one step's operands."""
+
 
 def main() -> None:
     """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
@@ -31,7 +34,8 @@ def main() -> None:
     channel.set_inheritable(False)
     requests = channel.makefile("rb")
     task = json.loads(requests.readline())
-    _die_with_parent(requests)
+    settled = threading.Event()
+    _die_with_parent(requests, settled)
 
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
@@ -41,7 +45,9 @@ def main() -> None:
     elif task["task"] == "soak":
         answer = _soak(task["device"], task["seconds"])
     else:
-        answer = _measure(trial_from_json(task["trial"]), send)
+        trial = trial_from_json(task["trial"])
+        # Only a parent that reads the card can tell when it has settled.
+        answer = _measure(trial, _clock_for(trial, send, settled.is_set if task.get("watched") else None))
     send({"event": "answer", **answer})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -49,17 +55,19 @@ def main() -> None:
     os._exit(0)
 
 
-def _die_with_parent(requests: Any) -> None:
-    """End this whole process group when the parent is gone, even by SIGKILL."""
+def _die_with_parent(requests: Any, settled: threading.Event) -> None:
+    """Listen to the parent, and end this whole process group when it is gone, even by SIGKILL."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
 
-    def wait() -> None:
-        requests.read()  # returns at the end of the stream: the parent's end has closed
-        os.killpg(0, signal.SIGKILL)
+    def listen() -> None:
+        for line in requests:
+            if json.loads(line).get("settled"):
+                settled.set()
+        os.killpg(0, signal.SIGKILL)  # the stream is over: the parent's end has closed
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=listen, daemon=True).start()
 
 
 def _describe() -> dict[str, Any]:
@@ -78,17 +86,17 @@ def _soak(device: str, seconds: float) -> dict[str, Any]:
     return {}
 
 
-def _measure(trial: Trial, send: Any) -> dict[str, Any]:
+def _measure(trial: Trial, new_clock: NewClock) -> dict[str, Any]:
     span: dict[str, float] = {}
     try:
-        measurement = _run_suite(trial, send, span)
+        measurement = _run_suite(trial, new_clock, span)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
+def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Measurement:
     loaded = suites.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
@@ -97,14 +105,14 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
-        clock = _clock(trial, lambda: None, send, nullcontext())
+        clock = new_clock(lambda: None, nullcontext())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         return Measurement(status="ok", quality=dict(quality), **clock.summary())
-    return _run_torch_suite(trial, loaded.suite, send, span)
+    return _run_torch_suite(trial, loaded.suite, new_clock, span)
 
 
-def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float]) -> Measurement:
+def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, span: dict[str, float]) -> Measurement:
     import torch
 
     from gpubench.measuring import device as devices
@@ -120,7 +128,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     torch.manual_seed(trial.seed)
     watch = precision.OperandWatch()
-    clock = _clock(trial, lambda: devices.synchronize(device), send, watch)
+    clock = new_clock(lambda: devices.synchronize(device), watch)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -147,12 +155,14 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
 
 
-def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
-    return Clock(
+def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
+    """What makes the trial's clock, once its device is open."""
+    return lambda synchronize, watch: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
+        settled=settled,
     )
 
 
