@@ -213,8 +213,8 @@ def doctor(
 
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
+    from gpubench.comparing.health import health
     from gpubench.doctor import surroundings
-    from gpubench.health import health
     from gpubench.measuring.checkup import checkup
 
     if bool(files) != bool(against):

@@ -41,6 +41,32 @@ class CardState:
     persistence: str = ""
     max_pcie_generation: int | None = None
     max_pcie_width: int | None = None
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What a card's maker gives to put it right; empty where there is no such command."""
+
+    settings: str = ""
+    """The beginning of those that switch something."""
+    power_limit: str = ""
+    """With a place for `watts`."""
+    clocks: str = ""
+    """Gives the clocks back to the card."""
+    processes: str = ""
+    """Lists who is on it."""
+
+
+def nvidia_commands(identity: str) -> Commands:
+    """nvidia-smi's, for the card or slice of this UUID."""
+    settings = f"sudo nvidia-smi -i {identity}"
+    return Commands(
+        settings=settings,
+        power_limit=f"{settings} -pl {{watts:.0f}}",
+        clocks=f"{settings} -rac; {settings} -rgc",
+        processes="nvidia-smi",
+    )
 
 
 @dataclass(frozen=True)
@@ -76,8 +102,7 @@ class CardCheck:
     """One card as the doctor found it."""
 
     device: str
-    identity: str
-    """What nvidia-smi takes after `-i`."""
+    commands: Commands
     state: CardState
     idle: Reading
     """Before anything of ours ran on it."""
@@ -85,6 +110,10 @@ class CardCheck:
     """Before anything of ours ran on it; None where the driver does not tell."""
     loaded: Sequence[Reading] = field(default=())
     """While matrices were multiplied on it."""
+    load_failure: str = ""
+    """Why they were not."""
+    strays: bool = False
+    """Whether this process may run on CPUs of another memory node than the card's."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +130,20 @@ class Host:
     """Whether process ids here are the kernel's own, as the driver reports them."""
     swap_used_bytes: int
     shared_memory_bytes: int | None
+    cpu_energy_hidden: bool = False
+    """Whether the CPU counts its energy, but not for this user."""
+
+
+def untold(device: str, kind: str) -> Finding:
+    """That nothing can be read of an accelerator, and what would change that."""
+    text = f"{device}: power, energy, clocks, heat and other programs cannot be read"
+    advice = {
+        "cuda": "NVIDIA: in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility, else reinstall the"
+        " driver with its NVML library; AMD: install amd-smi-lib and the package amdsmi of the same ROCm release",
+        "mps": "pip install zeus-apple-silicon tells energy; close other programs by hand",
+    }
+    watch = "watch the card with its maker's tool while gpubench runs"
+    return Finding("note", text, advice.get(kind, f"no library tells of this kind here: {watch}"))
 
 
 def of_card(check: CardCheck) -> list[Finding]:
@@ -110,28 +153,35 @@ def of_card(check: CardCheck) -> list[Finding]:
 
 
 def _of_settings(check: CardCheck) -> list[Finding]:
-    device, state = check.device, check.state
-    smi = f"sudo nvidia-smi -i {check.identity}"
+    device, state, commands = check.device, check.state, check.commands
     found = []
     limit, default = state.power_limit_watts, state.default_power_limit_watts
     if limit and default and limit < default:
         text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
-        found.append(Finding("fix", text, f"{smi} -pl {default:.0f}"))
+        found.append(Finding("fix", text, commands.power_limit.format(watts=default)))
     elif limit and default and limit > default:
         text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows say so"
-        found.append(Finding("note", text, f"{smi} -pl {default:.0f} makes it a stock card"))
+        found.append(Finding("note", text, f"{commands.power_limit.format(watts=default)} makes it a stock card"))
     if state.clocks_policy not in {"", "default"}:
-        advice = f"{smi} -rac; {smi} -rgc; an offset is taken back where it was set (nvidia-settings, a tuning tool)"
+        advice = f"{commands.clocks}; an offset is taken back where it was set (nvidia-settings, a tuning tool)"
         found.append(Finding("fix", f"{device}: clocks are not the card's own: {state.clocks_policy}", advice))
     if state.mig == "on":
         text = f"{device}: MIG is on: this is a slice of a card, its power and energy cannot be told"
-        found.append(Finding("note", text, f"{smi} -mig 0 gives the whole card (nothing may run on it then)"))
+        found.append(
+            Finding("note", text, f"{commands.settings} -mig 0 gives the whole card (nothing may run on it then)")
+        )
     if state.ecc == "off":
         text = f"{device}: ECC is off; a card with ECC on has less memory and may be slower"
-        found.append(Finding("note", text, f"compare with rows of ecc=off only, or {smi} -e 1 and restart"))
+        found.append(
+            Finding("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart")
+        )
     if state.persistence == "off":
         text = f"{device}: persistence mode is off: each trial may wait seconds for the driver"
-        found.append(Finding("note", text, f"{smi} -pm 1"))
+        found.append(Finding("note", text, f"{commands.settings} -pm 1"))
+    if check.strays:
+        node = state.numa_node
+        text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
+        found.append(Finding("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
     return found
 
 
@@ -141,12 +191,13 @@ def _of_company(check: CardCheck) -> list[Finding]:
     busy = check.idle.utilisation
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
-        found.append(Finding("fix", text, "nvidia-smi lists them; wait for their end, or take another card"))
+        found.append(
+            Finding("fix", text, f"{check.commands.processes} lists them; wait for their end, or take another card")
+        )
     elif busy is not None and busy > IDLE_UTILISATION:
         text = f"{device}: busy {busy:.0%} of the time before we began"
-        found.append(
-            Finding("fix", text, "something else uses the card: nvidia-smi, on the host where this is a container")
-        )
+        advice = f"end what uses the card: {check.commands.processes} lists it, on the host where this is a container"
+        found.append(Finding("fix", text, advice))
     if check.processes and check.processes.graphics - check.processes.compute:
         text = f"{device}: the card also draws a desktop, which takes memory and moments of time"
         found.append(Finding("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
@@ -155,8 +206,13 @@ def _of_company(check: CardCheck) -> list[Finding]:
 
 def _under_load(check: CardCheck) -> list[Finding]:
     device, state, found = check.device, check.state, []
-    width = max((r.pcie_width or 0 for r in check.loaded), default=0)
-    generation = max((r.pcie_generation or 0 for r in check.loaded), default=0)
+    if check.load_failure:
+        text = f"{device}: multiplying matrices on it failed: {check.load_failure}"
+        found.append(Finding("fix", text, "end what fills its memory, and restart the machine if it goes on"))
+    # Between two batches of work a card is at rest, with the clocks and the link of one.
+    loaded = [reading for reading in check.loaded if "idle" not in (reading.reasons or ())]
+    width = max((r.pcie_width or 0 for r in loaded), default=0)
+    generation = max((r.pcie_generation or 0 for r in loaded), default=0)
     narrow = width and state.max_pcie_width and width < state.max_pcie_width
     slow = generation and state.max_pcie_generation and generation < state.max_pcie_generation
     if narrow or slow:
@@ -166,19 +222,19 @@ def _under_load(check: CardCheck) -> list[Finding]:
         )
         advice = "seat the card anew, use the slot next to the CPU, no riser; in the BIOS set the slot's speed to auto"
         found.append(Finding("fix", text, advice))
-    reasons = set().union(*(r.reasons or () for r in check.loaded))
-    hot = max((r.temperature_celsius or 0 for r in check.loaded), default=0)
+    reasons = set().union(*(r.reasons or () for r in loaded))
+    hot = max((r.temperature_celsius or 0 for r in loaded), default=0)
     if reasons & {"sw_thermal", "hw_thermal"}:
         text = f"{device}: slowed by heat within seconds of load ({hot:.0f} degrees Celsius)"
         found.append(Finding("fix", text, "clean fans and filters, give it air, raise the fan speed; let it cool"))
     elif reasons & SLOWED:
         text = f"{device}: slowed by its hardware under load ({', '.join(sorted(reasons & SLOWED))})"
         found.append(Finding("fix", text, "check the power supply and each power cable of the card"))
-    clocks = [r.sm_clock_mhz for r in check.loaded if r.sm_clock_mhz]
+    clocks = [r.sm_clock_mhz for r in loaded if r.sm_clock_mhz]
     top = state.card_max_sm_clock_mhz
-    if clocks and top and not reasons - {"idle"} and max(clocks) < FREE_CLOCK * top:
+    if clocks and top and not reasons and max(clocks) < FREE_CLOCK * top:
         text = f"{device}: SM clock stays at {max(clocks):.0f} of {top} MHz under load with no reason given: locked"
-        found.append(Finding("fix", text, f"sudo nvidia-smi -i {check.identity} -rgc"))
+        found.append(Finding("fix", text, check.commands.clocks))
     return found
 
 
@@ -201,6 +257,9 @@ def of_host(host: Host, *, accelerator: bool) -> list[Finding]:
         where = f"a container ({host.container})" if host.container != "none" else "a process namespace of its own"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
         found.append(Finding("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
+    if host.cpu_energy_hidden:
+        text = "the CPU counts its energy, but only for the superuser: cpu_energy_joules stays empty"
+        found.append(Finding("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm holds {shared / 2**20:.0f} MiB: loader workers may die of a bus error"

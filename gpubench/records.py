@@ -66,6 +66,7 @@ class Row:
     persistence: str = column("whether the driver stays loaded between processes: on or off")
     max_pcie_generation: int | None = column("PCIe generation that card and slot can do", None)
     max_pcie_width: int | None = column("PCIe lanes that card and slot can do", None)
+    numa_node: int | None = column("memory node of the host that the card is attached to", None)
     cpu: str = column("model of the host's CPU")
     cpu_count: int | None = column("logical CPUs the process may use", None)
     threads: int | None = column("threads torch computed with", None)

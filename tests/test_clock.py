@@ -1,6 +1,7 @@
 """Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -405,5 +406,5 @@ def test_laps_know_when_they_began():
     summary, _ = train("sampled", 2, lambda e, s: 0.1, valid=0.1, between=1.0)
     laps = [lap for lap in summary["laps"] if lap.kind != "resident"]
     assert laps[0].started == 0.0
-    for before, after in zip(laps, laps[1:], strict=False):
+    for before, after in pairwise(laps):
         assert after.started >= before.started + before.seconds - 1e-9

@@ -5,12 +5,22 @@ from dataclasses import replace
 import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, processes
 
-from gpubench.conditions import CardCheck, CardState, Host, Processes, Reading, of_card, of_host
+from gpubench.conditions import (
+    CardCheck,
+    CardState,
+    Host,
+    Processes,
+    Reading,
+    nvidia_commands,
+    of_card,
+    of_host,
+    untold,
+)
 from gpubench.measuring.nvml import find
 
 FINE = CardCheck(
     device="cuda:0",
-    identity="GPU-1",
+    commands=nvidia_commands("GPU-1"),
     state=CardState(350, 350, 2000, 9500, "default", "on", "off", "on", 4, 16),
     idle=Reading(utilisation=0.0),
     processes=Processes(),
@@ -41,6 +51,8 @@ FINDINGS = {
     "heat": (loaded(reasons=frozenset({"sw_thermal"}), temperature_celsius=88), "fix", "heat", "fans"),
     "power brake": (loaded(reasons=frozenset({"power_brake"})), "fix", "power_brake", "power supply"),
     "locked clock": (loaded(sm_clock_mhz=1200), "fix", "1200 of 2000 MHz", "nvidia-smi -i GPU-1 -rgc"),
+    "no load": (replace(FINE, loaded=(), load_failure="CUDA error"), "fix", "failed: CUDA error", "restart"),
+    "free to stray": (replace(state(numa_node=1), strays=True), "note", "memory node 1", "--cpunodebind=1 --membind=1"),
 }
 
 
@@ -59,26 +71,41 @@ def test_a_card_in_order_is_said_to_be():
     assert found.level == "ok"
 
 
-@pytest.mark.parametrize("reasons", [{"power_cap"}, {"power_cap", "idle"}])
+def test_a_card_at_rest_between_two_readings_under_load_is_no_slow_link_and_no_lock():
+    resting = replace(FINE.loaded[0], sm_clock_mhz=210, pcie_generation=1, reasons=frozenset({"idle"}))
+    for readings in ([resting], [resting, FINE.loaded[0]]):
+        (found,) = of_card(replace(FINE, loaded=readings))
+        assert found.level == "ok"
+
+
+@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("xpu", "watch")])
+def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
+    found = untold(f"{kind}:0", kind)
+    assert found.level == "note"
+    assert f"{kind}:0: power" in found.text
+    assert words in found.advice
+
+
+@pytest.mark.parametrize("reasons", [{"power_cap"}, {"power_cap", "board_limit"}])
 def test_a_power_cap_under_load_is_no_finding_however_low_the_clock(reasons):
     (found,) = of_card(loaded(sm_clock_mhz=1100, reasons=frozenset(reasons)))
     assert found.level == "ok"
 
 
 def test_a_card_that_tells_nothing_has_nothing_in_the_way():
-    (found,) = of_card(CardCheck("cuda:0", "GPU-1", CardState(), Reading(), None, [Reading()]))
+    (found,) = of_card(CardCheck("cuda:0", nvidia_commands("GPU-1"), CardState(), Reading(), None, [Reading()]))
     assert found.level == "ok"
 
 
 def examined(answers, **changes):
     """The words of the findings on a recorded card, as if it had looked the same under load."""
     card = find(Nvml(answers, **changes), UUID)
-    check = CardCheck("cuda:0", card.identity, card.state(), card.read(), card.processes(), [card.read()])
+    check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
     return " ".join(finding.text for finding in of_card(check))
 
 
 def test_recorded_cards():
-    assert "generation 1 x8 of generation 3 x16" in examined(P2000)
+    assert "generation 1 x8 of generation 3 x16" in examined(P2000, nvmlDeviceGetCurrentClocksThrottleReasons=0)
     assert "busy 97%" in examined(V100S)
     assert "persistence" in examined(V100S)
     assert "MIG is on" in examined(A100_MIG)
@@ -98,6 +125,7 @@ ON_HOST = {
     "hidden processes": (
         replace(QUIET, container="docker", all_processes_visible=False), "note", "container (docker)", "--pid=host",
     ),
+    "hidden energy": (replace(QUIET, cpu_energy_hidden=True), "note", "only for the superuser", "chmod a+r"),
     "small shared memory": (replace(QUIET, shared_memory_bytes=64 << 20), "fix", "64 MiB", "--shm-size"),
 }  # fmt: skip
 

@@ -4,8 +4,8 @@ import pytest
 from rows import rows
 
 from gpubench import records
+from gpubench.comparing.health import health
 from gpubench.errors import UserError
-from gpubench.health import health
 
 OTHERS = {"session": "theirs", "device_hash": "bbbb"}
 

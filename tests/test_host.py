@@ -24,6 +24,19 @@ def test_numa_nodes_are_counted(tmp_path):
     assert host.numa_nodes(tmp_path) == 2
 
 
+def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path):
+    write(tmp_path / "0000:c1:00.0/numa_node", "1\n")
+    write(tmp_path / "0000:01:00.0/numa_node", "-1\n")
+    assert host.numa_node("0000:c1:00", tmp_path) == 1
+    assert host.numa_node("0000:01:00", tmp_path) is None
+    assert host.numa_node("", tmp_path) is None
+    write(tmp_path / "node0/cpulist", "0-4095,8192\n")
+    write(tmp_path / "node1/cpulist", "9999\n")
+    assert not host.may_leave_node(0, tmp_path)
+    assert host.may_leave_node(1, tmp_path)
+    assert not host.may_leave_node(2, tmp_path)  # not told
+
+
 @pytest.mark.parametrize(
     ("file", "environ", "kind"),
     [

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -161,7 +162,7 @@ def test_the_parent_is_woken_with_the_childs_id_and_what_it_says_reaches_the_chi
     answer, _, _ = sampled(tmp_path, watched=True, on_wake=on_wake)
     assert answer.steady.startswith("flat")
     assert len({pid for _, pid in woken}) == 1
-    gaps = [after - before for (before, _), (after, _) in zip(woken, woken[1:], strict=False)]
+    gaps = [after - before for (before, _), (after, _) in pairwise(woken)]
     assert sorted(gaps)[len(gaps) // 2] < 0.3
 
 

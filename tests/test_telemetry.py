@@ -6,16 +6,22 @@ import psutil
 import pytest
 from nvml_answers import H100, P2000, UUID, V100S, Nvml, processes
 
-from gpubench.conditions import CardState, Processes, Reading
+from gpubench import suite
+from gpubench.conditions import CardState, Commands, Processes, Reading
+from gpubench.measuring.environment import Device, cpu_facts, environment_of
 from gpubench.measuring.nvml import find
+from gpubench.measuring.plan import Options
+from gpubench.measuring.run import Runner
 from gpubench.measuring.telemetry import Foreign, Sampler, fell, foreign, settled
-from gpubench.trial import Lap, Telemetry
+from gpubench.trial import Case, Lap, Telemetry, Trial
 
 LAP_EVENT = {"event": "lap", "phase": "train"}
 
 
 class Card:
     """A card that says at each time what `at` says."""
+
+    commands = Commands()
 
     def __init__(self, at, seen=None) -> None:
         self.at, self.now, self.seen = at, 0.0, seen
@@ -196,6 +202,54 @@ def test_with_nothing_to_read_nothing_is_done():
     assert not sampler.watches
     assert sampler.telemetry(LAPS) == Telemetry()
     assert told == []
+
+
+SLEEPS = '''"""Half a second a step."""
+import time
+
+from gpubench.suite import Suite
+
+
+def train(trial, clock):
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 20, phase="train"):
+            time.sleep(0.5)
+    return {}
+
+
+SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
+'''
+
+
+def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
+    path = tmp_path / "sleeps.py"
+    path.write_text(SLEEPS)
+    loaded = suite.find(str(path))
+    case = Case(
+        suite="sleeps", suite_version=1, suite_digest=loaded.digest, suite_path=str(path), model="m",
+        precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",
+    )  # fmt: skip
+    device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
+    card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
+    runner = Runner(
+        suites={"sleeps": loaded},
+        options=Options(suites=("sleeps",)),
+        devices={"xpu:0": device},
+        cards={"xpu:0": card},
+        environment=environment_of(cpu_facts()),
+        session="s1",
+        path=tmp_path / "a.csv",
+        folders={"sleeps": None},
+        weights_dir=None,
+    )
+    measurement, _ = runner.measure(Trial(case, 0, 1))
+    assert measurement.status == "ok", measurement.reason
+    timed = [lap for lap in measurement.laps if lap.kind == "timed"]
+    seen = measurement.telemetry
+    assert seen.mean_power_watts == pytest.approx(200)
+    assert seen.energy_joules == pytest.approx(200 * sum(lap.seconds for lap in timed), rel=0.01)
+    assert (seen.energy_source, seen.throttle, seen.foreign_load) == ("integrated", "hw_thermal=1", "unknown")
+    assert seen.marks == "throttled"
 
 
 # Foreign load

@@ -136,12 +136,17 @@ def _interval_of(cell: Cell) -> str:
 
 def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
-    notes += [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
+    notes += marks_of(cell)
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:
         notes.append(cell.reason)
     return "; ".join(notes)
+
+
+def marks_of(cell: Cell) -> list[str]:
+    """What speaks against some of its trials, as `2 of 6 throttled`."""
+    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
 
 
 def comparisons_table(group: Group) -> Table:
@@ -159,10 +164,15 @@ def comparisons_table(group: Group) -> Table:
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
-                "notes": "; ".join(comparison.notes),
+                "notes": "; ".join([*comparison.notes, *_marks_of_sides(comparison)]),
             }
         )
     return _table(lines)
+
+
+def _marks_of_sides(comparison: Comparison) -> list[str]:
+    sides = ((comparison.subject_name, comparison.subject), (comparison.other_name, comparison.other))
+    return [f"{name}: {', '.join(marks)}" for name, cell in sides if (marks := marks_of(cell))]
 
 
 def places(ratio: Ratio) -> int:

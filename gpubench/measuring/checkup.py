@@ -4,9 +4,11 @@ import time
 
 from gpubench import conditions
 from gpubench.doctor import Finding, findings, nvidia_cards
-from gpubench.measuring import environment, host, nvml
+from gpubench.measuring import environment, host
+from gpubench.measuring.cards import readers, state_of
+from gpubench.measuring.environment import Device
 from gpubench.measuring.process import describe, run_child
-from gpubench.measuring.telemetry import Sampler
+from gpubench.measuring.telemetry import CardReader, Sampler
 
 REST_READINGS = 4
 REST_SECONDS = 0.5
@@ -19,19 +21,21 @@ LAST_READINGS = 10
 def checkup() -> list[Finding]:
     """Findings on torch, each device and the host."""
     at_rest = host.host(environment.cpu_count())
-    library = nvml.library()
     facts = describe()
     found = findings(facts, nvidia_cards())
     devices = environment.devices_of(facts)
-    for device in devices:
-        card = nvml.find(library, device.uuid) if library else None
-        if card and not device.problem:
-            found += conditions.of_card(_check(device.device, card))
-    accelerator = any(device.kind != "cpu" for device in devices)
-    return found + conditions.of_host(at_rest, accelerator=accelerator)
+    accelerators = [device for device in devices if device.kind != "cpu"]
+    cards = readers(accelerators)
+    for device in accelerators:
+        card = cards[device.device]
+        if card is None:
+            found.append(conditions.untold(device.device, device.kind))
+        elif not device.problem:
+            found += conditions.of_card(_check(device, card))
+    return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 
-def _check(device: str, card: nvml.NvmlCard) -> conditions.CardCheck:
+def _check(device: Device, card: CardReader) -> conditions.CardCheck:
     at_rest = []
     for _ in range(REST_READINGS):
         time.sleep(REST_SECONDS)
@@ -40,10 +44,19 @@ def _check(device: str, card: nvml.NvmlCard) -> conditions.CardCheck:
     idle = min(at_rest, key=lambda reading: reading.utilisation or 0.0)
     processes = card.processes()
     sampler = Sampler(card)
-    run_child(
-        {"task": "soak", "device": device, "seconds": LOAD_SECONDS},
+    outcome = run_child(
+        {"task": "soak", "device": device.device, "seconds": LOAD_SECONDS},
         on_wake=sampler.tick,
         time_limit_seconds=LOAD_SECONDS + 120,
     )
-    loaded = sampler.readings[-LAST_READINGS:]
-    return conditions.CardCheck(device, card.identity, card.state(), idle, processes, loaded)
+    state = state_of(device, card)
+    return conditions.CardCheck(
+        device.device,
+        card.commands,
+        state,
+        idle,
+        processes,
+        loaded=sampler.readings[-LAST_READINGS:],
+        load_failure="" if outcome.end == "answered" else outcome.reason,
+        strays=state.numa_node is not None and host.may_leave_node(state.numa_node),
+    )

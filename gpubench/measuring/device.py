@@ -51,12 +51,19 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "card": properties.name,
         "memory_bytes": int(properties.total_memory),
         "capability": f"{properties.major}.{properties.minor}",
-        "driver": _nvidia_driver(),
+        "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
         "identity": str(getattr(properties, "uuid", "")) or f"{properties.name} {index}",
         "unsupported": unsupported,
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
+        "bus": _bus(properties),
     }
+
+
+def _bus(properties: Any) -> str:
+    """The PCI address, domain:bus:device; empty from torch before 2.8."""
+    parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    return "" if None in parts else "{:04x}:{:02x}:{:02x}".format(*parts)
 
 
 def _xpu(kind: str, index: int) -> dict[str, Any]:
@@ -81,6 +88,11 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "identity": cpu["identity"],
         "unsupported": {"tf32": f"{kind} has no TF32"},
     }
+
+
+def _amd_driver() -> str:
+    version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
+    return version.read_text().strip() if version.exists() else ""
 
 
 def _nvidia_driver() -> str:

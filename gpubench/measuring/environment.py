@@ -35,6 +35,8 @@ class Device:
     """Why torch cannot compute on it at all, or empty."""
     uuid: str = ""
     """The maker's own, by which the driver is asked; it never gets into a row."""
+    bus: str = ""
+    """PCI address: domain:bus:device."""
 
     @property
     def mixed(self) -> str:

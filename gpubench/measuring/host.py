@@ -26,6 +26,7 @@ def host(cpu_count: int) -> Host:
         all_processes_visible=all_processes_visible(),
         swap_used_bytes=int(psutil.swap_memory().used),
         shared_memory_bytes=shutil.disk_usage(shm).total if shm.exists() else None,
+        cpu_energy_hidden=bool(cpu_packages()) and cpu_energy()() is None,
     )
 
 
@@ -37,6 +38,19 @@ def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str:
 def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
     """Memory nodes of the host."""
     return len(list(root.glob("node[0-9]*"))) or None
+
+
+def numa_node(bus: str, root: Path = Path("/sys/bus/pci/devices")) -> int | None:
+    """The memory node that the card at this PCI address is attached to; None where there is only one, or it is not told."""
+    text = _text(root / f"{bus}.0" / "numa_node") if bus else ""
+    return int(text) if text.isdigit() else None  # -1: no such thing here
+
+
+def may_leave_node(node: int, root: Path = Path("/sys/devices/system/node")) -> bool:
+    """Whether this process may run on CPUs that are not of memory node `node`."""
+    ranges = [part.partition("-") for part in _text(root / f"node{node}" / "cpulist").split(",") if part]
+    own = {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+    return bool(own) and hasattr(os, "sched_getaffinity") and bool(os.sched_getaffinity(0) - own)
 
 
 def load_average() -> float:
@@ -65,10 +79,14 @@ def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
         return False
 
 
+def cpu_packages(root: Path = Path("/sys/class/powercap")) -> list[Path]:
+    """RAPL's CPU packages: intel-rapl:0 is one (AMD's too), intel-rapl:0:0 a part of it."""
+    return [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
+
+
 def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float | None]:
     """Reads joules of all CPU packages since some moment, by RAPL; None where it is not readable (mostly root only)."""
-    # intel-rapl:0 is a package (AMD's too), intel-rapl:0:0 a part of it.
-    zones = [zone for zone in root.glob("intel-rapl:*") if _text(zone / "name").startswith("package")]
+    zones = cpu_packages(root)
     ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
     last: dict[Path, int] = {}
     turns: dict[Path, int] = dict.fromkeys(zones, 0)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpubench.conditions import CardState, Processes, Reading
+from gpubench.conditions import CardState, Processes, Reading, nvidia_commands
 
 REASONS = {
     0x1: "idle",
@@ -53,6 +53,7 @@ class NvmlCard:
     def __init__(self, nvml: Any, handle: Any, identity: str) -> None:
         self._nvml, self._slice = nvml, handle
         self.identity = identity
+        self.commands = nvidia_commands(identity)
         whole = _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
         self._card = handle if whole is None else whole
         modes = _ask(nvml, "nvmlDeviceGetMigMode", self._card)

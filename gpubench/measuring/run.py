@@ -12,10 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
-from gpubench.conditions import CardState
 from gpubench.measuring import environment as env
 from gpubench.measuring import host
-from gpubench.measuring import nvml as nvidia
+from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
@@ -40,8 +39,7 @@ def run(options: Options) -> int:
     loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
-    nvml = nvidia.library()
-    cards = {name: nvidia.find(nvml, device.uuid) if nvml else None for name, device in devices.items()}
+    cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights_dir, weights = find_weights(loaded, options, console)
@@ -58,7 +56,7 @@ def run(options: Options) -> int:
     if earlier:
         for problem in earlier.problems:
             console.print(problem, markup=False)
-        states = {name: card.state() if card else CardState() for name, card in cards.items()}
+        states = {name: state_of(device, cards[name]) for name, device in devices.items()}
         earlier.check(cases, options, devices, states, environment)
     environment = replace(environment, host_reference_seconds=host.reference_seconds())
     session = (earlier.session if earlier else None) or secrets.token_hex(6)
@@ -201,12 +199,12 @@ class Runner:
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
-        card = self.cards[trial.case.device]
+        device = self.devices[trial.case.device]
         return row_of(
             trial,
             measurement,
-            device=self.devices[trial.case.device],
-            card=card.state() if card else CardState(),
+            device=device,
+            card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=self.session,
             started=started,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from gpubench.conditions import SLOWED, CardState, Processes, Reading
+from gpubench.conditions import SLOWED, CardState, Commands, Processes, Reading
 from gpubench.trial import Lap, Telemetry
 
 SAMPLE_SECONDS = 0.15
@@ -40,6 +40,8 @@ Span = tuple[float, float]
 
 class CardReader(Protocol):
     """A card as a maker's library shows it."""
+
+    commands: Commands
 
     def state(self) -> CardState:
         """How it is set up."""

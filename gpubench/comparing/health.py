@@ -37,7 +37,7 @@ def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
         raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
     references, wrong = _measured([file for path in against for file in _files(path)])
     references = references[~references["session"].isin(measured["session"])]
-    found = [Finding("note", problem) for problem in [*problems, *wrong]]
+    found = [Finding("note", problem, "mend the file, or leave it out") for problem in [*problems, *wrong]]
     for recipe, rows in measured.groupby("recipe", sort=False):
         found.append(_judged(rows, references[references["recipe"] == recipe]))
     return found
@@ -73,7 +73,7 @@ def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     loaded = load(files)
     frame = loaded.frame
     good = (frame["status"] == "ok") & frame["mode"].isin(["sampled", "full"]) & (frame["samples_per_second"] > 0)
-    recipe = frame[RECIPE].astype(str).agg("|".join, axis=1)
+    recipe = frame[RECIPE].map(str).agg("|".join, axis=1)
     return frame.assign(recipe=recipe)[good], loaded.problems
 
 
