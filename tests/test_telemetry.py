@@ -240,7 +240,6 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         session="s1",
         path=tmp_path / "a.csv",
         folders={"sleeps": None},
-        weights_dir=None,
     )
     measurement, _ = runner.measure(Trial(case, 0, 1))
     assert measurement.status == "ok", measurement.reason

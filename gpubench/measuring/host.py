@@ -41,7 +41,7 @@ def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
 
 
 def numa_node(bus: str, root: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """The memory node that the card at this PCI address is attached to; None where there is only one, or it is not told."""
+    """The memory node that the card at this PCI address is attached to; None where it is not told."""
     text = _text(root / f"{bus}.0" / "numa_node") if bus else ""
     return int(text) if text.isdigit() else None  # -1: no such thing here
 

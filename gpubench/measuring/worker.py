@@ -1,6 +1,5 @@
 """The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -28,14 +27,18 @@ NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
 
 
 def main() -> None:
-    """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
+    """Read the task from the socket whose file descriptor is the first argument, and answer on it.
+
+    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives.
+    """
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
+    _die_with_parent(channel, int(sys.argv[2]))
     requests = channel.makefile("rb")
     task = json.loads(requests.readline())
     settled = threading.Event()
-    _die_with_parent(requests, settled)
+    threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
 
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
@@ -55,19 +58,24 @@ def main() -> None:
     os._exit(0)
 
 
-def _die_with_parent(requests: Any, settled: threading.Event) -> None:
-    """Listen to the parent, and end this whole process group when it is gone, even by SIGKILL."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
+def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
+    """End this whole process group when the parent is gone, even by SIGKILL.
 
-    def listen() -> None:
-        for line in requests:
-            if json.loads(line).get("settled"):
-                settled.set()
-        os.killpg(0, signal.SIGKILL)  # the stream is over: the parent's end has closed
+    A process of its own watches, forked while there are no threads yet: a C call that hangs here cannot stop
+    it, and what the suite starts (loader processes, say) ends too.
+    """
+    if os.fork() == 0:
+        channel.close()
+        os.read(lifeline, 1)  # returns when the parent's end has closed
+        os.killpg(0, signal.SIGKILL)
+    os.close(lifeline)
 
-    threading.Thread(target=listen, daemon=True).start()
+
+def _listen(requests: Any, settled: threading.Event) -> None:
+    """Hear from the parent, which reads the card, that its clock and temperature have settled."""
+    for line in requests:
+        if json.loads(line).get("settled"):
+            settled.set()
 
 
 def _describe() -> dict[str, Any]:
