@@ -124,6 +124,15 @@ def test_means_and_extremes_are_of_the_timed_laps_only():
     assert (seen.device_memory_bytes, seen.pcie_generation, seen.pcie_width) == (5_000_000_000, 4, 16)
 
 
+def test_what_no_reading_reaches_is_taken_to_be_like_the_rest():
+    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
+    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
+        sampler, _ = sampled(card, 19.9)
+        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
+        assert seen.energy_joules == pytest.approx(250 * 10.3)
+        assert seen.mean_power_watts == pytest.approx(250)
+
+
 def test_less_than_a_second_of_timed_laps_says_nothing():
     sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
     assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()

@@ -73,7 +73,7 @@ def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     loaded = load(files)
     frame = loaded.frame
     good = (frame["status"] == "ok") & frame["mode"].isin(["sampled", "full"]) & (frame["samples_per_second"] > 0)
-    recipe = frame[RECIPE].map(str).agg("|".join, axis=1)
+    recipe = ["|".join(map(str, values)) for values in frame[RECIPE].itertuples(index=False)]
     return frame.assign(recipe=recipe)[good], loaded.problems
 
 

@@ -63,7 +63,8 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
 def _bus(properties: Any) -> str:
     """The PCI address, domain:bus:device; empty from torch before 2.8."""
     parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    return "" if None in parts else "{:04x}:{:02x}:{:02x}".format(*parts)
+    known = [int(part) for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
 
 
 def _xpu(kind: str, index: int) -> dict[str, Any]:

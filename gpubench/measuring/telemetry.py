@@ -274,5 +274,9 @@ def _counted(times: Sequence[float], counts: Sequence[float | None], spans: Sequ
 
 
 def _between(times: Floats, counts: Floats, spans: Sequence[Span]) -> float:
+    """What was counted inside `spans`; what lies beyond the first and the last reading is taken to be like the rest."""
     starts, ends = np.asarray(spans, dtype=float).T
-    return float((np.interp(ends, times, counts) - np.interp(starts, times, counts)).sum())
+    seconds = (ends - starts).sum()
+    starts, ends = starts.clip(times[0], times[-1]), ends.clip(times[0], times[-1])
+    gained = (np.interp(ends, times, counts) - np.interp(starts, times, counts)).sum()
+    return float(gained * seconds / (ends - starts).sum())
