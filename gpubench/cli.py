@@ -214,13 +214,19 @@ def doctor(
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
     from gpubench.comparing.health import health
-    from gpubench.doctor import surroundings
+    from gpubench.doctor import nvidia_cards, surroundings
+    from gpubench.measuring import environment, host
     from gpubench.measuring.checkup import checkup
+    from gpubench.measuring.process import describe
 
     if bool(files) != bool(against):
         raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = health(files, against) if files and against else checkup() + surroundings(data)
+    if files and against:
+        found = health(files, against)
+    else:
+        at_rest = host.host(environment.cpu_count())
+        found = checkup(describe(), at_rest, nvidia_cards()) + surroundings(data)
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:

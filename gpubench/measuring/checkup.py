@@ -1,13 +1,15 @@
 """The doctor's visit: looks at host and cards at rest, then at each card under a few seconds of load."""
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpubench import conditions
-from gpubench.doctor import Finding, findings, nvidia_cards
+from gpubench.doctor import Card, Finding, findings
 from gpubench.measuring import environment, host
 from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.environment import Device
-from gpubench.measuring.process import describe, run_child
+from gpubench.measuring.process import run_child
 from gpubench.measuring.telemetry import CardReader, Sampler
 
 REST_READINGS = 4
@@ -18,11 +20,13 @@ LAST_READINGS = 10
 """About two seconds at the end of the load, when the link and the clocks are up."""
 
 
-def checkup() -> list[Finding]:
-    """Findings on torch, each device and the host."""
-    at_rest = host.host(environment.cpu_count())
-    facts = describe()
-    found = findings(facts, nvidia_cards())
+def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Sequence[Card]) -> list[Finding]:
+    """Findings on torch, each device and the host.
+
+    `facts` are torch's (see `process.describe`), `at_rest` is the host before torch was asked for them, and
+    `driver_cards` are the cards that NVIDIA's driver knows.
+    """
+    found = findings(facts, driver_cards)
     devices = environment.devices_of(facts)
     accelerators = [device for device in devices if device.kind != "cpu"]
     cards = readers(accelerators)
@@ -31,11 +35,12 @@ def checkup() -> list[Finding]:
         if card is None:
             found.append(conditions.untold(device.device, device.kind))
         elif not device.problem:
-            found += conditions.of_card(_check(device, card))
+            found += conditions.of_card(examine(device, card))
     return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 
-def _check(device: Device, card: CardReader) -> conditions.CardCheck:
+def examine(device: Device, card: CardReader) -> conditions.CardCheck:
+    """One card at rest, then under load."""
     at_rest = []
     for _ in range(REST_READINGS):
         time.sleep(REST_SECONDS)
