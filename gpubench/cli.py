@@ -223,19 +223,44 @@ def list_suites(
             typer.echo(f"  --set {key}={default}{choices}  {param.help}")
 
 
-@app.command(epilog="Example: `gpubench doctor` or `gpubench doctor --data ~/datasets`")
+@app.command(
+    epilog="""
+Examples:
+
+What to fix before measuring: `gpubench doctor`
+
+Is my card healthy? `gpubench doctor mine.csv --against results`
+"""
+)
 @advised
 def doctor(
+    files: Annotated[list[Path] | None, typer.Argument(help="CSV files measured here, for --against.")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV file, or folder of them, with reference rows of the same card. Repeatable."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
-    """What to fix before measuring: device, driver, torch build, data, disk. Exit code 4 if anything."""
-    from gpubench.doctor import findings, nvidia_cards, surroundings
+    """What to fix before measuring: card, driver, torch build, host, data, disk. Exit code 4 if anything.
+
+    With files of measured rows it says instead whether the card is as fast as others of its kind.
+    """
+    from gpubench.comparing.health import health
+    from gpubench.doctor import nvidia_cards, surroundings
+    from gpubench.measuring import environment, host
+    from gpubench.measuring.checkup import checkup
     from gpubench.measuring.process import describe
 
+    if bool(files) != bool(against):
+        raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = findings(describe(), nvidia_cards()) + surroundings(data)
+    if files and against:
+        found = health(files, against)
+    else:
+        at_rest = host.host(environment.cpu_count())
+        found = checkup(describe(), at_rest, nvidia_cards()) + surroundings(data)
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:

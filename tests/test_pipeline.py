@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import os
+import platform
 import random
 import signal
 import subprocess
@@ -51,6 +52,19 @@ def test_run_then_compare(tmp_path):
     compared = run("compare", out, cwd=tmp_path)
     assert compared.returncode in {0, 3}, compared.stderr
     assert rows[0]["model"] in compared.stdout
+
+
+def test_rows_say_what_host_they_come_from_but_not_its_name(tmp_path):
+    out = tmp_path / "a.csv"
+    done = run(*scripted(out, "--precision", "fp32", "--models", "short", "--repeats", 1), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = rows_of(out)
+    assert 0 < float(row["host_reference_seconds"]) < 5
+    assert row["container"]
+    assert float(row["load_average"]) >= 0
+    assert row["marks"] == ""
+    assert row["foreign_load"] == ""  # a CPU's other load is not told by a driver
+    assert platform.node() not in out.read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Rows to cells: the trials of one case on one specimen in one session, named, and the cases without any."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -46,8 +47,8 @@ class Cell:
     seconds: tuple[float, ...]
     label: str
     """The card, with as much as is needed to tell it from others of its name."""
-    unsteady: int = 0
-    """Trials whose steady state was not found."""
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """Trials that are unsteady, throttled or shared: how many of each."""
     parts: "tuple[Cell, ...]" = ()
     """The cells it combines, where it stands for several specimens; `seconds` then has one value of each."""
 
@@ -120,17 +121,19 @@ def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
 def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """The trials that are ok, pooled inside one specimen and session."""
     columns = [*KEY, *SPECIMEN, "batch_size", *STACK]
+    # Rows written by hand, or before there were marks, still say that they are unsteady.
+    unsteady = frame["steady"].str.extract("^(unsteady)", expand=False).fillna("")
     frame = frame.assign(
         cell=frame.groupby(columns, sort=False, dropna=False).ngroup(),
-        shaky=frame["steady"].str.startswith("unsteady"),
+        marks=frame["marks"].where(frame["marks"] != "", unsteady),
     )
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = trials[OUTCOMES].median()
-    seconds, shaky = trials["seconds"].agg(tuple), trials["shaky"].sum()
+    seconds, marks = trials["seconds"].agg(tuple), trials["marks"].agg(" ".join)
     cells = [
-        Cell(row, times, labels[texts_of(row, LABELLED)], int(count))
-        for row, times, count in zip(_records(first), seconds, shaky, strict=True)
+        Cell(row, times, labels[texts_of(row, LABELLED)], Counter(words.split()))
+        for row, times, words in zip(_records(first), seconds, marks, strict=True)
     ]
     return in_order(cells)
 

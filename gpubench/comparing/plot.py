@@ -261,6 +261,8 @@ def _footer(group: Group) -> Iterator[str]:
     facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
     stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
     facts += [f"torch {stacks}"] if stacks else []
+    marks = Counter(mark for cell in cells for mark, count in cell.marks.items() for _ in range(count))
+    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
     yield group.title
     yield "; ".join([*facts, "gpubench"])
 

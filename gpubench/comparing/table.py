@@ -153,13 +153,17 @@ def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
     if cell.parts:
         notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
-    if cell.unsteady:
-        notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
+    notes += marks_of(cell)
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:
         notes.append(cell.reason)
     return "; ".join(notes)
+
+
+def marks_of(cell: Cell) -> list[str]:
+    """What speaks against some of its trials, as `2 of 6 throttled`."""
+    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
 
 
 def comparisons_table(group: Group) -> Table:
@@ -177,10 +181,15 @@ def comparisons_table(group: Group) -> Table:
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
-                "notes": "; ".join(comparison.notes),
+                "notes": "; ".join([*comparison.notes, *_marks_of_sides(comparison)]),
             }
         )
     return _table(lines)
+
+
+def _marks_of_sides(comparison: Comparison) -> list[str]:
+    sides = ((comparison.subject_name, comparison.subject), (comparison.other_name, comparison.other))
+    return [f"{name}: {', '.join(marks)}" for name, cell in sides if (marks := marks_of(cell))]
 
 
 def places(ratio: Ratio) -> int:

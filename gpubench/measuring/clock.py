@@ -25,6 +25,7 @@ class Clock:
         now: seconds, monotonic.
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
+        settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        settled: Callable[[], bool] | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
-        self._report, self._watch = report, watch
+        self._report, self._watch, self._settled = report, watch, settled
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -141,7 +143,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -175,7 +177,7 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait)
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
@@ -192,7 +194,7 @@ class Clock:
                 self._synchronize()
                 seconds = self._now() - lap_started
                 if steps or not laps:
-                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
+                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started))
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
                     laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
@@ -244,7 +246,7 @@ class Clock:
                 continue
             spent += seconds
             self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
             )
         self._resident = None
 

@@ -16,13 +16,15 @@ from rich.console import Console
 from gpubench import records, suite
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
-from gpubench.measuring import peak
+from gpubench.measuring import host, peak
+from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
@@ -41,6 +43,7 @@ def run(options: Options, console: Console | None = None) -> int:
     loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights = find_weights(loaded, options, console)
@@ -57,12 +60,15 @@ def run(options: Options, console: Console | None = None) -> int:
     if earlier:
         for problem in earlier.problems:
             console.print(problem, markup=False)
-        earlier.check(cases, options, devices, environment)
+        states = {name: state_of(device, cards[name]) for name, device in devices.items()}
+        earlier.check(cases, options, devices, states, environment)
+    environment = replace(environment, host_reference_seconds=host.reference_seconds())
     session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
+        cards=cards,
         environment=environment,
         session=session,
         path=path,
@@ -82,12 +88,13 @@ class Runner:
         suites: Mapping[str, LoadedSuite],
         options: Options,
         devices: Mapping[str, env.Device],
+        cards: Mapping[str, CardReader | None],
         environment: env.Environment,
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
     ) -> None:
-        self.suites, self.options, self.devices = suites, options, devices
+        self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.session, self.path = environment, session, path
         self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
@@ -95,6 +102,7 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
+        self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -171,14 +179,24 @@ class Runner:
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
+        # One card's energy and clocks are not those of a group.
+        card = self.cards[case.device] if case.processes == 1 else None
+        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            sampler.hear(event)
+            self.on_event(event)
+
         outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed)},
-            on_event=self.on_event,
+            {"task": "trial", "trial": trial_to_json(placed), "watched": sampler.watches},
+            on_event=on_event,
             on_output=lambda line: self.say(f"    {line}"),
+            on_wake=sampler.tick,
             time_limit_seconds=self._time_limit(case),
             resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
         )
         measurement = _measurement_of(outcome)
+        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
         if on_cpu and limit and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
@@ -240,10 +258,12 @@ class Runner:
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+        device = self.devices[trial.case.device]
         return row_of(
             trial,
             measurement,
-            device=self.devices[trial.case.device],
+            device=device,
+            card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=self.session,
             until=self.options.until,
