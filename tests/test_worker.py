@@ -96,6 +96,14 @@ def test_a_training_that_diverged_is_no_time(name):
     assert all(answer[key] is None for key in ("seconds", "samples_per_second", "train_seconds", "data_stall"))
 
 
+def test_a_model_that_cannot_be_validated_has_diverged():
+    """fp16 activations can overflow in validation, where BatchNorm goes by its statistics, and nowhere before."""
+    answer = measure("fp32", quality="nan")
+    assert answer["reason"] == "diverged: the trained model has loss nan"
+    assert (answer["status"], answer["seconds"]) == ("failed", None)
+    assert measure("fp32", quality="2")["status"] == "ok"
+
+
 def has_fp16_lstm():
     try:
         torch.nn.LSTM(8, 8).half()(torch.randn(1, 1, 8).half())[0].sum().backward()
