@@ -79,7 +79,10 @@ def run(
         list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="both, mixed, all, or names: fp32, tf32, fp16, bf16, joined by commas.")
+        str,
+        typer.Option(
+            help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
+        ),
     ] = "both",
     models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
     batch: Annotated[
@@ -243,12 +246,13 @@ def doctor(
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
-    """What to fix before measuring: card, driver, torch build, host, data, disk. Exit code 4 if anything.
+    """What to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
+    from gpubench import apex
     from gpubench.comparing.health import health
-    from gpubench.doctor import nvidia_cards, surroundings
+    from gpubench.doctor import nvidia_cards, of_apex, surroundings
     from gpubench.measuring import environment, host
     from gpubench.measuring.checkup import checkup
     from gpubench.measuring.process import describe
@@ -260,7 +264,8 @@ def doctor(
         found = health(files, against)
     else:
         at_rest = host.host(environment.cpu_count())
-        found = checkup(describe(), at_rest, nvidia_cards()) + surroundings(data)
+        found = checkup(describe(), at_rest, nvidia_cards())
+        found += [of_apex(apex.installed()), *surroundings(data)]
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:

@@ -2,6 +2,7 @@
 
 import faulthandler
 import json
+import math
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
 """Takes how to wait for the device, and the context that sees one step's operands."""
@@ -158,6 +159,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
     span["end"] = time.perf_counter()
 
     precision.check_flags(case.precision, flags)
+    notes = clock.notes
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
@@ -173,13 +175,32 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    operands = watch.check(case.precision)
     of_suite = suite.flops(case.model, case.params) if suite.flops else None
-    return replace(
+    proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
+    measurement = replace(
         measurement,
         precision_error=proof.worst,
-        precision_proof=f"{proof.proof}; {operands}",
+        precision_proof="; ".join(text for text in proofs if text),
         **work_fields(work if counted else None, clock.watched_samples, of_suite),
+    )
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    return _diverged(measurement, diverged) if diverged else measurement
+
+
+def _diverged(measurement: Measurement, why: str) -> Measurement:
+    """The measurement without anything that could pass for a result."""
+    return Measurement(
+        status="failed",
+        reason=f"{DIVERGED} {why}",
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        precision_error=measurement.precision_error,
+        precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
+        settings=measurement.settings,
     )
 
 
