@@ -1,6 +1,6 @@
 """What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
 
-    python benchmarks/simulation.py            # MINUTES minutes; prints the tables of docs/method.md
+    python benchmarks/simulation.py            # one minute; prints the tables of docs/method.md
     python benchmarks/simulation.py power hosts --count 200
 
 A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
@@ -293,7 +293,7 @@ def print_equal(count: int) -> None:
 
 def print_modes(count: int) -> None:
     print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
-    modes = [one_session(count, n, Noise(0.01, modes=0.08)) for n in (6, 10, 20)]
+    modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
     table(["n, 8% apart", "false", "95% holds"], [
         [n, percent(m.found, 2), percent(m.covered)] for n, m in zip((6, 10, 20), modes, strict=True)
     ])  # fmt: skip
@@ -345,7 +345,7 @@ def print_specimens(count: int) -> None:
     few = max(200, count // 2)
     lines = []
     for sd in (0.01, 0.02, 0.04):
-        for k in (2, 3, 4, 8):
+        for k in (2, 3, 4, 5, 8):
             equal = between_specimens(count, sd, k)
             true = between_specimens(few, sd, k, effect=math.log(1.1))
             lines.append([percent(sd), k, percent(equal.found, 2), percent(equal.covered), percent(true.found, 0)])
@@ -356,8 +356,8 @@ def print_hosts(count: int) -> None:
     print("Hosts of two kinds, half and half, equal cards\n")
     lines = []
     for gap in (0.04, 0.08, 0.15, 0.25):
-        for k in (1, 2, 3, 4, 6):
-            hosts = between_specimens(count, 0.003, k, modes=gap)
+        for k in (1, 2, 3, 4, 5, 6):
+            hosts = between_specimens(count, 0.003, k, modes=math.log(1 + gap))
             few_specimens = hosts.share("one specimen", "few specimens")
             same, unsure = (percent(hosts.share(v)) for v in ("same", "unsure"))
             lines.append([percent(gap, 0), k, percent(hosts.found, 2), percent(few_specimens), unsure, same])
