@@ -56,7 +56,7 @@ class Suite:
     """One benchmark: a function that trains, and what may be asked of it.
 
     `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
-    returns its qualities by name (fractions or losses); `quality` names the one that counts.
+    returns its qualities by name (fractions, losses, perplexities); `quality` names the one that counts.
     """
 
     train: Callable[..., Mapping[str, float]]
@@ -70,14 +70,23 @@ class Suite:
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU, whose memory is not a card's."""
+    recipe_batch: Callable[[Mapping[str, ParamValue]], int] | None = None
+    """Given the params, the batch that the recipe itself has: the default on every device, instead of the two above."""
     train_samples: int = 0
     """Samples in one epoch of the real dataset; `max` is capped at a twentieth of it (0: no cap)."""
+    samples_per_unit: int = 1
+    """Samples that one unit of --batch puts into a step: an image is one, a column of text is 35 tokens, say."""
     data: tuple[str, ...] = ()
     """Names of the datasets it reads (see `gpubench data list`)."""
     presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(default_factory=dict)
     """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
+    refuse: Callable[..., str] | None = None
+    """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
+    flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
+    """Given model and params, floating-point operations of forward and backward per sample of the suite's own data,
+    a multiplication and an addition counting two: for models that torch's counter cannot see into (nn.LSTM)."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
     torch: bool = True

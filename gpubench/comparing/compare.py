@@ -40,7 +40,9 @@ FOLLOWS = {
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
 
-OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
+OUTCOMES = [
+    "samples_per_second", "accuracy", "loss", "perplexity", "test_perplexity", "data_stall", "peak_memory_bytes",
+]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
 

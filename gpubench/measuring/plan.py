@@ -106,10 +106,13 @@ def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[Load
     return [model for model in suite.suite.models if not wish or model in wish]
 
 
-def choose_batch(suite: LoadedSuite, options: Options, device: Device) -> tuple[str, int | None]:
+def choose_batch(
+    suite: LoadedSuite, options: Options, device: Device, params: Mapping[str, ParamValue]
+) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
     on_cpu = device.kind == "cpu"
-    default = str(suite.suite.cpu_batch) if on_cpu else suite.suite.batch
+    of_recipe = suite.suite.recipe_batch
+    default = str(of_recipe(params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch)
     wish = options.batch or default
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
@@ -139,7 +142,7 @@ def plan(
     for suite in suites:
         params = suite.resolve_params(options.settings_for(suite, suites))
         for device in devices:
-            policy, size = choose_batch(suite, options, device)
+            policy, size = choose_batch(suite, options, device, params)
             precisions = choose_precisions(options.precision, device)
             for model in choose_models(suite, options.models, suites):
                 for precision in precisions:
@@ -160,6 +163,8 @@ def plan(
                         memory_limit_bytes=options.memory_limit_bytes,
                         refusal=device.unsupported.get(precision, "") if suite.suite.torch else "",
                     )
+                    if suite.suite.refuse and not case.refusal:
+                        case = replace(case, refusal=suite.suite.refuse(case))
                     cases.append(case)
                     twin = policy == "max" and precision != "fp32" and "fp32" in precisions
                     if twin and not case.refusal:

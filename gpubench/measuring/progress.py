@@ -98,6 +98,8 @@ def describe(row: Row, unit: str) -> str:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     if row.accuracy is not None:
         parts.append(f"accuracy {row.accuracy:.2%}")
+    if row.perplexity is not None:
+        parts.append(f"perplexity {row.perplexity:.2f}")
     if row.steady.startswith("unsteady"):
         parts.append("unsteady")
     if row.reason:

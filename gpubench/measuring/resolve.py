@@ -41,6 +41,12 @@ def find_data(
             for dataset in wanted:
                 folder = datasets.fetch(dataset)
         folders[each.name] = folder
+        if folder is not None:
+            found = [datasets.row_name(dataset, folder) for dataset in wanted]
+            names[each.name] = "+".join(found)
+            for dataset, name in zip(wanted, found, strict=True):
+                if name != dataset:
+                    console.print(f"{folder}: not the official {dataset}, so its rows say data={name}", markup=False)
     return folders, names
 
 

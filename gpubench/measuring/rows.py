@@ -84,6 +84,8 @@ def row_of(
         peak_memory_bytes=measurement.peak_memory_bytes,
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
+        perplexity=_rounded(quality.get("perplexity")),
+        test_perplexity=_rounded(quality.get("test_perplexity")),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),

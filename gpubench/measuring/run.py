@@ -222,13 +222,14 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].suite.train_samples
+                suite_of_case = self.suites[case.suite].suite
+                cap = suite_of_case.train_samples // 20 // suite_of_case.samples_per_unit
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 or None,
+                        cap or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )
