@@ -79,7 +79,7 @@ class Suite:
     data: tuple[str, ...] = ()
     """Names of the datasets it reads (see `gpubench data list`)."""
     presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(default_factory=dict)
-    """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
+    """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes, or the `model`."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
     refuse: Callable[..., str] | None = None
@@ -108,8 +108,8 @@ class LoadedSuite:
         doc = sys.modules[_module_name(self.path)].__doc__ or ""
         return doc.strip().partition("\n")[0]
 
-    def resolve_params(self, settings: Mapping[str, str]) -> dict[str, ParamValue]:
-        """Every parameter's value: --set first, then the presets it selects, then the defaults.
+    def resolve_params(self, settings: Mapping[str, str], model: str = "") -> dict[str, ParamValue]:
+        """Every parameter's value for `model`: --set first, then the presets it selects, then the defaults.
 
         Raises UserError for a name the suite does not declare or a value it does not allow.
         """
@@ -123,7 +123,7 @@ class LoadedSuite:
         given = {name: declared[name].parse(name, text) for name, text in settings.items()}
         values |= given
         for name, by_value in self.suite.presets.items():
-            values |= by_value.get(values[name], {})
+            values |= by_value.get(model if name == "model" else values[name], {})
         return values | given
 
 

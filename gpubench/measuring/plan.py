@@ -140,11 +140,13 @@ def plan(
     """
     cases = []
     for suite in suites:
-        params = suite.resolve_params(options.settings_for(suite, suites))
+        settings = options.settings_for(suite, suites)
+        suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
         for device in devices:
-            policy, size = choose_batch(suite, options, device, params)
             precisions = choose_precisions(options.precision, device)
             for model in choose_models(suite, options.models, suites):
+                params = suite.resolve_params(settings, model)
+                policy, size = choose_batch(suite, options, device, params)
                 for precision in precisions:
                     case = Case(
                         suite=suite.name,

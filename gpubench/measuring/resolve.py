@@ -58,9 +58,9 @@ def find_weights(
     folder: Path | None = options.weights
     for each in loaded:
         name_of = each.suite.weights
-        params = each.resolve_params(options.settings_for(each, loaded))
+        settings = options.settings_for(each, loaded)
         for model in choose_models(each, options.models, loaded):
-            name = name_of(model, params) if name_of else ""
+            name = name_of(model, each.resolve_params(settings, model)) if name_of else ""
             if not name:
                 continue
             path = datasets.locate_weights(name, options.weights)
@@ -101,6 +101,10 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
         table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
     console = Console()
     console.print(table)
-    for name, text in {case.suite: params_text(case.params) for case in cases}.items():
-        console.print(f"{name}: {text}", markup=False)
+    models: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        named = models.setdefault((case.suite, params_text(case.params)), [])
+        named += [case.model] * (case.model not in named)
+    for (name, text), own in models.items():
+        console.print(f"{name} {', '.join(own)}: {text}", markup=False)
     console.print(f"rows would go to {path}", markup=False)
