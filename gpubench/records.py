@@ -98,6 +98,11 @@ class Row:
         "largest relative error of the probe's matmul, convolution and RNN against float64", None
     )
     precision_proof: str = column("what the probe, the flags and the operands of the model's own calls showed")
+    loss_scale: float | None = column("loss scale at the end of the training; empty where no loss is scaled", None)
+    skipped_steps: int | None = column(
+        "training steps that were not taken because a gradient overflowed; fp16-pure takes them all", None
+    )
+    nonfinite_losses: int | None = column("training steps whose loss was infinite or not a number", None)
     peak_memory_bytes: int | None = column(
         "accelerator: most memory allocated; CPU: peak resident memory of the process", None
     )

@@ -10,11 +10,15 @@ from gpubench.suite import ParamValue
 Mode = Literal["sampled", "full", "quick", "probe"]
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure")
 """The precisions there are, in the order `all` runs them."""
 
 FINISHED: frozenset[Status] = frozenset({"ok", "unsupported", "goal_missed"})
 """Statuses that a resumed run does not try again."""
+
+
+DIVERGED = "diverged:"
+"""How the reason of a failed trial begins whose training went well but taught nothing."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,20 @@ class Measurement:
     precision_error: float | None = None
     precision_proof: str = ""
     peak_memory_bytes: int | None = None
+    loss_scale: float | None = None
+    """At the end of the training; None where no loss was scaled."""
+    skipped_steps: int | None = None
+    nonfinite_losses: int | None = None
     allocator_retries: int = 0
     quality: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     """What the process found set: versions and threads, as strings."""
     laps: tuple[Lap, ...] = ()
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it failed in its figures only: everything ran, and fitted."""
+        return self.status == "failed" and self.reason.startswith(DIVERGED)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:

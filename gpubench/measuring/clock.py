@@ -7,13 +7,29 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the steps of a training say of themselves once it is over (see stepping.Stepper)."""
+
+    loss_scale: float | None = None
+    """At the end; None where no loss was scaled."""
+    skipped_steps: int | None = None
+    nonfinite_losses: int | None = None
+    remark: str = ""
+    """What to know about the run although it went well."""
+    diverged: str = ""
+    """Why the run taught the model nothing, or empty."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
 
 
 class Clock:
@@ -51,6 +67,8 @@ class Clock:
         self._resident_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
+        self._note: Callable[[], Notes] = Notes
+        self._notes: Notes | None = None
         self.proved = False
         """Whether a step ran under `watch`."""
 
@@ -213,6 +231,7 @@ class Clock:
         without the pipeline. None of it enters any other figure.
         """
         self.end_epoch()  # where a cancelled fit has not
+        self._notes = self.notes  # these steps are no training
         if self._resident is None:
             return
         batch, size = self._resident
@@ -240,6 +259,17 @@ class Clock:
 
     # Answers
 
+    def note(self, notes: Callable[[], Notes]) -> None:
+        """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
+        self._note = notes
+
+    @property
+    def notes(self) -> Notes:
+        """What was noted of the training, which is over by now."""
+        if self._notes is None:
+            self._notes = self._note()
+        return self._notes
+
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
         self.end_epoch()
@@ -249,6 +279,9 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": self._steady,
+            "loss_scale": self.notes.loss_scale,
+            "skipped_steps": self.notes.skipped_steps,
+            "nonfinite_losses": self.notes.nonfinite_losses,
             **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
         }
 

@@ -21,7 +21,7 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
 
 
 def main() -> None:
@@ -128,8 +128,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     span["end"] = time.perf_counter()
 
     precision.check_flags(case.precision, flags)
+    notes = clock.notes
     measurement = Measurement(
         status="ok",
+        reason=notes.remark,
         quality=dict(quality),
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
@@ -143,8 +145,29 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    operands = watch.check(case.precision)
-    return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
+    proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
+    measurement = replace(
+        measurement,
+        precision_error=proof.worst,
+        precision_proof="; ".join(text for text in proofs if text),
+    )
+    return _diverged(measurement, notes.diverged) if notes.diverged else measurement
+
+
+def _diverged(measurement: Measurement, why: str) -> Measurement:
+    """The measurement without anything that could pass for a result."""
+    return Measurement(
+        status="failed",
+        reason=f"{DIVERGED} {why}",
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        precision_error=measurement.precision_error,
+        precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
+        settings=measurement.settings,
+    )
 
 
 def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
