@@ -380,7 +380,7 @@ def refuse(case: Case) -> str:
     if found is None:
         return "engine=apex: NVIDIA Apex is not installed"
     if not any((Path(folder) / "fp16_utils").is_dir() for folder in found.submodule_search_locations or ()):
-        return "engine=apex: the apex here has no fp16_utils: NVIDIA's has it up to 25.05, the index's apex is unrelated"
+        return "engine=apex: this apex has no fp16_utils; NVIDIA's had it up to 25.05, the index's apex is unrelated"
     return ""
 
 

@@ -46,7 +46,8 @@ def find_data(
             names[each.name] = "+".join(found)
             for dataset, name in zip(wanted, found, strict=True):
                 if name != dataset:
-                    console.print(f"{folder}: not the official {dataset}, so its rows say data={name}", markup=False)
+                    note = f"{folder}: not the official {dataset}, so its rows say data={name}"
+                    console.print(note, markup=False, soft_wrap=True)
     return folders, names
 
 
