@@ -79,7 +79,7 @@ def run(
         list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="both, mixed, all, or names: fp32, tf32, fp16, bf16, joined by commas.")
+        str, typer.Option(help="both, mixed, all, or names joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure.")
     ] = "both",
     models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
     batch: Annotated[
@@ -196,12 +196,13 @@ def doctor(
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
-    """What to fix before measuring: device, driver, torch build, data, disk. Exit code 4 if anything."""
-    from gpubench.doctor import findings, nvidia_cards, surroundings
+    """What to fix before measuring: device, driver, torch build, Apex, data, disk. Exit code 4 if anything."""
+    from gpubench import apex
+    from gpubench.doctor import findings, nvidia_cards, of_apex, surroundings
     from gpubench.measuring.process import describe
 
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = findings(describe(), nvidia_cards()) + surroundings(data)
+    found = [*findings(describe(), nvidia_cards()), of_apex(apex.installed()), *surroundings(data)]
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpubench import datasets
+from gpubench.apex import LAST_WITH_AMP, Apex
 from gpubench.errors import UserError
 from gpubench.trial import PRECISIONS
 
@@ -123,6 +124,24 @@ def _other_build(capability: str) -> str:
 def _version(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     return int(major), int(minor.partition(".")[0] or 0)
+
+
+def of_apex(apex: Apex | None) -> Finding:
+    """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
+    if apex is None:
+        return Finding("ok", "no apex package, and none is needed (docs/apex.md)")
+    name = f"apex {apex.version}".rstrip()
+    if not apex.real:
+        return Finding(
+            "note",
+            f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
+            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/apex.md)",
+        )
+    built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
+    text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
+    if apex.can_fp16_optimizer:
+        return Finding("ok", f"{text}: `--set engine=apex` of wordlm can use it")
+    return Finding("note", f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP} (docs/apex.md)")
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> list[Finding]:
