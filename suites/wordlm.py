@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench.apex import LAST_WITH_AMP, installed
 from gpubench.errors import UserError
 from gpubench.suite import Param, ParamValue, Suite
 
@@ -376,11 +376,13 @@ def refuse(case: Case) -> str:
         return f"engine=apex: Apex's FP16_Optimizer is fp16-master; {case.precision} is engine=torch"
     if not case.device.startswith("cuda"):
         return "engine=apex: Apex's FP16_Optimizer takes CUDA tensors only"
-    found = find_spec("apex")  # without importing it, and torch with it
-    if found is None:
-        return "engine=apex: NVIDIA Apex is not installed"
-    if not any((Path(folder) / "fp16_utils").is_dir() for folder in found.submodule_search_locations or ()):
-        return "engine=apex: this apex has no fp16_utils; NVIDIA's had it up to 25.05, the index's apex is unrelated"
+    apex = installed()
+    if apex is None:
+        return "engine=apex: NVIDIA Apex is not installed; engine=torch needs none"
+    if not apex.real:
+        return "engine=apex: the apex here is not NVIDIA's but the package index's unrelated one"
+    if not apex.can_fp16_optimizer:
+        return f"engine=apex: this Apex has lost amp and fp16_utils; the last with them is {LAST_WITH_AMP}"
     return ""
 
 
