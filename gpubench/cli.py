@@ -79,7 +79,10 @@ def run(
         list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="both, mixed, all, or names joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure.")
+        str,
+        typer.Option(
+            help="both, mixed, all, or names joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure."
+        ),
     ] = "both",
     models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
     batch: Annotated[

@@ -351,7 +351,9 @@ def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):
     install_apex(tmp_path, monkeypatch, "optimizers/__init__.py")
     (case,) = cases_with_apex(GPU, "fp16-master")
     assert "the last with them is 25.05" in case.refusal
-    install_apex(tmp_path, monkeypatch, *(f"{part}/__init__.py" for part in ("amp", "fp16_utils", "multi_tensor_apply")))
+    install_apex(
+        tmp_path, monkeypatch, *(f"{part}/__init__.py" for part in ("amp", "fp16_utils", "multi_tensor_apply"))
+    )
     (case,) = cases_with_apex(GPU, "fp16-master")
     assert case.refusal == ""
     (case,) = cases_with_apex(CPU, "fp16-master")
