@@ -33,12 +33,12 @@ SOAK_SECONDS = 30.0
 def run(options: Options) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
     console = Console(stderr=True, highlight=False)
-    loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
+    loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
-    weights_dir, weights = find_weights(loaded, options, console)
+    weights = find_weights(loaded, options, console)
     cases = plan(loaded, options, list(devices.values()), data, weights)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
@@ -62,7 +62,6 @@ def run(options: Options) -> int:
         session=session,
         path=path,
         folders=folders,
-        weights_dir=weights_dir,
     )
     _say_what_it_can_decide(options, cases, console)
     with _terminate_as_interrupt():
@@ -82,11 +81,10 @@ class Runner:
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
-        weights_dir: Path | None,
     ) -> None:
         self.suites, self.options, self.devices = suites, options, devices
         self.environment, self.session, self.path = environment, session, path
-        self.folders, self.weights_dir = folders, weights_dir
+        self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
 
@@ -97,14 +95,10 @@ class Runner:
         done = 0
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = [
-                trial
-                for trial in schedule(ready, self.options.rounds, self.options.seed)
-                if not (earlier and earlier.has(trial))
-            ]
+            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
             if earlier and not trials:
                 console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials}, console)
+            self._soak({trial.case.device for trial in trials if not trial.case.refusal}, console)
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
                 for number, trial in enumerate(trials, start=1):
@@ -115,7 +109,8 @@ class Runner:
                     statuses.append(row.status)
                     done = number
         except KeyboardInterrupt:
-            trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
+            if not trials:  # stopped in the batch search
+                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
             rest = [self._interrupted(trial) for trial in trials[done:]]
             records.append(self.path, rest)
             console.print(
@@ -132,7 +127,7 @@ class Runner:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
+        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
         outcome = run_child(
             {"task": "trial", "trial": trial_to_json(placed)},
@@ -143,8 +138,11 @@ class Runner:
         )
         measurement = _measurement_of(outcome)
         limit = case.memory_limit_bytes
+        if on_cpu and limit and measurement.status == "ok":
+            # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+            peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
+            measurement = replace(measurement, peak_memory_bytes=peak)
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
-            # The parent looks a few times a second; the child's own peak misses nothing.
             measurement = replace(
                 measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
             )
@@ -167,7 +165,7 @@ class Runner:
     def _row(self, trial: Trial) -> records.Row:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         if trial.case.refusal:
-            refused = Measurement(status="unsupported", reason=trial.case.refusal)
+            refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
             return self._as_row(trial, refused, started, None)
         measurement, outcome = self.measure(trial)
         answer = outcome.answer or {}
@@ -222,8 +220,8 @@ class Runner:
                     )
                 )
             else:
-                suite_of_case = self.suites[case.suite].suite
-                cap = suite_of_case.train_samples // 20 // suite_of_case.samples_per_unit
+                suite = self.suites[case.suite]
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit
                 fitted.append(
                     fit_batch(
                         case,
@@ -235,6 +233,11 @@ class Runner:
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
+    """The trials that an earlier run has not finished."""
+    return [trial for trial in trials if not (earlier and earlier.has(trial))]
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
