@@ -22,7 +22,7 @@ import pandas as pd
 
 from gpubench.comparing.stats import median, median_interval
 
-BATCH, BPTT, LOG_EVERY = 20, 35, 10
+BATCH, BPTT, LOG_EVERY = 20, 35, 5
 
 # Runs main.py with the corpus cut; arguments: the example's folder, tokens to keep, then main.py's own.
 CUT = """

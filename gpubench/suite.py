@@ -50,6 +50,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
+    "huge_pages": Param(True, "on a CPU: large tensors in huge pages where Linux gives them, so that few pages fault"),
     "loss_scale": Param(0, "fixed loss scale of fp16, fp16-master and fp16-pure; 0 is dynamic, and 1 in fp16-pure"),
 }
 

@@ -2,8 +2,10 @@
 
 import math
 import random
+import re
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +29,12 @@ MODELS = WORDLM.suite.models
 SMALL = {"emsize": "12", "nhid": "12", "bptt": "5", "valid_batch": "2", "epochs": "1"}
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
+
+
+def given_by_linux():
+    """To whom this system gives huge pages."""
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return setting.read_text() if setting.is_file() else ""
 
 
 @pytest.fixture
@@ -267,6 +275,30 @@ def test_a_corpus_too_small_for_the_batch_is_a_row_that_says_so(cli, tmp_path, t
     row = load([tmp_path / "a.csv"]).frame.iloc[0]
     assert row["status"] == "failed"
     assert "10 tokens, too few for 20 columns" in row["reason"]
+
+
+PAGES = """
+import re
+from pathlib import Path
+from gpubench.suite import Suite
+def train(trial, clock):
+    import torch
+    large = torch.ones(2**25)
+    print(re.search(r"AnonHugePages: +(\\d+)", Path("/proc/self/smaps_rollup").read_text())[0])
+    return {}
+SUITE = Suite(train=train, models=("m",), params={}, version=1)
+"""
+
+
+@pytest.mark.skipif("[madvise]" not in given_by_linux(), reason="Linux gives huge pages to all here, or to none")
+@pytest.mark.parametrize("wish", ["true", "false"])
+def test_large_tensors_of_a_cpu_lie_in_huge_pages(cli, tmp_path, wish):
+    (tmp_path / "pages.py").write_text(PAGES)
+    done = cli(
+        "run", "--suite", "pages.py", "--quick", "--device", "cpu", "--precision", "fp32", "--set", f"huge_pages={wish}"
+    )
+    kilobytes = int(re.search(r"AnonHugePages: +(\d+)", done.stdout)[1])
+    assert (kilobytes > 2**16) == (wish == "true")
 
 
 # FLOPs

@@ -21,6 +21,9 @@ from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
 
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
+
 
 def main() -> None:
     """Read the task from the socket whose file descriptor is the first argument, and answer on it.
@@ -105,6 +108,8 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
 
 
 def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float]) -> Measurement:
+    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
     import torch
 
     from gpubench.measuring import device as devices
