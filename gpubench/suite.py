@@ -68,6 +68,8 @@ class Suite:
     params: Mapping[str, Param]
     version: int
     """Raised when an edit can change a timing or a result."""
+    default_models: tuple[str, ...] = ()
+    """What runs without --models; all of them where it is empty."""
     quality: str = ""
     unit: str = "images"
     batch: str = "max"

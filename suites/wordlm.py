@@ -390,6 +390,7 @@ SUITE = Suite(
     train=train,
     version=1,
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
+    default_models=("lstm",),
     params={
         "preset": Param("article", "sizes of January 2019, or of February", choices=("article", "tensorcore")),
         "epochs": Param(30, "epochs of the whole run"),

@@ -219,6 +219,12 @@ def test_presets_give_sizes_and_batch_and_every_value_gives_way():
     assert choose_batch(WORDLM, Options(batch="max"), GPU, article) == ("max", None)
 
 
+def test_the_lstm_runs_unless_others_are_named():
+    for wish, models in {(): ["lstm"], ("gru", "rnn_relu"): ["gru", "rnn_relu"]}.items():
+        options = Options(suites=("wordlm",), models=wish, precision="fp32")
+        assert [case.model for case in plan([WORDLM], options, [CPU], {"wordlm": "synthetic"}, {})] == models
+
+
 def test_the_vocabulary_is_padded(text):
     assert INSIDE["load_text"](trial_of(text), torch.device("cpu"))[3] == 31
     assert INSIDE["load_text"](trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32

@@ -103,12 +103,13 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
 
 
 def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
-    """The suite's models among those wished for, in the suite's order; raises UserError for an unknown one."""
+    """The suite's models among those wished for, or its usual ones; raises UserError for an unknown one."""
     known = {model for each in suites for model in each.suite.models}
     for model in wish:
         if model not in known:
             raise UserError(f"--models {model}: no such model; there are {', '.join(sorted(known))}")
-    return [model for model in suite.suite.models if not wish or model in wish]
+    usual = wish or suite.suite.default_models or suite.suite.models
+    return [model for model in suite.suite.models if model in usual]
 
 
 def choose_batch(
