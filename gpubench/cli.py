@@ -81,7 +81,7 @@ def run(
     precision: Annotated[
         str,
         typer.Option(
-            help="both, mixed, all, or names joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure."
+            help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
         ),
     ] = "both",
     models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",

@@ -24,8 +24,6 @@ class Notes:
     """At the end; None where no loss was scaled."""
     skipped_steps: int | None = None
     nonfinite_losses: int | None = None
-    remark: str = ""
-    """What to know about the run although it went well."""
     diverged: str = ""
     """Why the run taught the model nothing, or empty."""
     weights: Mapping[str, int] = field(default_factory=dict)

@@ -190,14 +190,17 @@ class Runner:
         )
 
     def _try_fp16(self, case: Case) -> Case:
-        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model."""
+        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+
+        What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+        """
         on_cpu = self.devices[case.device].kind == "cpu"
         uses_torch = self.suites[case.suite].suite.torch
         if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
             return case
         small = replace(case, batch_size=case.batch_size or 8, mode="probe")
         answer, _ = self.measure(Trial(small, 0, self.options.seed))
-        if answer.status == "failed":
+        if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
             return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
         return case
 

@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from fastai.fp16_utils import master_params_to_model_params
 from torch import nn
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import clip_grad_norm_
 
 from gpubench.measuring.clock import Clock, Notes
 from gpubench.measuring.precision import BATCH_NORMS, KINDS, Mode
@@ -23,12 +23,14 @@ class Stepper:
     whose step is skipped, and doubled after 2000 good steps. fp16-master hands the optimizer float32 copies
     of the model's float16 weights, unscales, clips and steps those, and copies them back. fp16-pure steps the
     float16 weights themselves, by default unscaled, and takes every step without looking first, as Apex O3
-    did. Make the Stepper before the optimizer's first step, and after `mode.prepare(model)`.
+    did: a gradient that overflowed there poisons the weights, which the end of the run tells. Make the
+    Stepper before the optimizer's first step, and after `mode.prepare(model)`; give it float32 losses, which
+    no scale can overflow.
 
     Args:
         mode: the precision.
         model: whose weights the optimizer trains.
-        optimizer: or several of them, that step together.
+        optimizer: or several of them; one whose gradients are finite steps where another's are not.
         clock: told of loss scale, skipped steps and non-finite losses when the training is over.
         clip_norm: the largest norm of all gradients together; they are unscaled before.
         loss_scale: a fixed one; 0 or None is dynamic, and 1 in fp16-pure.
@@ -52,7 +54,7 @@ class Stepper:
         self._factor = float(loss_scale or 1) if self._blind else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
         self._steps = 0
-        self._losses, self._norms = Tally(), Tally()
+        self._losses = Tally()
         clock.note(self.notes)
 
     @property
@@ -82,11 +84,7 @@ class Stepper:
                 gradient.div_(self._factor)
         if self._clip_norm is not None:
             self._scale.unscale(self._optimizers)
-            norm = clip_grad_norm_(self._parameters(), self._clip_norm)
-        elif self._blind:
-            norm = get_total_norm(self._gradients(), math.inf)
-        if self._blind:
-            self._norms.add(norm)
+            clip_grad_norm_(self._parameters(), self._clip_norm)
         self._scale.step(self._optimizers)
         master_params_to_model_params(self._halves, self._masters)  # the old ones where the step was skipped
         for optimizer in self._optimizers:
@@ -98,19 +96,15 @@ class Stepper:
             loss_scale=self._factor if self._blind else self._scale.value,
             skipped_steps=self._scale.skipped,
             nonfinite_losses=self._losses.count,
-            remark=self._remark(),
             diverged=self._diverged(),
             weights=dtypes_of(self._model, self._optimizers),
         )
 
-    def _remark(self) -> str:
-        overflowed = self._norms.count
-        return f"gradients overflowed in {overflowed} of {self._steps} steps, all taken" if overflowed else ""
-
     def _diverged(self) -> str:
         if self._losses.last_is_bad:
-            text = f"the last loss was not finite, nor were {self._losses.count} of all {self._losses.total}"
-            return f"{text}; {self._remark()}" if self._remark() else text
+            return f"the last loss was not finite, nor were {self._losses.count} of all {self._losses.total}"
+        if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt(self._model)):
+            return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
         scale, skipped = self._scale.value, self._scale.skipped
         # A dynamic scale needs a few steps to find its place; below 1 there is none.
         if scale is not None and self._steps and skipped == self._steps and (self._scale.fixed or scale < 1):
@@ -228,20 +222,26 @@ def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Pa
     return halves, masters
 
 
+def learnt(model: nn.Module) -> list[torch.Tensor]:
+    """The weights, and the statistics of BatchNorm; other buffers may hold an infinity for good (a mask)."""
+    return [tensor for _, tensors in _owners(model) for tensor in tensors]
+
+
 def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:
     """How many tensors of each dtype the model, its BatchNorms (with their statistics) and the optimizers hold."""
-    seen: Counter[str] = Counter()
-    for module in model.modules():
-        weights = [*module.parameters(recurse=False)]
-        if isinstance(module, BATCH_NORMS):
-            statistics = [buffer for buffer in module.buffers(recurse=False) if buffer.is_floating_point()]
-            seen.update(f"BatchNorm {_plain(tensor)}" for tensor in (*weights, *statistics))
-        else:
-            seen.update(f"model {_plain(tensor)}" for tensor in weights)
+    seen = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             seen.update(f"optimizer {_plain(p)}" for p in group["params"] if p.requires_grad)
     return dict(seen)
+
+
+def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """`model` or `BatchNorm`, and the floating-point tensors, module by module."""
+    for module in model.modules():
+        norm = isinstance(module, BATCH_NORMS)
+        tensors = [*module.parameters(recurse=False), *(module.buffers(recurse=False) if norm else ())]
+        yield "BatchNorm" if norm else "model", [tensor for tensor in tensors if tensor.is_floating_point()]
 
 
 def _plain(tensor: torch.Tensor) -> str:

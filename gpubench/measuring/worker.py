@@ -136,7 +136,6 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     notes = clock.notes
     measurement = Measurement(
         status="ok",
-        reason=notes.remark,
         quality=dict(quality),
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
