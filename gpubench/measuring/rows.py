@@ -82,7 +82,7 @@ def row_of(
         setup_seconds=_rounded(measurement.setup_seconds),
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
-        loss_scale=_rounded(measurement.loss_scale),
+        loss_scale=measurement.loss_scale,
         skipped_steps=measurement.skipped_steps,
         nonfinite_losses=measurement.nonfinite_losses,
         peak_memory_bytes=measurement.peak_memory_bytes,

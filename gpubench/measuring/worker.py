@@ -2,6 +2,7 @@
 
 import faulthandler
 import json
+import math
 import os
 import random
 import signal
@@ -155,7 +156,9 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
         precision_error=proof.worst,
         precision_proof="; ".join(text for text in proofs if text),
     )
-    return _diverged(measurement, notes.diverged) if notes.diverged else measurement
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    return _diverged(measurement, diverged) if diverged else measurement
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:

@@ -40,13 +40,17 @@ def train(trial, clock):
             step(batch)
     for batch in clock.resident():
         step(batch)
-    return {}
+    return {"loss": float(trial.params.quality or 0)}
 
 
 SUITE = Suite(
     train=train,
     version=1,
     models=("mlp", "lstm"),
-    params={"really": Param("", "a precision, bug or alone"), "lr": Param(0.1, "learning rate")},
+    params={
+        "really": Param("", "a precision, bug or alone"),
+        "lr": Param(0.1, "learning rate"),
+        "quality": Param("", "the loss it claims"),
+    },
     cpu_batch=16,
 )
