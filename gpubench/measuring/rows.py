@@ -113,6 +113,8 @@ def row_of(
         **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
+        perplexity=_rounded(quality.get("perplexity")),
+        test_perplexity=_rounded(quality.get("test_perplexity")),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),
