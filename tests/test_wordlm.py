@@ -2,7 +2,6 @@
 
 import math
 import random
-import re
 import sys
 import types
 from pathlib import Path
