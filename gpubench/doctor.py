@@ -62,7 +62,7 @@ def _unseen(card: Card, cuda: str) -> Finding:
             text,
             f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}",
         )
-    return Finding("fix", text, "is CUDA_VISIBLE_DEVICES set, or the container started without the card?")
+    return Finding("fix", text, "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)")
 
 
 def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
@@ -81,11 +81,16 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
             )
         ]
     if problem:
-        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", "is the driver up to date?")]
+        return [
+            Finding(
+                "fix", f"{name}: torch cannot compute on it ({problem})", "update the driver, then restart the machine"
+            )
+        ]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Finding("ok", f"{name}; precisions {can}")]
-    found += [Finding("note", f"{device['device']}: no {p}: {why}") for p, why in unsupported.items()]
+    advice = "nothing to do: such cases become `unsupported` rows, never another precision"
+    found += [Finding("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return found
 
 
@@ -165,7 +170,7 @@ def _of_data(name: str, data: Path | None) -> Finding:
         root = datasets.locate([name], data)
     except UserError as error:
         # A folder given for one dataset need not hold the others.
-        return Finding("note", f"{name}: {error}")
+        return Finding("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
     if root is None:
         return Finding("note", f"{name}: not here", f"gpubench data fetch {name}")
     return Finding("ok", f"{name}: in {root}")

@@ -39,6 +39,7 @@ class Clock:
         now: seconds, monotonic.
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
+        settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        settled: Callable[[], bool] | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
-        self._report, self._watch = report, watch
+        self._report, self._watch, self._settled = report, watch, settled
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -70,6 +72,8 @@ class Clock:
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.watched_samples = 0
+        """Samples of that step."""
 
     # Epochs
 
@@ -155,7 +159,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -189,7 +193,7 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait)
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
@@ -206,7 +210,7 @@ class Clock:
                 self._synchronize()
                 seconds = self._now() - lap_started
                 if steps or not laps:
-                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
+                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started))
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
                     laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
@@ -243,7 +247,7 @@ class Clock:
         batch, size = self._resident
         with self._watch():
             yield batch
-        self.proved = True
+        self.proved, self.watched_samples = True, size
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
@@ -259,7 +263,7 @@ class Clock:
                 continue
             spent += seconds
             self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
             )
         self._resident = None
 

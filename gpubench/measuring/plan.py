@@ -1,8 +1,9 @@
 """From options to cases to interleaved trials. Pure: opens no device, reads no data."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -32,9 +33,17 @@ class Options:
     synthetic: bool = False
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = None
+    until: float | None = None
+    """Add rounds until each case's interval is this share of its median to either side."""
+    budget_seconds: float | None = None
+    """Add no round to `until` that would end later than this."""
     seed: int = 42
     settings: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    soak: bool = True
+    """Warm accelerators before the first trial."""
+    peaks: bool = True
+    """Measure the peaks that are not known yet."""
 
     def settings_for(self, suite: LoadedSuite, suites: Sequence[LoadedSuite]) -> dict[str, str]:
         """The --set values meant for `suite`: with several suites, those that it declares.
@@ -48,10 +57,10 @@ class Options:
 
     @property
     def rounds(self) -> int:
-        """Trials per case."""
+        """Trials per case; with `until`, the least."""
         if self.repeats is not None:
             return self.repeats
-        return SAMPLED_REPEATS if self.mode == "sampled" else 1
+        return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1
 
 
 def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
@@ -191,17 +200,22 @@ def _refusal(device: Device, precision: str) -> str:
     return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")
 
 
-def schedule(cases: Sequence[Case], rounds: int, seed: int) -> list[Trial]:
-    """Every case once per round, shuffled inside each round so that drift hits all cases alike.
+def rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
+    """Round after round without end: every case once, in an order of its own, so that drift hits all cases alike.
 
     Trials of one round share a seed: they see the same data order and differ only in what is compared.
-    Refused cases come once, first.
     """
     dice = random.Random(seed)
-    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
-    for index in range(rounds):
+    for index in count():
         this_round = [Trial(case, index, seed + index) for case in cases if not case.refusal]
         dice.shuffle(this_round)
+        yield this_round
+
+
+def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
+    """The first `number` rounds, one after the other. Refused cases come once, first."""
+    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
+    for this_round in islice(rounds(cases, seed), number):
         trials += this_round
     return trials
 

@@ -89,7 +89,10 @@ def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[
 
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
-    table = Table(title=f"{len(cases)} cases x {options.rounds} rounds, {options.mode}")
+    number = f"{options.rounds} rounds"
+    if options.until:
+        number += f" or more, until {100 * options.until:.3g}%"
+    table = Table(title=f"{len(cases)} cases x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
         table.add_column(heading)
     for case in cases:
