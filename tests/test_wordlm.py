@@ -4,6 +4,7 @@ import math
 import random
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench import suite
 from gpubench.errors import UserError
 from gpubench.loading import load
-from gpubench.measuring import precision, stepping
+from gpubench.measuring import precision, stepping, worker
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, choose_batch, plan
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import PRECISIONS, Case, Trial
+from gpubench.trial import PRECISIONS, Case, Measurement, Trial
 
 WORDLM = suite.find("wordlm")
 INSIDE = WORDLM.suite.train.__globals__
@@ -327,6 +328,13 @@ def test_flops_of_an_rnn_by_hand(model, gates):
 def test_flops_of_the_articles_lstm_in_figures():
     # 320,000 and 320,000 products in the two layers, 6,655,600 in the decoder; times 6.
     assert INSIDE["flops"]("lstm", WORDLM.resolve_params({})) == 43_773_600.0
+
+
+def test_another_corpus_has_another_vocabulary_and_no_count(text):
+    case = trial_of(text).case
+    for data, flops in {"synthetic": 6.0 * (8 * 12 * 24 + 12 * 33_278), "corpus-1": None}.items():
+        counted = worker._with_work(Measurement("ok"), WORDLM.suite, replace(case, data=data), None, 0)
+        assert counted.flops_per_sample == flops
 
 
 @pytest.mark.parametrize(
