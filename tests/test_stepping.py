@@ -102,9 +102,10 @@ def test_masters_keep_what_is_too_small_for_fp16():
     assert One("fp16-pure", lr=1e-4).steps(*[1] * 100).weight == 1
 
 
-# Not fp16-pure with AdamW: its epsilon of 1e-8 is zero in float16, and the steps are noise.
 @pytest.mark.parametrize(
-    ("name", "make"), [("fp16", sgd), ("fp16", adamw), ("bf16", sgd), ("bf16", adamw), ("fp16-pure", sgd)]
+    ("name", "make"),
+    # Adam's squared gradients vanish in float16 weights' own state, so it follows no reference there.
+    [("fp16", sgd), ("fp16", adamw), ("bf16", sgd), ("bf16", adamw), ("fp16-pure", sgd)],
 )
 def test_the_other_precisions_train_the_network_too(name, make):
     exact, _, _ = train("fp32", make)
