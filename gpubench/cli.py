@@ -84,7 +84,7 @@ def run(
             help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
         ),
     ] = "both",
-    models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
+    models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",
     batch: Annotated[
         str | None, typer.Option(help="max, fastest, or a number; each suite has its own default.")
     ] = None,
@@ -218,7 +218,9 @@ def list_suites(
     for name in suite or built_in_names():
         found = find(name)
         typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
-        typer.echo(f"  models: {', '.join(found.suite.models)}")
+        usual = found.suite.default_models
+        without = f" (without --models: {', '.join(usual)})" if usual else ""
+        typer.echo(f"  models: {', '.join(found.suite.models)}{without}")
         typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
         for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
             default = str(param.default).lower() if isinstance(param.default, bool) else param.default

@@ -32,7 +32,7 @@ class Row:
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
-    batch_size: int | None = column("samples in one step", None)
+    batch_size: int | None = column("samples in one step; columns of text for a language model", None)
     batch_policy: str = column(
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
         " author (a published figure's own)"
@@ -191,6 +191,12 @@ class Row:
     )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
+    perplexity: float | None = column(
+        "of the validation text at the best epoch, exp of the mean loss per token; full runs only", None
+    )
+    test_perplexity: float | None = column(
+        "of the test text, with the weights that were best in validation; full runs only", None
+    )
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )

@@ -31,6 +31,7 @@ LAYERS = [
         "records.py",
         "loading.py",
         "interval.py",
+        "corpus.py",
         "datasets.py",
         "apex.py",
         "doctor.py",

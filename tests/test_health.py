@@ -89,3 +89,11 @@ def test_the_command(cli, tmp_path):
     alone = cli("doctor", "mine.csv")
     assert alone.returncode == 2
     assert "--against" in alone.stderr
+
+
+@pytest.mark.parametrize(("reached", "level", "words"), [(40e12, "note", "reach 74%"), (20e12, "fix", "reach 37%")])
+def test_without_a_reference_the_measured_peak_is_held_against_the_listed_one(tmp_path, reached, level, words):
+    card = {"card": "NVIDIA GeForce RTX 2080 Ti", "precision": "fp16", "measured_peak_flops": reached}
+    (found,) = judged(tmp_path, {"rate": 100, **card}, {"rate": 500, **OTHERS})
+    assert found.level == level
+    assert words in found.text

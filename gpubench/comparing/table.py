@@ -112,6 +112,7 @@ def cells_table(group: Group) -> Table:
                 "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
                 "trials": str(cell.trials) if cell.seconds else "",
                 "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
                 "notes": _notes(cell),
             }
         )

@@ -20,11 +20,11 @@ class PrecisionCallback(Callback):
     """
 
     order = 10  # after fastai's own preparations, before its recorder
+    stepper: Stepper
 
     def __init__(self, mode: Mode, clock: Clock, loss_scale: float = 0) -> None:
         super().__init__()
         self.mode, self.clock, self.loss_scale = mode, clock, loss_scale
-        self.stepper: Stepper | None = None
         self._opt: Any = None
         self._context: Any = None
 
@@ -36,7 +36,7 @@ class PrecisionCallback(Callback):
         self.mode.prepare(self.model)
         self._opt = self.opt
         # fastai wraps torch's optimizers; GradScaler and its fused steps need the inner one.
-        inner = getattr(self.opt, "opt", self.opt)
+        inner: Any = getattr(self.opt, "opt", self.opt)
         self.stepper = Stepper(self.mode, self.model, inner, self.clock, loss_scale=self.loss_scale)
 
     def before_batch(self) -> None:

@@ -43,7 +43,7 @@ def cache_file() -> Path:
 
 def known(device: Device, torch: str, precision: str, threads: int) -> Peak | None:
     """What was measured earlier on this very device, with this torch and as many threads, or None."""
-    found = _read().get(_key(device, torch, precision, threads))
+    found = _read().get(_key(device, torch, precision, threads), {})
     names = {field.name for field in fields(Peak)}
     # It may be of another version, or one that somebody edited.
     if not isinstance(found, dict) or set(found) != names:

@@ -105,7 +105,7 @@ def row_of(
         setup_seconds=_rounded(measurement.setup_seconds),
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
-        loss_scale=_rounded(measurement.loss_scale),
+        loss_scale=measurement.loss_scale,
         skipped_steps=measurement.skipped_steps,
         nonfinite_losses=measurement.nonfinite_losses,
         peak_memory_bytes=measurement.peak_memory_bytes,
@@ -113,6 +113,8 @@ def row_of(
         **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
+        perplexity=_rounded(quality.get("perplexity")),
+        test_perplexity=_rounded(quality.get("test_perplexity")),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),

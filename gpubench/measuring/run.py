@@ -307,13 +307,14 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].samples(case.params)
+                suite = self.suites[case.suite]
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 or None,
+                        cap or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )

@@ -25,6 +25,8 @@ from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
 """Takes how to wait for the device, and the context that sees one step's operands."""
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
 def main() -> None:
@@ -133,6 +135,8 @@ def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Mea
 
 
 def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, span: dict[str, float]) -> Measurement:
+    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
     import torch
 
     from gpubench.measuring import device as devices
