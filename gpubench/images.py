@@ -9,13 +9,14 @@ import json
 import os
 import random
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError
 
@@ -156,19 +157,21 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
 # One image
 
 
-def open_image(path: str | Path) -> "Image":
-    """The image as RGB, decoded; raises BadImage with the reason where it is missing, broken or too large.
+def open_image(path: str | Path) -> tuple["Image", str]:
+    """The image as RGB, decoded, and its mode in the file.
 
-    Grey, CMYK and other modes are converted, as torchvision's ImageFolder does.
+    Grey, CMYK and other modes are converted, as torchvision's ImageFolder does. Raises BadImage with the
+    reason where the file is missing, broken or too large.
     """
     from PIL import Image
 
     # Our own limit, below, comes before PIL's, which only warns.
     Image.MAX_IMAGE_PIXELS = None
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("ignore")  # of odd metadata, say; what cannot be decoded raises
             _check_size(image.size)
-            return image.convert("RGB")
+            return image.convert("RGB"), image.mode
     except BadImage:
         raise
     except Exception as error:  # a broken file may raise nearly anything
@@ -283,10 +286,7 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
     if to.is_file():
         return "kept"
     try:
-        Image.MAX_IMAGE_PIXELS = None
-        image = open_image(root / file)
-        with Image.open(root / file) as opened:
-            mode = opened.mode
+        image, mode = open_image(root / file)
     except BadImage as error:
         return f"bad {error}"
     shorter = min(image.size)
@@ -355,9 +355,7 @@ def centre_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[float, flo
     return left, top, left + w, top + h
 
 
-def batches_by_shape(
-    shapes: Sequence[tuple[int, int]], batch: int
-) -> Iterator[tuple[tuple[int, int], list[int]]]:
+def batches_by_shape(shapes: Sequence[tuple[int, int]], batch: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
     """(shape, indices of up to `batch` images of that shape), every image once."""
     by_shape: dict[tuple[int, int], list[int]] = {}
     for index, shape in enumerate(shapes):
@@ -388,8 +386,3 @@ def _has_class(folder: Path) -> bool:
 def _few(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry, _ in zip(entries, range(100), strict=False)]
-
-
-def summary(tree: Tree) -> dict[str, Any]:
-    """Counts for a line on the screen."""
-    return {"classes": len(tree.classes), "train": len(tree.train), "val": len(tree.valid)}

@@ -304,7 +304,9 @@ class _Reader:
             if part.first > before:
                 self.fail(line, f"a gap: no {kind} has the epochs from {before:g} to {part.first:g}")
             if part.first < before:
-                self.fail(line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {part.first:g}")
+                self.fail(
+                    line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {part.first:g}"
+                )
             before = part.end
 
     def known(self, table: Mapping[str, Any], kind: str, index: int, keys: set[str], needed: set[str]) -> Any:
