@@ -210,7 +210,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
+        stop = Stop(self._sampling, phase, first_epoch=max(0, self._epoch) in self._stages, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -351,7 +351,7 @@ class Clock:
         once = [phase for phase in self._phases if id(phase) not in in_epochs]
         return {
             "setup_seconds": first - self._built,
-            "steady": drift(self._timed) or self._steady,
+            "steady": self._drift() or self._steady,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
@@ -362,6 +362,11 @@ class Clock:
                 self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._stages, self._lost
             ),
         }
+
+    def _drift(self) -> str:
+        """Stages differ in pace; inside one, laps should not."""
+        by_stage = [[lap for lap in self._timed if stage_of(self._stages, lap.epoch) == at] for at in self._stages]
+        return next(filter(None, map(drift, by_stage)), "")
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
         if self._report is None:
