@@ -146,7 +146,11 @@ def of_apex(apex: Apex | None) -> Finding:
     text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
     if apex.can_fp16_optimizer:
         return Finding("ok", f"{text}: `--set engine=apex` of wordlm can use it")
-    return Finding("note", f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP} (docs/apex.md)")
+    return Finding(
+        "note",
+        f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP}",
+        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
+    )
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> list[Finding]:

@@ -96,8 +96,8 @@ class Suite:
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
-    """Given model and params, floating-point operations of forward and backward per sample of the suite's own data,
-    a multiplication and an addition counting two: for models that torch's counter cannot see into (nn.LSTM)."""
+    """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
+    cannot see them (nn.LSTM)."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
     torch: bool = True

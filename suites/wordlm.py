@@ -142,6 +142,9 @@ def network(trial: Trial, vocabulary: int) -> torch.nn.Module:
     class WordModel(nn.Module):
         """Embedding, the layers in between, decoder."""
 
+        positions: torch.Tensor
+        later: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.embedding = nn.Embedding(vocabulary, params.emsize)

@@ -76,6 +76,26 @@ def test_an_unknown_card_without_a_measured_peak_has_no_limit():
     assert (found.peak, found.mfu, found.limit_seconds) == ("unknown", None, None)
 
 
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"measured_peak_flops": math.nan, "measured_bandwidth_bytes_per_second": math.nan}, "`gpubench peak`"),
+        ({name: math.nan for name in BUSY if name not in {"card", "precision"}}, "its work was not counted"),
+    ],
+)
+def test_what_is_missing_is_named(columns, words):
+    found = bound_of(changed(**columns | {"op_overhead_seconds": math.nan}))
+    assert found.word == "unknown"
+    assert words in found.evidence
+
+
+def test_a_peak_that_is_passed_is_to_be_measured_again():
+    found = bound_of(changed(measured_peak_flops=6e11))
+    assert found.word == "compute"
+    assert "compute 133%" in found.evidence
+    assert "run `gpubench peak` again" in found.evidence
+
+
 def test_several_processes_share_the_work():
     both = bound_of(changed(processes=2, samples_per_second=2000.0, resident_samples_per_second=2000.0))
     assert both.mfu == pytest.approx(0.8)

@@ -179,7 +179,8 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    of_suite = suite.flops(case.model, case.params) if suite.flops else None
+    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
+    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
     proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
     measurement = replace(
         measurement,
