@@ -1,5 +1,6 @@
 """The commands: parse, call, print. Heavy imports happen inside them, so that --help is instant."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -134,6 +135,8 @@ def run(
         raise UserError("--quick and --full ask for opposite things; give one of them")
     if until and (quick or repeats):
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
+    if tensorboard and not importlib.util.find_spec("tensorboard"):
+        raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
     pairs = [text.partition("=") for text in settings or ()]

@@ -45,6 +45,7 @@ MANY_NAMED = 5
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
+    import torch
     from torch.nn.functional import cross_entropy
 
     params = trial.params
@@ -81,7 +82,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
-        loss = float(sum(losses)) / len(losses)
+        loss = float(torch.stack(losses).mean())
         lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
         events.write(lines[-1], seconds=time.perf_counter() - began, samples=training.samples * (epoch + 1))
 
@@ -389,7 +390,10 @@ class Files:
         found = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}
         self.few, self.few_valid = few(len(tree.train), params.train_images), few(len(tree.valid), params.valid_images)
         self.feed: Any = Feed(Pictures(tree, found), trial)
-        self.shapes: list[tuple[int, int]] = []
+        rectangles = any(phase.rect_val for phase in schedule_of(params.phases).phases)
+        files = [tree.root / tree.valid.path(index) for index in range(len(tree.valid))] if rectangles else []
+        # A bad file has any size: it will be refused by name.
+        self.sizes = [size or (1, 1) for size in images.sizes_of(files)]
 
     def train(self, epoch: int, phase: Phase, batch: int) -> Pass:
         """The training images in an order and by crops that depend on seed and epoch alone."""
@@ -417,21 +421,13 @@ class Files:
         copies = phase.copies if self.trial.params.copies else 0
         shapes = [(phase.size, phase.size)] * len(chosen)
         if rectangles:
-            sizes = self.sizes()
-            shapes = [images.rectangle(sizes[index], phase.size) for index in chosen]
+            shapes = [images.rectangle(self.sizes[index], phase.size) for index in chosen]
         specs = [
             Spec("valid", tuple(chosen[place] for place in places), shape[0], shape[1], copies)
             for shape, places in images.batches_by_shape(shapes, batch)
         ]
         random.Random(0).shuffle(specs)  # a sample of them has all shapes
         return Pass(self.feed, specs, len(chosen))
-
-    def sizes(self) -> list[tuple[int, int]]:
-        """Width and height of the validation images; where a file is bad, any: it will be refused by name."""
-        if not self.shapes:
-            files = [self.tree.root / self.tree.valid.path(index) for index in range(len(self.tree.valid))]
-            self.shapes = [size or (1, 1) for size in images.sizes_of(files)]
-        return self.shapes
 
     def refuse_bad(self) -> None:
         """Raise UserError naming validation images that could not be used: a score over the others is another's."""
