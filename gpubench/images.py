@@ -338,8 +338,8 @@ def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
     The shorter side is `side`; the longer one keeps the image's shape, cut to a multiple of 32.
     """
     width, height = size
-    ratio = min(LONGEST, max(width, height) / min(width, height))
-    longer = max(side, int(side * ratio) // STEP * STEP)
+    longer = min(int(LONGEST * side), side * max(width, height) // min(width, height))
+    longer = max(side, longer // STEP * STEP)
     return (longer, side) if width >= height else (side, longer)
 
 

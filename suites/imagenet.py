@@ -209,8 +209,8 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
             logits = predict(net, model, x)
             best = logits.topk(min(5, logits.shape[1]), dim=1).indices == y.view(-1, 1)
             loss = cross_entropy(logits, y, reduction="sum")
-            found = torch.stack([best[:, 0].sum(), best.sum(), loss, torch.tensor(len(y), device=y.device)])
-            sums += found.to(sums)
+            found = [best[:, 0].sum().float(), best.sum().float(), loss, torch.tensor(float(len(y)), device=y.device)]
+            sums += torch.stack(found).to(sums)
     top1, top5, loss_sum, many = sums.tolist()
     return Score(top1 / many, top5 / many, loss_sum / many) if many else Score()
 
@@ -302,7 +302,7 @@ class Pictures:
                 return np.asarray(image.resize(size, BILINEAR, box=box)), at
             pixels = np.asarray(image.resize(size, BILINEAR, box=images.random_box(image.size, spec.min_scale, dice)))
             return pixels[:, ::-1] if dice.random() < 0.5 else pixels, at
-        raise UserError(f"{self.roots[spec.copies]}: none of its {len(split)} training images can be read")
+        return np.zeros((spec.height, spec.width, 3), dtype=np.uint8), index  # the parent sees that all are bad
 
 
 BILINEAR = 2
@@ -319,6 +319,7 @@ class Feed:
         self.device = torch.device(trial.case.device)
         self.specs: Sequence[Spec] = ()
         self.stopped = False
+        self.many = len(pictures.splits["train"])
         self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
         self.odd: dict[str, str] = {}
         dataset: Any = pictures
@@ -349,6 +350,8 @@ class Feed:
         try:
             for spec, made in zip(specs, batches, strict=False):
                 self.bad[spec.split].update(made.bad)
+                if len(self.bad["train"]) == self.many:
+                    raise UserError(f"nothing to train on: cannot use {named(self.bad['train'])}")
                 self.odd.update(made.odd)
                 x = made.x.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
                 yield x, made.y.to(self.device, non_blocking=True)
@@ -441,8 +444,7 @@ class Files:
         if bad:
             found.append(f"training skipped {named(bad)}")
         if odd:
-            modes = ", ".join(sorted(set(odd.values())))
-            found.append(f"{len(odd)} images were not RGB ({modes}) and were converted, {next(iter(odd))} for one")
+            found.append(f"converted to RGB {named(odd)}")
         return found
 
     def state(self) -> dict[str, Any]:
