@@ -5,13 +5,15 @@ alone, which is split here by a seeded rule.
 """
 
 import hashlib
+import io
 import json
 import os
 import random
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -157,20 +159,25 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
 # One image
 
 
-def open_image(path: str | Path) -> tuple["Image", str]:
+def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = None) -> tuple["Image", str]:
     """The image as RGB, decoded, and its mode in the file.
 
-    Grey, CMYK and other modes are converted, as torchvision's ImageFolder does. Raises BadImage with the
-    reason where the file is missing, broken or too large.
+    Grey, CMYK and other modes are converted, as torchvision's ImageFolder does. `decode` may be a faster way for
+    the bytes of an RGB JPEG; what it refuses, PIL tries. Raises BadImage with the reason where the file is
+    missing, broken or too large.
     """
     from PIL import Image
 
     # Our own limit, below, comes before PIL's, which only warns.
     Image.MAX_IMAGE_PIXELS = None
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
+        content = Path(path).read_bytes()
+        with warnings.catch_warnings(), Image.open(io.BytesIO(content)) as image:
             warnings.simplefilter("ignore")  # of odd metadata, say; what cannot be decoded raises
             _check_size(image.size)
+            if decode and image.format == "JPEG" and image.mode == "RGB":
+                with suppress(RuntimeError):
+                    return decode(content), "RGB"
             return image.convert("RGB"), image.mode
     except BadImage:
         raise

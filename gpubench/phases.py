@@ -261,8 +261,8 @@ class _Reader:
             tables[kind] = found
         phases = tuple(self.phase(index, table) for index, table in enumerate(tables["phase"]))
         ramps = tuple(self.ramp(index, table) for index, table in enumerate(tables["ramp"]))
-        self.joined("phase", phases)
-        self.joined("ramp", ramps)
+        self.joined("phase", [(phase.first, phase.end) for phase in phases])
+        self.joined("ramp", [(ramp.first, ramp.end) for ramp in ramps])
         if ramps[-1].end != phases[-1].end:
             self.fail(
                 self.line("epochs", "ramp", len(ramps) - 1),
@@ -296,18 +296,16 @@ class _Reader:
             self.fail(line("lr"), f"lr = [{start:g}, {stop:g}]: a learning rate lies between 0 and 1000")
         return Ramp(float(first), float(end), (float(start), float(stop)))
 
-    def joined(self, kind: str, parts: Sequence[Phase] | Sequence[Ramp]) -> None:
+    def joined(self, kind: str, spans: Sequence[tuple[float, float]]) -> None:
         """Each begins where the one before it ends, the first at 0."""
         before: float = 0
-        for index, part in enumerate(parts):
+        for index, (first, end) in enumerate(spans):
             line = self.line("epochs", kind, index)
-            if part.first > before:
-                self.fail(line, f"a gap: no {kind} has the epochs from {before:g} to {part.first:g}")
-            if part.first < before:
-                self.fail(
-                    line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {part.first:g}"
-                )
-            before = part.end
+            if first > before:
+                self.fail(line, f"a gap: no {kind} has the epochs from {before:g} to {first:g}")
+            if first < before:
+                self.fail(line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {first:g}")
+            before = end
 
     def known(self, table: Mapping[str, Any], kind: str, index: int, keys: set[str], needed: set[str]) -> Any:
         """What tells the line of a key of this table, once its keys are known to be the right ones."""

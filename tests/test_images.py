@@ -88,6 +88,7 @@ def test_odd_files_are_converted_and_bad_ones_named(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "MOST_PIXELS", 39_999)
     with pytest.raises(images.BadImage, match="too large: 200 x 200"):
         images.open_image(tmp_path / "whole.jpg")
+    assert images.open_image(tmp_path / "p.png", decode=lambda content: pytest.fail("no JPEG"))[1] == "P"
     assert images.sizes_of([tmp_path / "p.png", tmp_path / "text.jpg"]) == [(60, 40), None]
 
 

@@ -8,6 +8,25 @@ from gpubench.errors import UserError
 from gpubench.phases import BUILT_IN, TINY, TITAN_RTX, line_of, parse, read, schedule_of
 
 
+PLAIN = """
+lr_batch = 128
+
+[[phase]]
+epochs = [0, 3]
+size = 32
+batch = 16
+
+[[phase]]
+epochs = [3, 4]
+size = 64
+batch = 8
+
+[[ramp]]
+epochs = [0, 4]
+lr = [0.2, 0.1]
+"""
+
+
 def at(text):
     """Number of the line that holds the mark `#!`."""
     return next(number for number, line in enumerate(text.splitlines(), 1) if "#!" in line)
@@ -57,7 +76,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_phase_is_refused_with_its_line(name):
     lines, why = BROKEN[name]
-    text = TINY.replace("size = 64", lines, 1)
+    text = PLAIN.replace("size = 64", lines)
     with pytest.raises(UserError, match=rf"^mine.toml, line {at(text)}: .*{re.escape(why)}"):
         parse(text, "mine.toml")
 
