@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -75,7 +75,7 @@ def run(options: Options, console: Console | None = None) -> int:
         folders=folders,
     )
     _say_what_it_can_decide(options, cases, console)
-    with _terminate_as_interrupt():
+    with runner.interrupts:
         return runner.run(cases, earlier, console)
 
 
@@ -102,6 +102,7 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
+        self.interrupts = Interrupts()
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
@@ -119,6 +120,7 @@ class Runner:
                     self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
                     self._find_peaks([trial.case for trial in waiting])
                     while waiting:
+                        self.interrupts.check()
                         trial = waiting[0]
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
                         row = self._row(trial)
@@ -358,14 +360,30 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+class Interrupts:
+    """Ctrl-C, and SIGTERM as schedulers send it, end a run alike, and are remembered.
 
-    def __enter__(self) -> None:
-        def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
+    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    """
 
-        self._before = signal.signal(signal.SIGTERM, interrupt)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> Self:
+        self._before = [signal.signal(number, self._interrupt) for number in self.SIGNALS]
+        return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in zip(self.SIGNALS, self._before, strict=True):
+            signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
