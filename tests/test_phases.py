@@ -7,7 +7,6 @@ import pytest
 from gpubench.errors import UserError
 from gpubench.phases import BUILT_IN, TINY, TITAN_RTX, line_of, parse, read, schedule_of
 
-
 PLAIN = """
 lr_batch = 128
 
