@@ -145,9 +145,6 @@ def network(trial: Trial, vocabulary: int) -> torch.nn.Module:
         positions: torch.Tensor
         later: torch.Tensor
 
-        positions: torch.Tensor
-        later: torch.Tensor
-
         def __init__(self) -> None:
             super().__init__()
             self.embedding = nn.Embedding(vocabulary, params.emsize)

@@ -372,11 +372,14 @@ class Interrupts:
         self.came = False
 
     def __enter__(self) -> Self:
-        self._before = [signal.signal(number, self._interrupt) for number in self.SIGNALS]
+        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
+                signal.signal(number, self._interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, before in zip(self.SIGNALS, self._before, strict=True):
+        for number, before in self._before.items():
             signal.signal(number, before)
 
     def check(self) -> None:
