@@ -156,6 +156,11 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
     return Split(np.array(paths, dtype=np.bytes_), np.array(labels, dtype=np.int64))
 
 
+def shown(path: str) -> str:
+    """A file's name for rows and screens: what is no UTF-8 in it is escaped."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 # One image
 
 

@@ -32,10 +32,12 @@ def prepare(name: str, sizes_text: str, data: Path | None, processes: int | None
         console.print(f"{size} px: {done.made} copies made, {done.kept} were there, in {done.folder}")
         if done.odd:
             modes = ", ".join(sorted({mode for _, mode in done.odd}))
-            console.print(f"  {len(done.odd)} were not RGB ({modes}) and were converted, {done.odd[0][0]} for one")
+            console.print(
+                f"  {len(done.odd)} were not RGB ({modes}) and were converted, {images.shown(done.odd[0][0])} for one"
+            )
         bad |= dict(done.bad)
     for file, why in list(bad.items())[:SHOWN]:
-        console.print(f"cannot be used: {file}: {why}")
+        console.print(f"cannot be used: {images.shown(file)}: {why}")
     if bad:
         console.print(
             f"{len(bad)} of {len(tree.train) + len(tree.valid)} images cannot be used: training skips them, validation"

@@ -472,7 +472,7 @@ class Files:
 
 def named(bad: Mapping[str, str]) -> str:
     """`3 images: a.jpg (truncated), ...`."""
-    first = ", ".join(f"{file} ({why})" for file, why in sorted(bad.items())[:MANY_NAMED])
+    first = ", ".join(f"{images.shown(file)} ({why})" for file, why in sorted(bad.items())[:MANY_NAMED])
     return f"{len(bad)} image{'s' * (len(bad) > 1)}: {first}{', ...' * (len(bad) > MANY_NAMED)}"
 
 

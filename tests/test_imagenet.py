@@ -270,3 +270,15 @@ def test_a_cards_batch_is_refused_on_a_cpu():
         device="cpu", params=params, batch_policy="fixed", batch_size=512, mode="full", data="synthetic",
     )  # fmt: skip
     assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
+
+
+def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    _, clock = run(trial_of(photos, events=tmp_path))
+    events = EventAccumulator(str(next(tmp_path.iterdir())))
+    events.Reload()
+    assert {"first", "losses/test_1", "losses/test_5", "times/eval_sec"} <= set(events.Tags()["scalars"])
+    scores = [100 * each["top1"] for each in clock.summary()["table"][:4]]
+    assert [event.value for event in events.Scalars("losses/test_1")] == pytest.approx(scores)
