@@ -93,6 +93,14 @@ def test_it_trains_all_phases_and_the_loss_falls(whole):
     assert clock.proved
 
 
+def test_the_goal_is_told(photos):
+    _, clock = run(trial_of(photos, goal="0.9"))
+    assert clock.summary()["reason"].startswith("top-5 0.9 after epoch 1, 0.00")
+    assert not clock.missed
+    _, clock = run(trial_of(photos, goal="1.1"))
+    assert clock.missed == "top-5 1.0000 at best, and the goal is 1.1"
+
+
 @pytest.mark.parametrize(
     "settings", [{"ema": "0.9"}, {"name": "bf16"}, {"memory_format": "contiguous"}, {"workers": "1"}]
 )

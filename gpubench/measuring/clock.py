@@ -75,6 +75,8 @@ class Clock:
         self._resumed = ""
         self.table: list[Mapping[str, str | int | float]] = []
         """What the suite wants the row to hold beside laps: lines that all have the same columns."""
+        self.missed = ""
+        """Why a run that was trained to its end is `goal_missed`, or empty."""
         self.remarks: list[str] = []
         """What to know about the row, in words."""
         self.proved = False
@@ -356,7 +358,7 @@ class Clock:
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
             "table": tuple(self.table),
-            "reason": "; ".join(self.remarks),
+            "reason": "; ".join(filter(None, [self.missed, *self.remarks])),
             "resumed": self._resumed,
             **summarise(
                 self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._stages, self._lost
