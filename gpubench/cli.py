@@ -1,5 +1,6 @@
 """The commands: parse, call, print. Heavy imports happen inside them, so that --help is instant."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -121,6 +122,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="key=value: a parameter of the suite (see `gpubench list`). Repeatable."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard events, of suites that write them (imagenet).")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and measure nothing.")] = False,
 ) -> int:
     """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
@@ -131,6 +135,8 @@ def run(
         raise UserError("--quick and --full ask for opposite things; give one of them")
     if until and (quick or repeats):
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
+    if tensorboard and not importlib.util.find_spec("tensorboard"):
+        raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
     pairs = [text.partition("=") for text in settings or ()]
@@ -156,6 +162,7 @@ def run(
             budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
             seed=seed,
             settings={name.strip(): value.strip() for name, _, value in pairs},
+            tensorboard=tensorboard,
             dry_run=dry_run,
         )
     )
@@ -318,6 +325,22 @@ def fetch(
         typer.echo(f"{name}: {datasets.fetch(name)}")
 
 
+@data_app.command(epilog="Example: `gpubench data prepare imagenet --sizes 160,320 --data DIR`")
+@advised
+def prepare(
+    name: Annotated[str, typer.Argument(help="imagenet.")],
+    sizes: Annotated[str, typer.Option(help="Pixels of the copies' shorter side, joined by commas.")] = "160,320",
+    data: Annotated[Path | None, typer.Option(help="Folder of the tree; else $GPUBENCH_DATA.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that resize; all CPUs by default.", show_default=False)
+    ] = None,
+) -> int:
+    """Make resized copies of a tree of images in the cache, once. Exit code 4 if an image cannot be used."""
+    from gpubench.preparing import prepare as prepare_copies
+
+    return prepare_copies(name, sizes, data, processes)
+
+
 @data_app.command(name="list", epilog="Example: `gpubench data list`")
 @advised
 def list_data() -> None:
@@ -328,6 +351,8 @@ def list_data() -> None:
     for name, dataset in datasets.DATASETS.items():
         here = datasets.is_complete(name, cache)
         typer.echo(f"{name}: {dataset.about}; {'in ' + str(cache) if here else 'not fetched'}")
+    for name, about in datasets.TREES.items():
+        typer.echo(f"{name}: {about}; give it with --data DIR")
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
         typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")

@@ -31,7 +31,8 @@ POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
 OUTCOMES = [
-    "samples_per_second", "accuracy", "loss", "perplexity", "test_perplexity", "data_stall", "peak_memory_bytes",
+    "samples_per_second", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
+    "peak_memory_bytes",
     "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
     "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.hours import lines as hours_lines
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
 from gpubench.comparing.why import lines as why_lines
@@ -37,7 +38,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         _print(console, cells_table(group))
         if group.comparisons:
             _print(console, comparisons_table(group))
-        for sentence in not_faster(group):
+        for sentence in (*not_faster(group), *hours_lines(group)):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
             _print(console, _table(why_lines(group)))
@@ -112,6 +113,7 @@ def cells_table(group: Group) -> Table:
                 "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
                 "trials": str(cell.trials) if cell.seconds else "",
                 "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "top-5": "" if pd.isna(cell.top5) else f"{cell.top5:.2%}",
                 "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
                 "notes": _notes(cell),
             }
