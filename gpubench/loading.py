@@ -1,14 +1,19 @@
-"""CSV files to one table of rows, with every problem named. Good rows are used whatever the others are."""
+"""CSV files (or charts and reports that carry one) to one table of rows, with every problem named.
+
+Good rows are used whatever the others are. Files are read many at once; only where that fails is each looked at line
+by line.
+"""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from gpubench.carried import RowsLostError, table_in
 from gpubench.records import COLUMNS, SCHEMA, Row
 
 OURS = ("schema", "suite")
@@ -16,6 +21,8 @@ OURS = ("schema", "suite")
 REQUIRED = ("schema", "suite", "model", "precision", "status")
 NAMED_LINES = 5
 """Bad lines named one by one; further ones are counted."""
+BATCH_BYTES = 32 << 20
+"""Files of one header are parsed together up to this size."""
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -39,24 +46,82 @@ class Loaded:
     problems: list[str] = field(default_factory=list)
 
 
-def load(paths: Sequence[Path]) -> Loaded:
-    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing."""
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    names: tuple[str, ...]
+    content: bytes
+    """The whole file; its first line is the header."""
+
+    @property
+    def body(self) -> bytes:
+        return self.content[self.content.index(b"\n") + 1 :] if b"\n" in self.content else b""
+
+
+def load(paths: Sequence[Path], without: Collection[str] = ()) -> Loaded:
+    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
+
+    Columns in `without` are not read: they are missing from the frame.
+    """
     problems: list[str] = []
+    columns = [name for name in COLUMNS if name not in without]
     frames = []
+    for batch in _batches(paths, problems):
+        at_once = _at_once(batch, columns)
+        frames += [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
+    frames = [frame for frame in frames if not frame.empty]
+    if not frames:
+        return Loaded(_typed(pd.DataFrame(columns=columns, dtype=str), columns), problems)
+    return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
+
+
+def load_text(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of `load`, in the same order and with the same index, every column as the text it was."""
+    ignored: list[str] = []
+    frames = [_closely(file, ignored) for batch in _batches(paths, ignored) for file in batch]
+    frames = [frame.reindex(columns=list(COLUMNS), fill_value="") for frame in frames]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS), dtype=str)
+
+
+def table_of(texts: pd.DataFrame) -> bytes:
+    """A frame of `load_text` as the CSV it came from."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(texts[list(COLUMNS)].itertuples(index=False))
+    return out.getvalue().encode()
+
+
+def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]]:
+    """Readable files of our kind, in order, grouped where neighbours have one header."""
+    batch: list[_File] = []
+    size = 0
     for path in paths:
-        frame = _read(path, problems)
-        if frame is not None and not frame.empty:
-            frames.append(frame)
-    empty = pd.DataFrame(columns=list(COLUMNS), dtype=str)
-    return Loaded(_typed(pd.concat(frames, ignore_index=True) if frames else empty), problems)
+        file = _opened(path, problems)
+        if file is None:
+            continue
+        if batch and (file.names != batch[0].names or size + len(file.content) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += len(file.content)
+    if batch:
+        yield batch
 
 
-def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
+def _opened(path: Path, problems: list[str]) -> _File | None:
+    """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
     try:
         content = path.read_bytes()
     except OSError as error:
         problems.append(f"{path}: cannot be read ({error.strerror})")
         return None
+    try:
+        carried = table_in(content)
+    except RowsLostError as error:
+        problems.append(f"{path}: {error}")
+        return None
+    content = content if carried is None else carried
     if not content.strip():
         problems.append(f"{path}: empty")
         return None
@@ -69,20 +134,7 @@ def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
     if len(set(names)) != len(names):
         problems.append(f"{path}, line 1: a column stands twice in the header; left out")
         return None
-    frame = _fast(content, names)
-    if frame is None:
-        frame = _line_by_line(path, content, names, problems)
-    newer = _newer(frame)
-    if newer.any():
-        version = frame["schema"][newer].iloc[0]
-        problems.append(
-            f"{path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
-            f" {SCHEMA}); upgrade gpubench to read them"
-        )
-    elif frame.empty and len(content.splitlines()) < 2:
-        problems.append(f"{path}: no rows")
-    # Unknown columns are someone's own notes; missing ones are empty.
-    return frame[~newer].reindex(columns=list(COLUMNS), fill_value="")
+    return _File(path, tuple(names), content)
 
 
 def _split(line: str) -> list[str]:
@@ -93,19 +145,60 @@ def _split(line: str) -> list[str]:
         return []
 
 
-def _fast(content: bytes, names: list[str]) -> pd.DataFrame | None:
-    """The whole file at once, or None where any line needs a closer look."""
-    if not content.endswith(b"\n") or b"\0" in content:
+def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | None:
+    """All files as typed rows, or None where any line needs a closer look."""
+    names = batch[0].names
+    bodies = [file.body for file in batch]
+    if any(not body.endswith(b"\n") or b"\0" in body for body in bodies):
         return None
+    known = [name for name in columns if name in names]
+    numbers = [name for name in known if name in NUMBERS]
     try:
-        frame = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except ValueError:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
+        frame = pd.read_csv(
+            io.BytesIO(b"".join(bodies)),
+            names=list(names),
+            header=None,
+            usecols=known,
+            dtype={name: "float64" if name in NUMBERS else "str" for name in known},
+            keep_default_na=False,
+            na_values={name: [""] for name in numbers},
+            encoding="utf-8",
+        )
+    except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
-    # Lines longer than the header become an index; shorter ones leave gaps.
-    whole = list(frame.columns) == names and isinstance(frame.index, pd.RangeIndex)
-    if not whole or frame.isna().to_numpy().any():
+    # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
+    if len(frame) != sum(body.count(b"\n") for body in bodies) or not isinstance(frame.index, pd.RangeIndex):
         return None
-    return None if _bad(frame).any() else frame
+    return _completed(frame[known], columns) if _is_good(frame) else None
+
+
+def _is_good(frame: pd.DataFrame) -> bool:
+    """Every row is of a known schema, whole, and its required fields and numbers are there."""
+    if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
+        return False
+    if any((frame[name] == "").any() for name in REQUIRED if name not in NUMBERS):
+        return False
+    if "end" in frame and not (frame["end"] == "end").all():
+        return False
+    texts = [name for name in frame.columns if name not in NUMBERS]
+    if frame[texts].isna().to_numpy().any():
+        return False
+    return not np.isinf(frame[[name for name in frame.columns if name in NUMBERS]].to_numpy()).any()
+
+
+def _closely(file: _File, problems: list[str]) -> pd.DataFrame:
+    """The good rows of one file as text, each line on its own; what is wrong with the others goes to `problems`."""
+    frame = _line_by_line(file, problems)
+    newer = _newer(frame)
+    if newer.any():
+        version = frame["schema"][newer].iloc[0]
+        problems.append(
+            f"{file.path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
+            f" {SCHEMA}); upgrade gpubench to read them"
+        )
+    elif frame.empty and not file.body.strip():
+        problems.append(f"{file.path}: no rows")
+    return frame[~newer]
 
 
 def _newer(frame: pd.DataFrame) -> "pd.Series[bool]":
@@ -126,9 +219,11 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
     return bad & ~_newer(frame)
 
 
-def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[str]) -> pd.DataFrame:
+def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
     """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
-    lines = content.decode("utf-8-sig", "replace").split("\n")
+    path, names = file.path, file.names
+    known = [number for number, name in enumerate(names) if name in COLUMNS]
+    lines = file.content.decode("utf-8-sig", "replace").split("\n")
     last = len(lines)
     torn = bool(lines[-1].strip())
     rows, numbers, wrong = [], [], []
@@ -137,13 +232,13 @@ def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[s
             continue
         cells = _split(line.rstrip("\r").replace("\0", ""))
         if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
-            rows.append(cells)
+            rows.append([cells[at] for at in known])
             numbers.append(number)
         elif torn and number == last:
             problems.append(f"{path}, line {number}: torn (its run was killed while writing it); left out")
         else:
             wrong.append(number)
-    frame = pd.DataFrame(rows, columns=names, index=numbers, dtype=str)
+    frame = pd.DataFrame(rows, columns=[names[at] for at in known], index=numbers, dtype=str)
     bad = _bad(frame)
     wrong = sorted(wrong + list(frame.index[bad]))
     problems += [f"{path}, line {number}: not a whole row; left out" for number in wrong[:NAMED_LINES]]
@@ -152,10 +247,16 @@ def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[s
     return frame[~bad]
 
 
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    typed = frame.copy()
-    for name in NUMBERS:
+def _typed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    typed = frame.reindex(columns=[name for name in columns if name in frame]).reset_index(drop=True)
+    for name in typed.columns.intersection(list(NUMBERS)):
         typed[name] = pd.to_numeric(typed[name], errors="coerce").astype(float)
-    for name in FLAGS:
-        typed[name] = typed[name].str.lower() == "true"
-    return typed
+    return _completed(typed, columns)
+
+
+def _completed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Every column in its order: unknown ones of a file are someone's own notes, missing ones are empty."""
+    missing = [name for name in columns if name not in frame]
+    own = frame.assign(**{name: np.nan if name in NUMBERS else "" for name in missing}) if missing else frame
+    flags = {name: own[name].str.lower() == "true" for name in FLAGS if name in columns}
+    return own.assign(**flags)[list(columns)]
