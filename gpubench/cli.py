@@ -35,7 +35,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
         except UserError as error:
             typer.echo(f"gpubench: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:  # `| head` has seen enough
+        except (BrokenPipeError, SystemExit):  # `| head` has seen enough; rich makes a SystemExit of it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
@@ -96,7 +96,8 @@ def run(
         typer.Option(help="1%: after 6 rounds go on until each case's interval is this share to either side."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="With --until: begin no round that would end later than 90s, 20m, 2h.")
+        str | None,
+        typer.Option(help="With --until: add no round that would end later than this (90s, 2h); 20m by default."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
@@ -149,7 +150,7 @@ def run(
             memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
             time_limit_seconds=parse_duration(time_limit) if time_limit else None,
             until=parse_share("--until", until) if until else None,
-            budget_seconds=parse_duration(budget, "--budget") if budget else None,
+            budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
             seed=seed,
             settings={name.strip(): value.strip() for name, _, value in pairs},
             dry_run=dry_run,
@@ -165,7 +166,7 @@ Every card and precision, and what the ratios are worth: `gpubench compare resul
 
 Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
 
-As a gate (read its exit code, which `| tee` would hide): `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
+As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
 )
 @advised

@@ -224,11 +224,13 @@ def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
     path, names = file.path, file.names
     known = [number for number, name in enumerate(names) if name in COLUMNS]
     lines = file.content.decode("utf-8-sig", "replace").split("\n")
+    header = lines[0].rstrip("\r")
     last = len(lines)
-    torn = bool(lines[-1].strip())
+    # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
+    torn = bool(lines[-1].strip()) and not _whole(lines[-1], names)
     rows, numbers, wrong = [], [], []
     for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
+        if not line.strip() or line.rstrip("\r") == header:  # files joined with `cat` repeat it
             continue
         cells = _split(line.rstrip("\r").replace("\0", ""))
         if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
@@ -245,6 +247,11 @@ def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
     if len(wrong) > NAMED_LINES:
         problems.append(f"{path}: {len(wrong) - NAMED_LINES} more lines are no whole rows; left out")
     return frame[~bad]
+
+
+def _whole(line: str, names: Sequence[str]) -> bool:
+    cells = _split(line.rstrip("\r"))
+    return len(cells) == len(names) and cells[-1:] == ["end"] and line.count('"') % 2 == 0
 
 
 def _typed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

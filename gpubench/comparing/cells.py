@@ -29,6 +29,9 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
+UNREAD = ("laps", "batch_curve", "precision_proof")
+"""Long columns that no comparison needs."""
+
 OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
 """Columns of which a cell shows the median over its trials."""
 
@@ -73,7 +76,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
 
     Threads and cuDNN's setting leave `params`; `power_cap` names a power limit that is not the card's own.
     """
-    done = frame.drop(columns=["laps", "batch_curve"]).assign(
+    done = frame.drop(columns=list(UNREAD), errors="ignore").assign(
         fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
         memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
         processes=frame["processes"].fillna(1),

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from gpubench.comparing.cells import GROUP, cells_of, completed, holes_of, labels_of, list_bad, once, texts_of, title_of
+from gpubench.comparing.cells import (
+    GROUP,
+    UNREAD,
+    cells_of,
+    completed,
+    holes_of,
+    labels_of,
+    list_bad,
+    once,
+    texts_of,
+    title_of,
+)
 from gpubench.comparing.cells import Cell as Cell
 from gpubench.comparing.judging import Comparison as Comparison
 from gpubench.comparing.judging import comparison, judged
@@ -89,7 +100,7 @@ def compare(
     paths: Sequence[Path], by: str | None = None, baseline: str | None = None, allow_mismatch: bool = False
 ) -> Result:
     """Load, match and judge."""
-    loaded = load(paths)
+    loaded = load(paths, without=UNREAD)
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
@@ -101,7 +112,7 @@ def compare_rows(
 ) -> Result:
     """Match and judge what is loaded."""
     by = {"batch": "batch_size"}.get(by or "", by)
-    if by is not None and by not in {*COLUMNS, "cudnn_benchmark"}:
+    if by is not None and by not in {*COLUMNS, "cudnn_benchmark"} - {"laps", "batch_curve"}:
         raise UserError(f"--by {by}: no such column; try card, precision, torch, batch_size or mode")
     axes = [by] if by else ["card", "precision"]
     left_out: list[str] = []

@@ -21,7 +21,7 @@ from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
-from gpubench.measuring.until import why_stop, widest
+from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -36,12 +36,12 @@ SOAK_SECONDS = 30.0
 def run(options: Options) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
     console = Console(stderr=True, highlight=False)
-    loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
+    loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
-    weights_dir, weights = find_weights(loaded, options, console)
+    weights = find_weights(loaded, options, console)
     cases = plan(loaded, options, list(devices.values()), data, weights)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
@@ -65,7 +65,6 @@ def run(options: Options) -> int:
         session=session,
         path=path,
         folders=folders,
-        weights_dir=weights_dir,
     )
     _say_what_it_can_decide(options, cases, console)
     with _terminate_as_interrupt():
@@ -85,11 +84,10 @@ class Runner:
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
-        weights_dir: Path | None,
     ) -> None:
         self.suites, self.options, self.devices = suites, options, devices
         self.environment, self.session, self.path = environment, session, path
-        self.folders, self.weights_dir = folders, weights_dir
+        self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
         self.soaked: set[str] = set()
@@ -106,7 +104,7 @@ class Runner:
                 for batch in self._batches(ready, earlier, times, statuses):
                     waiting = batch
                     progress.expect(len(waiting))
-                    self._soak({trial.case.device for trial in waiting})
+                    self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
                     while waiting:
                         trial = waiting[0]
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
@@ -120,7 +118,7 @@ class Runner:
         except KeyboardInterrupt:
             # With nothing done it was stopped in the batch search.
             rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
-            rest = [trial for trial in rest if not (earlier and earlier.has(trial))]
+            rest = _left(rest, earlier)
             records.append(self.path, [self._interrupted(trial) for trial in rest])
             console.print(
                 f"\ninterrupted: {len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path};"
@@ -147,26 +145,26 @@ class Runner:
             number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
         planned = schedule(cases, number, options.seed)
         began = time.monotonic()
-        yield [trial for trial in planned if not (earlier and earlier.has(trial))]
+        yield _left(planned, earlier)
         if not options.until:
             return
-        for extra in islice(rounds(cases, options.seed), number, None):
+        for this_round in islice(rounds(cases, options.seed), number, None):
+            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
             spent = time.monotonic() - began
             needed = spent + spent / max(1, len(done)) * len(extra)
             why = why_stop(times, options.until, options.budget_seconds, needed)
             if why:
                 self.say(f"stopped after {number} rounds: {why}")
                 return
-            case, width = widest(times)
-            self.say(f"round {number + 1}, since {case} is known to {width:.2%} only")
             number += 1
+            self.say(f"round {number}: {standing(widths_of(times), options.until)}")
             yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
+        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
         outcome = run_child(
             {"task": "trial", "trial": trial_to_json(placed)},
@@ -177,8 +175,11 @@ class Runner:
         )
         measurement = _measurement_of(outcome)
         limit = case.memory_limit_bytes
+        if on_cpu and limit and measurement.status == "ok":
+            # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+            peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
+            measurement = replace(measurement, peak_memory_bytes=peak)
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
-            # The parent looks a few times a second; the child's own peak misses nothing.
             measurement = replace(
                 measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
             )
@@ -203,7 +204,7 @@ class Runner:
     def _row(self, trial: Trial) -> records.Row:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         if trial.case.refusal:
-            refused = Measurement(status="unsupported", reason=trial.case.refusal)
+            refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
             return self._as_row(trial, refused, started, None)
         measurement, outcome = self.measure(trial)
         answer = outcome.answer or {}
@@ -259,7 +260,7 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].suite.train_samples
+                samples = self.suites[case.suite].samples(case.params)
                 fitted.append(
                     fit_batch(
                         case,
@@ -271,6 +272,11 @@ class Runner:
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
+    """The trials that an earlier run has not finished."""
+    return [trial for trial in trials if not (earlier and earlier.has(trial))]
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
