@@ -21,7 +21,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 # Lower layers first; a module imports only from its own layer or a lower one.
 LAYERS = [
     {"__init__.py", "errors.py"},
-    {"suite.py", "trial.py", "records.py", "loading.py", "interval.py", "datasets.py", "doctor.py"},
+    {"suite.py", "trial.py", "records.py", "carried.py", "loading.py", "interval.py", "datasets.py", "doctor.py"},
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
     {"cli.py", "__main__.py"},
 ]
