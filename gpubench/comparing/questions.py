@@ -44,8 +44,11 @@ METRICS = {
     for metric in (
         SECONDS,
         Metric("rate", "samples/s", "samples_per_second", inverse=True),
-        Metric("energy", "joules/sample", "joules_per_sample, which needs telemetry", words=("thriftier", "hungrier")),
+        Metric(
+            "energy", "samples/joule", "joules_per_sample (telemetry)", inverse=True, words=("thriftier", "hungrier")
+        ),
         Metric("cost", "dollars/run", "seconds, and the card a price (--price)", words=("cheaper", "dearer")),
+        Metric("value", "samples/dollar", "a rate and a price (--price)", inverse=True, words=("cheaper", "dearer")),
         Metric("cost-per-epoch", "dollars/epoch", "seconds, epochs and a price", words=("cheaper", "dearer")),
         Metric("memory", "peak GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "batch_size", inverse=True, words=("larger", "smaller")),
@@ -76,6 +79,9 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataF
         "energy": lambda: frame.get("joules_per_sample", nothing),
         "cost": lambda: seconds / 3600 * _hourly(frame, prices),
         "cost-per-epoch": lambda: seconds / frame["epochs"].where(frame["epochs"] > 0) / 3600 * _hourly(frame, prices),
+        "value": lambda: (
+            _hourly(frame, prices) / 3600 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
+        ),
         "memory": lambda: frame["peak_memory_bytes"] / 2**30,
         "batch": lambda: 1 / frame["batch_size"].where(frame["batch_size"] > 0),
         "accuracy": lambda: frame["accuracy"],
@@ -94,7 +100,7 @@ def _to_goal(frame: pd.DataFrame, nothing: "pd.Series[float]") -> "pd.Series[flo
 
 def _hourly(frame: pd.DataFrame, prices: Path | None) -> "pd.Series[float]":
     if prices is None:
-        raise UserError("--metric cost: give the cards' prices with --price prices.toml (docs/sharing.md has one)")
+        raise UserError("a cost needs the cards' prices: --price prices.toml (docs/sharing.md shows one)")
     table = read_prices(prices)
     each = {card: _price_of(str(card), table) for card in frame["card"].unique()}
     return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)

@@ -1,4 +1,4 @@
-"""Is a CSV fit to be published? Schema, provenance, privacy, plausibility, enough trials. Reads files, sends nothing."""
+"""Is a CSV fit to be published? Schema, provenance, privacy, plausibility, enough trials. Sends nothing."""
 
 import re
 from collections.abc import Iterator
