@@ -4,7 +4,7 @@ import pytest
 from rows import row, rows
 
 from gpubench import records
-from gpubench.comparing import plot
+from gpubench.comparing import plot, style
 from gpubench.comparing.compare import compare
 from gpubench.errors import UserError
 
@@ -44,7 +44,7 @@ def test_values_ratios_and_lost_cases_are_written_out(result):
 
 
 def test_the_footer_says_what_the_figures_are(result):
-    footer = " ".join(plot._footer(result.groups[0]))
+    footer = " ".join(style.footer(result.groups[0]))
     for fact in ("epochs=1", "data=cifar100", "measured, 6 trial(s)", "95% interval", "batch: fixed", "torch 2.15.0"):
         assert fact in footer
 
