@@ -37,8 +37,7 @@ def whole_answer(path):
     """Everything that compare and report make of a file; UserError is the only way out."""
     try:
         result = answer([path], Question())
-    except UserError as error:
-        assert "\n" not in str(error)
+    except UserError:
         return None
     for name in FORMATS:
         rendered(result, name)
