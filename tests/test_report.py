@@ -1,4 +1,4 @@
-"""The HTML report in a real headless Chromium: nothing is fetched, no field runs, it sorts, filters and fits a phone."""
+"""The HTML report in a real headless Chromium: nothing is fetched, no field runs, it sorts, filters, fits a phone."""
 
 import os
 import shutil
