@@ -1,7 +1,7 @@
 """What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
 
-    python benchmarks/simulation.py            # about four minutes; prints the tables of docs/method.md
-    python benchmarks/simulation.py --count 200
+    python benchmarks/simulation.py            # one minute; prints the tables of docs/method.md
+    python benchmarks/simulation.py power hosts --count 200
 
 A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
 `rough` sessions also drift by twice the sd from first to last round, and one trial in 20 takes 5 to 25% longer.
@@ -262,13 +262,18 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
-def main() -> None:
-    """Print everything."""
-    arguments = argparse.ArgumentParser(description="Figures of docs/method.md")
-    arguments.add_argument("--count", type=int, default=2000, help="comparisons per figure")
-    count = arguments.parse_args().count
-    print(f"{count} comparisons per figure. sd: of processes; laps have half of it.\n")
+def one_session_for_specimens(count: int, sd: float) -> float:
+    """False verdicts where two specimens were taken for two cases of one session."""
+    dice = Random(f"pooled {sd}")
+    found = 0
+    for _ in range(count):
+        a, b = session(dice, 6, Noise(0.01), (dice.gauss(0, sd), dice.gauss(0, sd)))
+        ratio = stats.ratio(a, b)
+        found += stats.verdict(ratio, ratio.p, 6) in FOUND
+    return found / count
 
+
+def print_equal(count: int) -> None:
     print("A/A in one session: the same case twice\n")
     lines = []
     for sd in SDS:
@@ -285,12 +290,16 @@ def main() -> None:
     heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% holds", "95% holds, rough"]
     table([*heading, "its mean width", "median's 95% holds", "its mean width"], lines)
 
+
+def print_modes(count: int) -> None:
     print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
-    modes = [one_session(count, n, Noise(0.01, modes=0.08)) for n in (6, 10, 20)]
+    modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
     table(["n, 8% apart", "false", "95% holds"], [
         [n, percent(m.found, 2), percent(m.covered)] for n, m in zip((6, 10, 20), modes, strict=True)
     ])  # fmt: skip
 
+
+def print_power(count: int) -> None:
     print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
     few = max(200, count // 2)
     lines = []
@@ -302,14 +311,20 @@ def main() -> None:
         lines.append([percent(sd), *cells])
     table(["sd", *(f"n = {n}" for n in NUMBERS)], lines)
 
+
+def print_advised(count: int) -> None:
     print("Where six trials left a true 5% unsure: the advice, and how often it then decides\n")
+    few = max(200, count // 2)
     lines = []
     for sd in SDS[1:]:
         number, decided = advice(few // 2, Noise(sd), math.log(1.05))
         lines.append([percent(sd), f"{number:.0f}", percent(decided, 0)])
     table(["sd", "trials a side advised (median)", "decided"], lines)
 
+
+def print_specimen(count: int) -> None:
     print("One specimen each, equal cards, 6 trials of sd 1%\n")
+    few = max(200, count // 2)
     lines = []
     for sd in (0.01, 0.02, 0.04):
         one = between_specimens(count, sd)
@@ -324,26 +339,33 @@ def main() -> None:
     heading = ["sd between", "false", "`one specimen`", "`unsure`", "`same`", "95% holds"]
     table([*heading, "false, were it one session", "a true 30% is found"], lines)
 
+
+def print_specimens(count: int) -> None:
     print("Several specimens a side, equal cards, and what a true 10% needs\n")
+    few = max(200, count // 2)
     lines = []
     for sd in (0.01, 0.02, 0.04):
-        for k in (2, 3, 4, 8):
+        for k in (2, 3, 4, 5, 8):
             equal = between_specimens(count, sd, k)
             true = between_specimens(few, sd, k, effect=math.log(1.1))
             lines.append([percent(sd), k, percent(equal.found, 2), percent(equal.covered), percent(true.found, 0)])
     table(["sd between", "specimens a side", "false", "95% holds", "a true 10% is found"], lines)
 
+
+def print_hosts(count: int) -> None:
     print("Hosts of two kinds, half and half, equal cards\n")
     lines = []
     for gap in (0.04, 0.08, 0.15, 0.25):
-        for k in (1, 2, 3, 4, 6):
-            hosts = between_specimens(count, 0.003, k, modes=gap)
+        for k in (1, 2, 3, 4, 5, 6):
+            hosts = between_specimens(count, 0.003, k, modes=math.log(1 + gap))
             few_specimens = hosts.share("one specimen", "few specimens")
             same, unsure = (percent(hosts.share(v)) for v in ("same", "unsure"))
             lines.append([percent(gap, 0), k, percent(hosts.found, 2), percent(few_specimens), unsure, same])
     heading = ["apart", "specimens a side", "false", "`one specimen`, `few specimens`", "`unsure`", "`same`"]
     table(heading, lines)
 
+
+def print_families(count: int) -> None:
     print("Families of 20 ratios, 6 trials, Holm\n")
     lines = []
     for sd in SDS:
@@ -353,7 +375,10 @@ def main() -> None:
         lines.append([percent(sd), *map(percent, null), percent(found, 0)])
     table(["sd", "families with a false verdict", "rough", "a true 30% is found"], lines)
 
+
+def print_adaptive(count: int) -> None:
     print("--until 1%, at most 40 rounds, two equal cases; in brackets without the correction for optional stopping\n")
+    few = max(200, count // 2)
     lines = []
     for sd in SDS:
         with_, without, rough = (
@@ -370,7 +395,10 @@ def main() -> None:
     heading = ["sd", "rounds", "got there", "ratio's 95% holds", "median's 95% holds", "false", "false, rough"]
     table(heading, lines)
 
+
+def print_laps(count: int) -> None:
     print("Naive: a t test over 120 laps a side, equal cases; and Mann-Whitney over 6 trials with a point rule\n")
+    few = max(200, count // 2)
     lines = []
     for sd in SDS:
         for processes in (1, 6):
@@ -385,15 +413,29 @@ def main() -> None:
     table(["sd", "method", "p < 5%", "false verdicts", "95% holds"], lines)
 
 
-def one_session_for_specimens(count: int, sd: float) -> float:
-    """False verdicts where two specimens were taken for two cases of one session."""
-    dice = Random(f"pooled {sd}")
-    found = 0
-    for _ in range(count):
-        a, b = session(dice, 6, Noise(0.01), (dice.gauss(0, sd), dice.gauss(0, sd)))
-        ratio = stats.ratio(a, b)
-        found += stats.verdict(ratio, ratio.p, 6) in FOUND
-    return found / count
+SECTIONS = {
+    "equal": print_equal,
+    "modes": print_modes,
+    "power": print_power,
+    "advised": print_advised,
+    "specimen": print_specimen,
+    "specimens": print_specimens,
+    "hosts": print_hosts,
+    "families": print_families,
+    "adaptive": print_adaptive,
+    "laps": print_laps,
+}
+
+
+def main() -> None:
+    """Print everything, or the sections that are named."""
+    arguments = argparse.ArgumentParser(description="Figures of docs/method.md")
+    arguments.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all by default")
+    arguments.add_argument("--count", type=int, default=2000, help="comparisons per figure")
+    wish = arguments.parse_args()
+    print(f"{wish.count} comparisons per figure. sd: of processes; laps have half of it.\n")
+    for name in wish.sections or SECTIONS:
+        SECTIONS[name](wish.count)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _png_text(content: bytes) -> bytes:
 
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
-            info = {key: str(value) for key, value in picture.info.items() if str(key).startswith(MARK)}
+            info = {str(key): str(value) for key, value in picture.info.items() if str(key).startswith(MARK)}
     except Exception as error:  # Pillow names no common class for what a broken picture raises
         raise RowsLostError from error
     count = max((int(key.rpartition("-")[2]) for key in info if key.rpartition("-")[2].isdecimal()), default=0)

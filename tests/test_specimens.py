@@ -45,8 +45,8 @@ def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
     assert c.notes[-1].endswith("specimens a side would decide")
 
 
-def test_four_a_side_tell_ten_percent(tmp_path):
-    assert compared(tmp_path, specimens(4, 100, 0.01, 1), specimens(4, 110, 0.01, 2, **OTHER)).verdict == "slower"
+def test_five_a_side_tell_ten_percent(tmp_path):
+    assert compared(tmp_path, specimens(5, 100, 0.01, 1), specimens(5, 110, 0.01, 2, **OTHER)).verdict == "slower"
 
 
 def test_a_wide_spread_between_specimens_is_seen(tmp_path):
@@ -56,8 +56,8 @@ def test_a_wide_spread_between_specimens_is_seen(tmp_path):
 
 def test_precisions_on_the_same_specimens_are_paired(tmp_path):
     """Specimens 8% apart, every one of them 10% faster in bf16: their own quotients agree."""
-    fp32 = specimens(4, 100, 0.08, 1)
-    bf16 = specimens(4, 90, 0.08, 1, precision="bf16")
+    fp32 = specimens(5, 100, 0.08, 1)
+    bf16 = specimens(5, 90, 0.08, 1, precision="bf16")
     c = compared(tmp_path, fp32, bf16)
     assert (c.verdict, c.axis) == ("faster", "precision")
     assert c.ratio.high < 0.93
@@ -65,11 +65,11 @@ def test_precisions_on_the_same_specimens_are_paired(tmp_path):
 
 def test_days_of_one_device_are_the_unit_where_the_stack_is_compared(tmp_path):
     days = {"device_hash": "aaaa"}
-    old = specimens(4, 100, 0.005, 1, **days)
-    new = specimens(4, 106, 0.005, 2, torch="2.16.0", **days)
+    old = specimens(5, 100, 0.005, 1, **days)
+    new = specimens(5, 106, 0.005, 2, torch="2.16.0", **days)
     c = compared(tmp_path, old, new, by="torch", baseline="2.15")
     assert c.verdict == "slower"
-    assert "4 sessions each" in c.notes
+    assert "5 sessions each" in c.notes
 
 
 def test_days_of_one_device_are_no_specimens_of_a_card(tmp_path):

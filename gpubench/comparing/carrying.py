@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.comparing.cells import Cell
+from gpubench.comparing.cells import Cell, recipe_of
 from gpubench.comparing.questions import filtered
 from gpubench.loading import load_text, table_of
 
@@ -30,7 +30,8 @@ class Rows:
 
     @cached_property
     def _keys(self) -> "pd.Series[Any]":
-        return pd.Series(list(zip(*(self._texts[name] for name in WHOSE), strict=True)), index=self._texts.index)
+        texts = self._texts.assign(params=recipe_of(self._texts["params"]))
+        return pd.Series(list(zip(*(texts[name] for name in WHOSE), strict=True)), index=texts.index)
 
     def table(self, cells: Iterable[Cell]) -> bytes:
         """CSV of the rows that the cells were made of, in the order of the files."""

@@ -54,7 +54,7 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
 def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
     """(what all rows of the case share, its rows), in the order of the file."""
     for _, rows in frame.groupby(CASE, sort=False, dropna=False):
-        yield rows.iloc[0].to_dict(), rows
+        yield {str(name): value for name, value in rows.iloc[0].items()}, rows
 
 
 def _plain(value: Any) -> Any:
@@ -99,10 +99,10 @@ def benchstat(frame: Frame) -> str:
 def pyperf(frame: Frame) -> str:
     """pyperf's JSON: a benchmark per case, a run per trial, the seconds of the whole run as its one value."""
     facts = ("card", "device", "driver", "torch", "cuda", "cudnn", "params", "data", "mode", "measured", "source")
-    benchmarks = []
+    benchmarks: list[dict[str, Any]] = []
     for row, rows in _cases(frame[frame["seconds"] > 0]):
         name = " ".join(str(row[key]) for key in ("suite", "model", "precision", "card"))
-        metadata = {f"gpubench_{key}": str(row[key]) for key in facts if row[key]}
+        metadata: dict[str, Any] = {f"gpubench_{key}": str(row[key]) for key in facts if row[key]}
         metadata |= {"name": name, "unit": "second", "loops": 1}
         metadata |= {"batch_size": batch} if (batch := _plain(row["batch_size"])) is not None else {}
         metadata |= {"python_version": row["python"]} if row["python"] else {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from gpubench.errors import UserError
+from gpubench.loading import FLAGS, NUMBERS
 from gpubench.records import COLUMNS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataF
         return frame
     nothing = pd.Series(math.nan, index=frame.index)
     seconds = frame["seconds"]
-    values: Mapping[str, Callable[[], pd.Series]] = {  # type: ignore[type-arg]
+    values: Mapping[str, Callable[[], pd.Series]] = {
         "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
         "energy": lambda: frame.get("joules_per_sample", nothing),
         "cost": lambda: seconds / 3600 * _hourly(frame, prices),
@@ -143,8 +144,10 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         if not equals or column not in COLUMNS or column not in frame:
             raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns")
         texts = frame[column]
-        if texts.dtype.kind == "f":
-            texts = texts.map(lambda number: "" if number != number else f"{number:.15g}")
+        if column in NUMBERS:
+            texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
+        elif column in FLAGS:  # an empty one is false
+            texts = (texts.astype(str).str.lower() == "true").astype(str)
         fits = texts.astype(str).str.lower() == value.strip().lower()
         frame = frame[~fits if negated else fits]
         if frame.empty:

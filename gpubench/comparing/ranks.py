@@ -1,6 +1,7 @@
 """The Mann-Whitney test and the interval that inverts it. Floats in, floats out."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
@@ -9,7 +10,13 @@ EXACT_UP_TO = 2500
 """Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit does."""
 
 
-def p_value(a: Sequence[float], b: Sequence[float]) -> float:
+def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """log x - log y of every pair, in order; all that the test and its interval need to know."""
+    log_a, log_b = [math.log(x) for x in a], [math.log(y) for y in b]
+    return sorted(x - y for x in log_a for y in log_b)
+
+
+def p_value(a: Sequence[float], b: Sequence[float], differences: Sequence[float]) -> float:
     """Two-sided p value that both samples come from one distribution (Mann and Whitney 1947)."""
     n, m = len(a), len(b)
     if n * m > EXACT_UP_TO or len({*a, *b}) < n + m:
@@ -17,21 +24,17 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
 
         return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
     # The counts are here for the interval; scipy.stats would cost a second to import for the same number.
-    u = sum(x < y for x in a for y in b)
+    u = bisect_left(differences, 0.0)
     return min(1.0, 2 * sum(_orders(n, m)[: min(u, n * m - u) + 1]) / math.comb(n + m, n))
 
 
-def shift_interval(a: Sequence[float], b: Sequence[float], confidence: float) -> tuple[float, float] | None:
-    """Interval of the shift from log `b` to log `a` (Hodges and Lehmann 1963).
+def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
+    """Interval of the shift between samples of `n` and `m` (Hodges and Lehmann 1963), from their log differences.
 
     None where even complete separation is likelier than 1 - `confidence`: with fewer than 4 a side at 95%.
     """
-    rank = _critical(len(a), len(b), (1 - confidence) / 2)
-    if rank == 0:
-        return None
-    log_a, log_b = [math.log(x) for x in a], [math.log(y) for y in b]
-    differences = sorted(x - y for x in log_a for y in log_b)
-    return differences[rank - 1], differences[-rank]
+    rank = _critical(n, m, (1 - confidence) / 2)
+    return (differences[rank - 1], differences[-rank]) if rank else None
 
 
 @lru_cache(maxsize=64)

@@ -100,8 +100,11 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     ok = frame[frame["status"] == "ok"]
     if ok.empty:
         yield "trials: no row is ok"
-    counts = ok.groupby([*CASE, "mode"], dropna=False, sort=False).size()
-    for (_, model, precision, *_, mode), count in counts.items():  # type: ignore[misc]
-        least = FEWEST.get(str(mode), 6)
-        if count < least:
-            yield f"trials: {model} {precision} has {count} of the {least} that a {mode} case needs"
+    for _, case in ok.groupby([*CASE, "mode"], dropna=False, sort=False):
+        first = case.iloc[0]
+        least = FEWEST.get(first["mode"], 6)
+        if len(case) < least:
+            yield (
+                f"trials: {first['model']} {first['precision']} has {len(case)} of the {least} that a"
+                f" {first['mode']} case needs"
+            )
