@@ -51,7 +51,7 @@ def html_link(table: bytes) -> str:
 def table_in(content: bytes) -> bytes | None:
     """The CSV inside a picture or page, or None where `content` is neither. Raises RowsLostError."""
     kind = next((name for start, name in PICTURES.items() if content.startswith(start)), "")
-    markup = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+    markup = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
     if not kind and not markup:
         return None
     try:

@@ -9,6 +9,7 @@ import io
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,25 +55,66 @@ class _File:
     """The whole file; its first line is the header."""
 
     @property
-    def body(self) -> bytes:
-        return self.content[self.content.index(b"\n") + 1 :] if b"\n" in self.content else b""
+    def body(self) -> memoryview:
+        """What follows the header, not copied."""
+        end = self.content.find(b"\n")
+        return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
 
 
-def load(paths: Sequence[Path], without: Collection[str] = ()) -> Loaded:
+def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = ()) -> Loaded:
     """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
 
-    Columns in `without` are not read: they are missing from the frame.
+    Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
+    numbers the rows from 0, the same for rows that agree in all of those columns.
     """
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
+    numbers = _Numbers(identity)
     frames = []
     for batch in _batches(paths, problems):
         at_once = _at_once(batch, columns)
-        frames += [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
-    frames = [frame for frame in frames if not frame.empty]
+        parts = [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
+        frames += [_plain(part, numbers) for part in parts if not part.empty]
     if not frames:
-        return Loaded(_typed(pd.DataFrame(columns=columns, dtype=str), columns), problems)
+        return Loaded(_plain(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
     return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
+
+
+class _Numbers:
+    """Numbers for rows by what they agree in, across frames."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = columns
+        self._seen: dict[tuple[str, ...], int] = {}
+
+    def of(self, frame: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        """One number per row. Texts are categories or plain."""
+        numbers, count = np.zeros(len(frame), np.int64), 1
+        for name in self.columns:
+            column = frame[name]
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                codes, kinds = column.cat.codes.to_numpy(), len(column.cat.categories)
+            else:
+                codes, uniques = pd.factorize(column, use_na_sentinel=False)
+                kinds = len(uniques)
+            if kinds > 1:
+                numbers, count = numbers * kinds + codes, count * kinds
+            if count > 1 << 40:  # the next product could pass an int64
+                numbers, few = pd.factorize(numbers)
+                count = len(few)
+        local, few = pd.factorize(numbers)
+        firsts = np.zeros(len(few), np.int64)
+        firsts[local[::-1]] = np.arange(len(local))[::-1]
+        rows = frame[list(self.columns)].iloc[firsts].astype(str).itertuples(index=False, name=None)
+        shared = np.array([self._seen.setdefault(row, len(self._seen)) for row in rows], np.int64)
+        return shared[local] if len(shared) else local
+
+
+def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
+    """Categories as plain texts, and the rows' numbers where they are asked for."""
+    numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
+    texts = {name: "str" for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    return frame.astype(texts).assign(**numbered)
 
 
 def load_text(paths: Sequence[Path]) -> pd.DataFrame:
@@ -122,10 +164,11 @@ def _opened(path: Path, problems: list[str]) -> _File | None:
         problems.append(f"{path}: {error}")
         return None
     content = content if carried is None else carried
-    if not content.strip():
+    if not content[:1024].strip() and not content.strip():
         problems.append(f"{path}: empty")
         return None
-    header = content.partition(b"\n")[0].decode("utf-8-sig", "replace").rstrip("\r")
+    end = content.find(b"\n")
+    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
     names = _split(header)
     missing = [name for name in OURS if name not in names]
     if missing:
@@ -146,20 +189,20 @@ def _split(line: str) -> list[str]:
 
 
 def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | None:
-    """All files as typed rows, or None where any line needs a closer look."""
+    """All files as rows, numbers typed and texts as categories, or None where any line needs a closer look."""
     names = batch[0].names
-    bodies = [file.body for file in batch]
-    if any(not body.endswith(b"\n") or b"\0" in body for body in bodies):
+    content = b"".join([file.body for file in batch])
+    if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
         return None
     known = [name for name in columns if name in names]
     numbers = [name for name in known if name in NUMBERS]
     try:
         frame = pd.read_csv(
-            io.BytesIO(b"".join(bodies)),
+            io.BytesIO(content),
             names=list(names),
             header=None,
             usecols=known,
-            dtype={name: "float64" if name in NUMBERS else "str" for name in known},
+            dtype={name: "float64" if name in NUMBERS else "category" for name in known},
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
             encoding="utf-8",
@@ -167,7 +210,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
     except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
     # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
-    if len(frame) != sum(body.count(b"\n") for body in bodies) or not isinstance(frame.index, pd.RangeIndex):
+    if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
     return _completed(frame[known], columns) if _is_good(frame) else None
 
@@ -176,14 +219,14 @@ def _is_good(frame: pd.DataFrame) -> bool:
     """Every row is of a known schema, whole, and its required fields and numbers are there."""
     if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
         return False
-    if any((frame[name] == "").any() for name in REQUIRED if name not in NUMBERS):
-        return False
-    if "end" in frame and not (frame["end"] == "end").all():
-        return False
     texts = [name for name in frame.columns if name not in NUMBERS]
-    if frame[texts].isna().to_numpy().any():
+    if any("" in frame[name].cat.categories for name in REQUIRED if name in texts):
         return False
-    return not np.isinf(frame[[name for name in frame.columns if name in NUMBERS]].to_numpy()).any()
+    if "end" in frame and list(frame["end"].cat.categories) != ["end"]:
+        return False
+    if any((frame[name].cat.codes < 0).any() for name in texts):
+        return False
+    return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
 
 
 def _closely(file: _File, problems: list[str]) -> pd.DataFrame:
@@ -196,7 +239,7 @@ def _closely(file: _File, problems: list[str]) -> pd.DataFrame:
             f"{file.path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
             f" {SCHEMA}); upgrade gpubench to read them"
         )
-    elif frame.empty and not file.body.strip():
+    elif frame.empty and not bytes(file.body).strip():
         problems.append(f"{file.path}: no rows")
     return frame[~newer]
 
@@ -265,5 +308,5 @@ def _completed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Every column in its order: unknown ones of a file are someone's own notes, missing ones are empty."""
     missing = [name for name in columns if name not in frame]
     own = frame.assign(**{name: np.nan if name in NUMBERS else "" for name in missing}) if missing else frame
-    flags = {name: own[name].str.lower() == "true" for name in FLAGS if name in columns}
+    flags = {name: own[name].isin(("true", "TRUE", "True")) for name in FLAGS if name in columns}
     return own.assign(**flags)[list(columns)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gpubench.comparing import stats
@@ -36,6 +37,11 @@ UNREAD = ("laps", "batch_curve", "precision_proof")
 IDENTITY = list(
     dict.fromkeys([*KEY, *SPECIMEN, *STACK, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"])
 )
+
+READ_IDENTITY = [
+    *dict.fromkeys(name for name in [*IDENTITY, "power_limit_watts", "default_power_limit_watts"] if name in COLUMNS)
+]
+"""The columns as they are read from which all of IDENTITY follows."""
 
 OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
 """Columns of which a cell shows the median over its trials."""
@@ -94,6 +100,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
         capped = (watts - usual).abs() > usual * POWER_SLACK
         done.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
+    if "identity" in frame:
+        return done
     return done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
 
 
@@ -112,7 +120,9 @@ def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
     """One number per row, the same where `columns`, which the identity decides, agree."""
     each = frame.drop_duplicates("identity")
     numbers = each.groupby(list(columns), sort=False, dropna=False).ngroup()
-    return frame["identity"].map(dict(zip(each["identity"], numbers, strict=True)))
+    by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
+    by_identity[each["identity"]] = numbers
+    return pd.Series(by_identity[frame["identity"]], index=frame.index)
 
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpubench.comparing.cells import (
     GROUP,
+    READ_IDENTITY,
     UNREAD,
     cells_of,
     completed,
@@ -137,7 +138,7 @@ def compare(
 def answer(paths: Sequence[Path], question: Question) -> Result:
     """Load, match and judge. Raises UserError."""
     metric = metric_named(question.metric)
-    loaded = load(paths, without=UNREAD)
+    loaded = load(paths, without=UNREAD, identity=READ_IDENTITY)
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
