@@ -6,6 +6,7 @@ by line.
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -32,6 +33,8 @@ def _columns_of(kind: type) -> tuple[str, ...]:
 
 NUMBERS = _columns_of(int) + _columns_of(float)
 FLAGS = _columns_of(bool)
+
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 csv.field_size_limit(1 << 30)  # a long run's laps
 
@@ -114,7 +117,16 @@ def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
     """Categories as plain texts, and the rows' numbers where they are asked for."""
     numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
     texts = {name: "str" for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
-    return frame.astype(texts).assign(**numbered)
+    plain = frame.astype(texts).assign(**numbered)
+    return plain.assign(**{name: shown(plain[name]) for name in plain if name not in NUMBERS and name not in FLAGS})
+
+
+def shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Texts without characters that steer a terminal or turn the direction of writing around."""
+    if texts.dtype.kind in "biuf":
+        return texts
+    kinds = [text for text in texts.unique() if STEERING.search(text)]
+    return texts.replace({text: STEERING.sub("\ufffd", text) for text in kinds}) if kinds else texts
 
 
 def load_text(paths: Sequence[Path]) -> pd.DataFrame:

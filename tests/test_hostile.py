@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 from gpubench import records
 from gpubench.cli import app
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.compare import Question, answer
+from gpubench.comparing.compare import Question, answer, compare
 from gpubench.comparing.formats import FORMATS, rendered
+from gpubench.comparing.plot import draw
 from gpubench.comparing.report import page_of
 from gpubench.errors import UserError
 from gpubench.loading import load
@@ -73,7 +74,7 @@ def test_two_thousand_mutations_of_a_good_file(good, tmp_path):
         assert len(loaded.frame) <= 18 + 6
         assert len(loaded.frame) == 18 or loaded.problems or len(loaded.frame) > 18, number
         used += len(loaded.frame)
-        if number % 20 == 0:
+        if number % 50 == 0:
             whole_answer(path)
     assert used > 0.7 * 18 * MUTATIONS
 
@@ -86,6 +87,7 @@ HOSTILE = {
     "a very long field": {"reason": "x" * 10_000_000, "card": "y" * 5000},
     "numbers at the edge": {"seconds": 1e308, "samples_per_second": 1e-320, "batch_size": 0, "processes": -1},
     "nothing": {"card": "", "params": "", "session": "", "device_hash": "", "trial": None, "batch_size": None},
+    "a chart's own marks": {"card": "$x^$ {b} %s \\frac", "model": "a$b_c$ \u4e2d\u6587", "params": "x=$1"},
     "markup of rich": {"card": "[bold red]x[/]", "model": "[link=http://x]y[/link]"},
 }
 
@@ -93,8 +95,11 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_fields(good, tmp_path, name):
     path = tmp_path / "hostile.csv"
-    records.append(path, rows([1.0, 2.0, 3.0], **{k: v for k, v in HOSTILE[name].items() if k != "seconds"}))
-    records.append(path, [row(trial=7, **HOSTILE[name])])
+    records.append(
+        path, rows([1.0, 2.0, 3.0], **{k: v for k, v in HOSTILE[name].items() if k not in {"seconds", "trial"}})
+    )
+    records.append(path, [row(**{"trial": 7, **HOSTILE[name]})])
+    draw(compare([path]), tmp_path / "charts", Rows([path]))
     page = whole_answer(path)
     assert page is not None
     before_data = page.partition('<script type="application/json"')[0]

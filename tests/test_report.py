@@ -102,7 +102,7 @@ def test_the_filter_keeps_rows_with_all_words(opened, report):
 def test_evidence_and_rows_are_there(opened, report, tmp_path):
     page = opened(report)
     page.get_by_text("evidence").first.click()
-    assert "trials: 100" in page.locator(".evidence").first.inner_text()
+    assert "trials: 130" in page.locator(".evidence").first.inner_text()
     with page.expect_download() as download:
         page.get_by_text("Download the rows").click()
     download.value.save_as(tmp_path / "again.csv")

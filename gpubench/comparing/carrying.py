@@ -9,7 +9,7 @@ import pandas as pd
 
 from gpubench.comparing.cells import Cell, recipe_of
 from gpubench.comparing.questions import filtered
-from gpubench.loading import load_text, table_of
+from gpubench.loading import load_text, shown, table_of
 
 WHOSE = [
     "suite", "params", "data", "weights", "mode", "source", "model", "precision", "batch_policy", "card",
@@ -30,7 +30,8 @@ class Rows:
 
     @cached_property
     def _keys(self) -> "pd.Series[Any]":
-        texts = self._texts.assign(params=recipe_of(self._texts["params"]))
+        texts = self._texts[WHOSE].apply(shown)
+        texts["params"] = recipe_of(texts["params"])
         return pd.Series(list(zip(*(texts[name] for name in WHOSE), strict=True)), index=texts.index)
 
     def table(self, cells: Iterable[Cell]) -> bytes:

@@ -9,7 +9,7 @@ from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.spreadsheet import csv_text
 from gpubench.comparing.stats import median_interval
-from gpubench.comparing.table import batch_text, figure_text, places, shown
+from gpubench.comparing.table import batch_text, figure_text, interval_text, places, seconds_text, shown
 
 JSON_VERSION = 1
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
@@ -131,8 +131,7 @@ def _with_interval(cell: Cell, result: Result) -> str:
     text = figure_text(result.metric, cell.median, interval)
     if not interval:
         return text
-    low, high = sorted(map(result.metric.shown, interval))
-    return f"{text} ({low:.4g} to {high:.4g})"
+    return f"{text} ({interval_text(cell, result.metric)})"
 
 
 def as_hyperfine(result: Result) -> str:
@@ -145,7 +144,7 @@ def as_hyperfine(result: Result) -> str:
         lines = [
             [
                 f"{cell.model} {cell.precision} on {cell.label}",
-                *(f"{v:.4g}" for v in _three(cell, result)),
+                *(seconds_text(v) for v in _three(cell, result)),
                 f"{cell.median / best[cell.model]:.2f}",
             ]
             for cell in group.cells

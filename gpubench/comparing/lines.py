@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench.comparing.cells import Cell, text_of
+from gpubench.comparing.cells import Cell, short, text_of
 from gpubench.comparing.compare import Group
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.stats import median_interval
@@ -45,7 +45,10 @@ def line_charts(group: Group, texts: pd.DataFrame | None, metric: Metric) -> lis
             ("batch", _figure(group, f"{suite}: rate against batch size", curves, "batch size", "samples/s", 2))
         )
     if "processes" in axes and (scaling := _scaling(group.cells)):
-        figures.append(("scaling", _figure(group, f"{suite}: scaling", scaling, "processes", "samples/s", 2)))
+        figure = _figure(group, f"{suite}: scaling", scaling, "processes", "samples/s", 0)
+        figure.axes[0].set_xticks(sorted({point[0] for line in scaling for point in line.points}))
+        figure.axes[0].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        figures.append(("scaling", figure))
     if "torch" in axes and (trend := _trend(group.cells, metric)):
         names = [text for _, text in sorted({(_version(c.torch), _short_version(c.torch)) for c in group.cells})]
         figure = _figure(group, f"{suite}: {metric.title} over torch versions", trend, "torch", metric.title, 0)
@@ -59,7 +62,7 @@ def line_charts(group: Group, texts: pd.DataFrame | None, metric: Metric) -> lis
 
 
 def _name(cell: Any) -> str:
-    return f"{cell['model']} {cell['precision']} {cell['card']}"
+    return f"{cell['model']} {cell['precision']} {short(str(cell['card']))}"
 
 
 def _batch_curves(texts: pd.DataFrame) -> list[Line]:
@@ -78,7 +81,7 @@ def _batch_curves(texts: pd.DataFrame) -> list[Line]:
 def _by_name(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     grouped: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        grouped[f"{cell.model} {cell.precision} {cell.label}"].append(cell)
+        grouped[_name(cell.row)].append(cell)  # a label may name the session, which is what differs here
     return grouped
 
 
@@ -162,9 +165,9 @@ def _figure(
         title += f" (first {MOST_LINES} of {len(solid)})"
     footer = footer_lines(group)
     legend_height = LINE * 1.2 * len(shown) + 0.1
-    height = 0.5 + PLOT_HEIGHT + 0.6 + legend_height + LINE * len(footer) + 2 * EDGE
+    height = 0.8 + PLOT_HEIGHT + 0.6 + legend_height + LINE * len(footer) + 2 * EDGE
     figure = Figure(figsize=(WIDTH, height))
-    bottom = height - 0.5 - PLOT_HEIGHT
+    bottom = height - 0.8 - PLOT_HEIGHT
     axes = figure.add_axes((0.105, bottom / height, 0.87, PLOT_HEIGHT / height))
     for at, line in enumerate(shown):
         _draw(axes, line, at, solid)
@@ -181,7 +184,7 @@ def _figure(
         axes.set_ylim(0, max(point[3] for line in shown for point in line.points) * 1.08)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_title(y, loc="left", fontsize=11)
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, title, ha="left", va="top", fontsize=15, fontweight="bold")
     figure.legend(
         loc="upper left",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell
+from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.stats import median_interval
@@ -34,6 +34,8 @@ BAR = 0.27
 LEGEND_NAMES = 9
 """More names than colours can tell apart: each bar then has its name beside it, and there is no legend."""
 NAME_CHARACTERS = 34
+CHARACTER = 0.092
+"""Inches of a character at 11 points."""
 
 Name = tuple[str, str]
 """Card and precision: what a bar's look says."""
@@ -90,14 +92,17 @@ def draw(
                 suite = _suite(group)
                 seen[suite] += 1
                 stem = re.sub(r"[^A-Za-z0-9_-]", "-", suite)[:60] + (f"-{seen[suite]}" if totals[suite] > 1 else "")
-                if len(group.cells) + len(group.comparisons) > MOST_BARS:
-                    lines.append(f"{stem}: {len(group.cells)} cases are too many for a chart; compare fewer files")
-                    continue
+                bars = {"cases": len(group.cells), "ratios": len(group.comparisons)}
+                lines += [
+                    f"{stem}: {count} {what} are too many for a chart; choose some with --where"
+                    for what, count in bars.items()
+                    if count > MOST_BARS
+                ]
                 table = rows.table([*group.cells, *group.holes]) if rows else b""
                 figures = []
-                if group.cells:
+                if 0 < bars["cases"] <= MOST_BARS:
                     figures.append((result.metric.name, seconds_chart(group, result.metric)))
-                if group.comparisons:
+                if 0 < bars["ratios"] <= MOST_BARS:
                     figures.append(("speedup", speedup_chart(group, result.metric)))
                 if group.cells:
                     figures += line_charts(group, rows.of(group.cells) if rows else None, result.metric)
@@ -121,7 +126,7 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     bars = []
     for cell in group.cells:
         text = f"{figure_text(metric, cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
-        extra = "" if axis in {"card", "precision"} else f"  {axis} {cell.row[axis]}"
+        extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
         bars.append(
             Bar(cell.model, _name(cell), text + extra, cell.median, median_interval(cell.seconds, cell.adaptive))
         )
@@ -159,10 +164,16 @@ def _ratio_bar(c: Comparison) -> Bar:
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
     if c.axis not in {"card", "precision"}:
-        text += f"  {c.axis} {c.subject_name}"
+        text += f"  {c.axis} {_brief(c.axis, c.subject_name)}"
     elif c.verdict in {"same", "unsure"}:
         text += f"  {c.verdict}"
     return Bar(c.subject.model, _name(c.subject), text, ratio.value, interval)
+
+
+def _brief(axis: str, value: object) -> str:
+    """A torch version without its build, which the footer has."""
+    text = shortened(text_of(value), 24)
+    return text.partition("+")[0] if axis == "torch" else text
 
 
 def _name(cell: Cell) -> Name:
@@ -215,7 +226,7 @@ def _figure(group: Group, title: str, panels: Sequence[Panel]) -> "Figure":
         tall = _height(panel, named)
         bottom = top - tall
         place = (left, bottom / height, 1 - 2.5 * EDGE / WIDTH - left, tall / height)
-        _draw_panel(figure.add_axes(place), panel, look, named)
+        _draw_panel(figure.add_axes(place), panel, look, named, place[2] * WIDTH)
         top = bottom - below - 0.1
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, title, ha="left", va="top", fontsize=15, fontweight="bold")
     handles = [Patch(label=label, **look(name)) for label, name in zip(labels, names, strict=not named)]  # type: ignore[arg-type]
@@ -244,19 +255,24 @@ def _tick_texts(panels: Sequence[Panel], named: bool) -> set[str]:
     return {shortened(" ".join(bar.name), NAME_CHARACTERS) for bar in bars} if named else {bar.model for bar in bars}
 
 
-def _draw_panel(axes: "Axes", panel: Panel, look: Callable[[Name], dict[str, object]], named: bool) -> None:
+def _draw_panel(
+    axes: "Axes", panel: Panel, look: Callable[[Name], dict[str, object]], named: bool, width: float
+) -> None:
     import matplotlib
 
     ends = [end for bar in panel.bars if bar.value for end in (bar.value, *(bar.interval or ()))]
     low, high = min(ends), max(ends)
     logarithmic = high / low > LOG_FROM
+    # The share of the axis that the longest text beside a bar takes.
+    room = min(0.65, (max(len(bar.text) for bar in panel.bars if bar.value is not None) * CHARACTER + 0.15) / width)
     origin = 1.0 if panel.reference else low / 2
     if logarithmic:
         axes.set_xscale("log")
-        axes.set_xlim(min(origin, low) / (1.15 if panel.reference else 1), high * (high / low) ** 0.35)
+        start = min(origin, low) / (1.15 if panel.reference else 1)
+        axes.set_xlim(start, start * (high / start) ** (1 / (1 - room)))
     else:
         origin = 0.0
-        axes.set_xlim(0, max(high, 1.0 if panel.reference else 0) * 1.28)
+        axes.set_xlim(0, max(high / (1 - room), 1.05 if panel.reference else 0))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(visible=False, axis="y")
     ticks, y = {}, 0.0

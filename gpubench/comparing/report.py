@@ -18,7 +18,7 @@ from gpubench.comparing.carrying import Rows
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Question, Result, answer
 from gpubench.comparing.stats import median_interval
-from gpubench.comparing.table import batch_text, figure_text, places, shown
+from gpubench.comparing.table import batch_text, figure_text, interval_text, places, shown
 from gpubench.errors import UserError
 
 LOG_FROM = 20.0
@@ -139,7 +139,8 @@ def _cells_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
         text = f"{figure_text(result.metric, cell.median, interval)} {result.metric.title}, {cell.trials} trial(s)"
         bars.append(
             {
-                "label": f"{cell.model} {cell.label} {cell.precision}",
+                "model": str(cell.model),
+                "label": f"{cell.label} {cell.precision}",
                 "value": value,
                 "interval": sorted(map(result.metric.shown, interval)) if interval else None,
                 "text": text,
@@ -155,10 +156,16 @@ def _ratios_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
         ratio, what, verdict = shown(c, result.metric)
         interval = [ratio.low, ratio.high] if ratio.low and ratio.high else None
         text = f"{ratio.value:.{places(ratio)}f}" + (f" ({interval[0]:.3g} to {interval[1]:.3g})" if interval else "")
-        label = f"{c.subject.model} {what}"
         colour = 0 if c.axis == "precision" else 1
         bars.append(
-            {"label": label, "value": ratio.value, "interval": interval, "text": f"{text} {verdict}", "colour": colour}
+            {
+                "model": str(c.subject.model),
+                "label": what,
+                "value": ratio.value,
+                "interval": interval,
+                "text": f"{text} {verdict}",
+                "colour": colour,
+            }
         )
     return _figure(name, "ratio, with 95% intervals and a line at 1", bars, reference=True)
 
@@ -205,7 +212,6 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
     lines = []
     for cell in [*group.cells, *group.holes]:
         interval = median_interval(cell.seconds, cell.adaptive) if cell.seconds else None
-        range_text = " to ".join(f"{end:.4g}" for end in sorted(map(metric.shown, interval))) if interval else ""
         rate = float(cell.samples_per_second)
         line: Line = [(_text(text), None) for text in (cell.model, cell.label, cell.precision)]
         line.append((_text(batch_text(cell)), float(cell.batch_size)))
@@ -213,7 +219,7 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
             line.append((figure_text(metric, cell.median, interval), metric.shown(cell.median)))
         else:
             line.append((_text(cell.status), None))
-        line.append((range_text, metric.shown(interval[0]) if interval else None))
+        line.append((interval_text(cell, metric), metric.shown(interval[0]) if interval else None))
         line.append(("" if rate != rate else f"{rate:,.0f}", rate))
         line.append((str(cell.trials or ""), float(cell.trials)))
         line.append((_evidence(cell), None))

@@ -1,6 +1,7 @@
 """How every chart looks: one style in a light and a dark theme, its footer, and the rows it is saved with."""
 
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ STYLE = {
     "grid.color": "#dddddd",
     "hatch.linewidth": 0.6,
     "savefig.dpi": 150,
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.fonttype": "none",
     "svg.hashsalt": "gpubench",
 }
@@ -96,6 +98,9 @@ def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> li
     lines = []
     for kind in kinds:
         path = stem.with_name(f"{stem.name}.{kind}")
-        figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
+        with warnings.catch_warnings():
+            # A name may hold signs that no font here has; they are drawn as boxes.
+            warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+            figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
         lines.append(str(path))
     return lines

@@ -107,7 +107,7 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
                 "precision": cell.precision,
                 "batch": batch_text(cell),
                 metric.title: _figure_of(cell, metric) if cell.seconds else Text(cell.status, style="yellow"),
-                "95%": _interval_of(cell, metric),
+                "95%": interval_text(cell, metric),
                 "relative": f"{cell.median / best[cell.model]:.2f}" if cell.seconds else "",
                 "samples/s": ""
                 if pd.isna(cell.samples_per_second) or metric.name == "rate"
@@ -144,7 +144,10 @@ def _figure_of(cell: Cell, metric: Metric) -> str:
     return figure_text(metric, cell.median, median_interval(cell.seconds, cell.adaptive))
 
 
-def _interval_of(cell: Cell, metric: Metric) -> str:
+def interval_text(cell: Cell, metric: Metric) -> str:
+    """The 95% interval of the median in words; empty below six trials."""
+    if not cell.seconds:
+        return ""
     interval = median_interval(cell.seconds, cell.adaptive)
     if not interval:
         return ""

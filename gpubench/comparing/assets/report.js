@@ -81,12 +81,16 @@
     while (charts.length) charts.pop().destroy();
     for (const figure of data) {
       const canvas = document.getElementById(figure.id);
-      const short = innerWidth < 640 ? 18 : 44;
-      const clipped = (text) => (text.length > short ? `${text.slice(0, short - 1)}…` : text);
+      const phone = innerWidth < 640;
+      const most = phone ? 20 : 44;
+      // The end of a name often tells cards apart, so its middle goes.
+      const clipped = (text) => (text.length > most
+        ? `${text.slice(0, most * 0.55)}…${text.slice(text.length - most * 0.45)}` : text);
+      const full = (bar) => `${bar.model} ${bar.label}`;
       charts.push(new Chart(canvas, {
         type: "bar",
         data: {
-          labels: figure.bars.map((bar) => bar.label),
+          labels: figure.bars.map(full),
           datasets: [{ data: figure.bars.map((bar) => bar.value), maxBarThickness: 20,
             backgroundColor: figure.bars.map((bar) => bars[bar.colour % bars.length]) }],
         },
@@ -95,7 +99,7 @@
           reference: figure.reference, intervals: figure.bars.map((bar) => bar.interval),
           plugins: {
             legend: { display: false },
-            tooltip: { callbacks: { title: (items) => figure.bars[items[0].dataIndex].label,
+            tooltip: { callbacks: { title: (items) => full(figure.bars[items[0].dataIndex]),
               label: (item) => figure.bars[item.dataIndex].text } },
           },
           scales: {
@@ -103,7 +107,9 @@
               color: colour("--soft") }, ticks: { color: colour("--soft") }, grid: { color: colour("--line") },
               suggestedMax: Math.max(...figure.bars.map((bar) => (bar.interval ? bar.interval[1] : bar.value))) * 1.02 },
             y: { ticks: { color: colour("--ink"), autoSkip: false,
-              callback: (_, at) => clipped(figure.bars[at].label) }, grid: { display: false } },
+              font: { size: phone ? 10 : 12 },
+              callback: (_, at) => (phone ? [clipped(figure.bars[at].model), clipped(figure.bars[at].label)]
+                : clipped(full(figure.bars[at]))) }, grid: { display: false } },
           },
         },
         plugins: [marks],
