@@ -118,7 +118,9 @@ def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
     numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
     texts = {name: "str" for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
     plain = frame.astype(texts).assign(**numbered)
-    return plain.assign(**{name: shown(plain[name]) for name in plain if name not in NUMBERS and name not in FLAGS})
+    for name in frame.columns.difference([*NUMBERS, *FLAGS]):
+        plain[name] = shown(plain[name])
+    return plain
 
 
 def shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -122,7 +122,7 @@ def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
     numbers = each.groupby(list(columns), sort=False, dropna=False).ngroup()
     by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
     by_identity[each["identity"]] = numbers
-    return pd.Series(by_identity[frame["identity"]], index=frame.index)
+    return pd.Series(by_identity[frame["identity"].to_numpy()], index=frame.index, dtype="int64")
 
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:

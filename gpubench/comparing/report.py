@@ -65,7 +65,7 @@ def page_of(result: Result, table: bytes) -> str:
 <body>
 <header><h1>{_text(_cards(result))}</h1>
 <p class="soft">{_text(_summary(result))}</p>
-<p class="screen"><a class="button" {html_link(table)}>Download the rows (CSV)</a></p>
+<p class="screen"><a {html_link(table)} class="button">Download the rows (CSV)</a></p>
 <p class="screen"><label for="filter">Show only rows with these words</label><br>
 <input type="search" id="filter" autocomplete="off"></p>
 <p id="status" role="status" class="soft"></p></header>
