@@ -269,11 +269,14 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
         bad |= frame[name] == "" if name in frame else True
     if "end" in frame:
         bad |= frame["end"] != "end"  # a short line that was torn and then sealed
-    for name in NUMBERS:
-        if name in frame:
-            text = frame[name]
-            bad |= ~np.isfinite(pd.to_numeric(text, errors="coerce").astype(float)) & (text != "")
-    return bad & ~_newer(frame)
+    texts = frame[[name for name in frame if name in NUMBERS]]
+    return (bad | (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)) & ~_newer(frame)
+
+
+def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Every text as a number, NaN where it is none."""
+    flat = pd.Series(texts.to_numpy(dtype=object).ravel())
+    return pd.to_numeric(flat, errors="coerce").to_numpy(dtype=float).reshape(texts.shape)
 
 
 def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
@@ -313,8 +316,8 @@ def _whole(line: str, names: Sequence[str]) -> bool:
 
 def _typed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     typed = frame.reindex(columns=[name for name in columns if name in frame]).reset_index(drop=True)
-    for name in typed.columns.intersection(list(NUMBERS)):
-        typed[name] = pd.to_numeric(typed[name], errors="coerce").astype(float)
+    known = [name for name in typed if name in NUMBERS]
+    typed[known] = pd.DataFrame(_numbers(typed[known]), columns=known)
     return _completed(typed, columns)
 
 

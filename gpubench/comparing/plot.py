@@ -127,8 +127,10 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     for cell in group.cells:
         text = f"{figure_text(metric, cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
         extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
-        bars.append(
-            Bar(cell.model, _name(cell), text + extra, cell.median, median_interval(cell.seconds, cell.adaptive))
+        interval = median_interval(cell.seconds, cell.adaptive)
+        low, high = sorted(map(metric.shown, interval or (cell.median, cell.median)))
+        ends = (low, high) if interval else None
+        bars.append(Bar(cell.model, _name(cell), text + extra, metric.shown(cell.median), ends))
         )
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
     what = "seconds of a whole run" if metric is SECONDS else metric.title
@@ -156,7 +158,9 @@ def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
         return f"seconds / seconds of {bases}; above 1: slower than {bases}"
     if metric.name == "accuracy":
         return f"accuracy / accuracy of {bases}; above 1: better"
-    return f"{metric.title}: times as {better if axis == 'precision' else worse} as {bases}"
+    above = better if axis == "precision" else worse
+    first, second = (bases, "the one shown") if metric.inverse != (axis == "precision") else ("the one shown", bases)
+    return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {above}"
 
 
 def _ratio_bar(c: Comparison) -> Bar:
@@ -275,12 +279,12 @@ def _draw_panel(
         axes.set_xlim(0, max(high / (1 - room), 1.05 if panel.reference else 0))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(visible=False, axis="y")
-    ticks, y = {}, 0.0
+    ticks, headings, y = {}, set(), 0.0
     for model in dict.fromkeys(bar.model for bar in panel.bars):
         bars = [bar for bar in panel.bars if bar.model == model]
         if named:
-            axes.annotate(model, (0, y), xytext=(4, 0), xycoords=("axes fraction", "data"),
-                          textcoords="offset points", va="center", fontweight="bold")  # fmt: skip
+            ticks[y] = model
+            headings.add(y)
             y += 1
         else:
             ticks[y + (len(bars) - 1) / 2] = model
@@ -296,7 +300,9 @@ def _draw_panel(
             y += 1
         y += 0.7
     axes.set_ylim(y - 0.7 - 0.15, -0.85)
-    axes.set_yticks(list(ticks), list(ticks.values()), fontweight="normal" if named else "bold")
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    for place, label in zip(ticks, axes.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if place in headings or not named else "normal")
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(panel.label, loc="right" if len(panel.label) > 70 else "center")
     if panel.reference:
