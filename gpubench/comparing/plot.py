@@ -131,7 +131,6 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
         low, high = sorted(map(metric.shown, interval or (cell.median, cell.median)))
         ends = (low, high) if interval else None
         bars.append(Bar(cell.model, _name(cell), text + extra, metric.shown(cell.median), ends))
-        )
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
     what = "seconds of a whole run" if metric is SECONDS else metric.title
     best_word = "fastest" if metric is SECONDS else "best"
