@@ -7,7 +7,9 @@ by line.
 import csv
 import io
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ NAMED_LINES = 5
 """Bad lines named one by one; further ones are counted."""
 BATCH_BYTES = 32 << 20
 """Files of one header are parsed together up to this size."""
+AHEAD = 2
+"""Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -74,13 +78,25 @@ def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequenc
     columns = [name for name in COLUMNS if name not in without]
     numbers = _Numbers(identity)
     frames = []
-    for batch in _batches(paths, problems):
-        at_once = _at_once(batch, columns)
+    for batch, at_once in _ahead(_batches(paths, problems), columns):
         parts = [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
         frames += [_plain(part, numbers) for part in parts if not part.empty]
     if not frames:
         return Loaded(_plain(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
     return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
+
+
+def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], pd.DataFrame | None]]:
+    """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        waiting: deque[tuple[list[_File], Future[pd.DataFrame | None]]] = deque()
+        for batch in batches:
+            waiting.append((batch, pool.submit(_at_once, batch, columns)))
+            if len(waiting) > AHEAD:
+                done, parsed = waiting.popleft()
+                yield done, parsed.result()
+        for done, parsed in waiting:
+            yield done, parsed.result()
 
 
 class _Numbers:
@@ -116,10 +132,11 @@ class _Numbers:
 def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
     """Categories as plain texts, and the rows' numbers where they are asked for."""
     numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
-    texts = {name: "str" for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
-    plain = frame.astype(texts).assign(**numbered)
+    texts = {str(name) for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    plain = frame.astype(dict.fromkeys(texts, "str")).assign(**numbered)
     for name in frame.columns.difference([*NUMBERS, *FLAGS]):
-        plain[name] = shown(plain[name])
+        if name not in texts or any(map(STEERING.search, frame[name].cat.categories)):
+            plain[name] = shown(plain[name])
     return plain
 
 
@@ -270,7 +287,8 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
     if "end" in frame:
         bad |= frame["end"] != "end"  # a short line that was torn and then sealed
     texts = frame[[name for name in frame if name in NUMBERS]]
-    return (bad | (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)) & ~_newer(frame)
+    none = (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)
+    return (bad | pd.Series(none, index=frame.index)) & ~_newer(frame)
 
 
 def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":

@@ -130,7 +130,8 @@ def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     case = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device"] if c != "measured"]
     known = frame["trial"].notna() & (frame["session"] != "")
     ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
-    ordered = ordered.sort_values("done", kind="stable")
+    if not ordered["done"].all():
+        ordered = ordered.sort_values("done", kind="stable")
     superseded = (ordered.duplicated(["case", "trial"], keep="last") & known).reindex(frame.index)
     for again, what in (
         (superseded & (frame["status"] != "ok"), "trial(s) without a result that ran again later"),

@@ -168,7 +168,7 @@ def compare_rows(
     ok = (frame["status"] == "ok") & (frame["seconds"] > 0)
     list_bad(frame[~ok], left_out)
     labels = labels_of(frame)
-    cells, holes = combined(cells_of(frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
+    cells, holes = combined(cells_of(frame if ok.all() else frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
     wish = wished(baseline, axes, cells) if baseline else None
     shared = [column for column in GROUP if column not in {*axes, *follows}]
     if allow_mismatch:
