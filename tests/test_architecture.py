@@ -29,6 +29,7 @@ LAYERS = [
         "suite.py",
         "trial.py",
         "records.py",
+        "carried.py",
         "loading.py",
         "interval.py",
         "corpus.py",
