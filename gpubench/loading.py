@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -226,24 +226,35 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
     if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
         return None
     known = [name for name in columns if name in names]
-    numbers = [name for name in known if name in NUMBERS]
-    try:
-        frame = pd.read_csv(
+
+    def read(wanted: Sequence[str], texts_as: Literal["category", "str"]) -> pd.DataFrame:
+        return pd.read_csv(
             io.BytesIO(content),
             names=list(names),
             header=None,
-            usecols=known,
-            dtype={name: "float64" if name in NUMBERS else "category" for name in known},
+            usecols=list(wanted),
+            dtype={name: "float64" if name in NUMBERS else texts_as for name in wanted},
             keep_default_na=False,
-            na_values={name: [""] for name in numbers},
+            na_values={name: [""] for name in wanted if name in NUMBERS},
             encoding="utf-8",
         )
+
+    try:
+        frame = read(known, "category")
+        # Categories that look like numbers become numbers, and 2.10 becomes 2.1: those columns once more, as texts.
+        altered = [name for name in known if name not in NUMBERS and not _are_texts(frame[name].cat.categories)]
+        if altered:
+            frame[altered] = read(altered, "str").astype("category")
     except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
     # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
     if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
     return _completed(frame[known], columns) if _is_good(frame) else None
+
+
+def _are_texts(categories: "pd.Index[Any]") -> bool:
+    return bool(pd.api.types.is_string_dtype(categories.dtype))
 
 
 def _is_good(frame: pd.DataFrame) -> bool:

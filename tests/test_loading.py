@@ -128,3 +128,9 @@ def test_files_joined_with_cat_are_one_file(tmp_path, good):
     joined.write_text(good.read_text() * 2)
     loaded = load([joined])
     assert (len(loaded.frame), loaded.problems) == (6, [])
+
+
+def test_texts_that_look_like_numbers_stay_texts(tmp_path):
+    path = tmp_path / "a.csv"
+    records.append(path, [row(trial=trial, cuda="12.10", cudnn="") for trial in range(2)])
+    assert list(load([path]).frame["cuda"]) == ["12.10", "12.10"]
