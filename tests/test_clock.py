@@ -423,7 +423,10 @@ def test_laps_know_when_they_began():
 
 
 def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
-    """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time)."""
+    """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time).
+
+    Stopped at (epoch, step) it returns what `resume` takes in the clock's place.
+    """
     time = Time()
     clock = Clock(sampling_for(mode, accelerator=False), now=time)
     starts = [0, epochs[0], epochs[0] + epochs[1]]
@@ -435,7 +438,7 @@ def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
         pace = paces[sum(epoch >= start for start in starts) - 1]
         for step, _ in enumerate(clock.steps(Loader(steps, time, wait=pace / 4), "train", samples=steps * 10)):
             if (epoch, step) == stop_at:
-                return clock, ran, time
+                return (clock.state(), clock.elapsed), ran, time
             time.now += pace
         for _ in clock.steps(Loader(40, time), "valid", samples=400):
             time.now += pace / 2
@@ -480,10 +483,9 @@ def test_a_resident_batch_of_each_stage():
 def test_a_run_that_goes_on_has_the_time_of_both_parts():
     paces, epochs = (0.1, 0.4, 0.9), (2, 2, 2)
     whole, _, _ = grow("full", paces, epochs)
-    first, _, _ = grow("full", paces, epochs, stop_at=(3, 100))
-    state, elapsed = first.state(), first.elapsed
+    state, _, _ = grow("full", paces, epochs, stop_at=(3, 100))
     lost = 100 * 0.5 + 0.1  # 100 steps with their waits, and the wait for the next
-    second, ran, _ = grow("full", paces, epochs, state=(state, elapsed))
+    second, ran, _ = grow("full", paces, epochs, state=state)
     assert ran == [3, 4, 5]
     assert second.complete
     ours, theirs = second.summary(), whole.summary()
