@@ -179,7 +179,14 @@ class Runner:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
+        placed = replace(
+            trial,
+            data_dir=str(folder or ""),
+            weights_dir=str(self.options.weights or ""),
+            # Beside the rows: who goes on with a run names that file again.
+            checkpoint_dir=str(self.path.absolute()) + ".checkpoints" if case.mode == "full" else "",
+            tensorboard_dir=str(self.options.tensorboard.absolute()) if self.options.tensorboard else "",
+        )
         on_cpu = self.devices[case.device].kind == "cpu"
         # One card's energy and clocks are not those of a group.
         card = self.cards[case.device] if case.processes == 1 else None
