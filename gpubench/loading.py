@@ -140,63 +140,6 @@ def shown(text: str) -> str:
     return STEERING.sub("\ufffd", text)
 
 
-def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], pd.DataFrame | None]]:
-    """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
-    with ThreadPoolExecutor(AHEAD) as pool:
-        waiting: deque[tuple[list[_File], Future[pd.DataFrame | None]]] = deque()
-        for batch in batches:
-            waiting.append((batch, pool.submit(_at_once, batch, columns)))
-            if len(waiting) > AHEAD:
-                done, parsed = waiting.popleft()
-                yield done, parsed.result()
-        for done, parsed in waiting:
-            yield done, parsed.result()
-
-
-class _Numbers:
-    """Numbers for rows by what they agree in, across frames."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = columns
-        self._seen: dict[tuple[str, ...], int] = {}
-
-    def of(self, frame: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """One number per row."""
-        numbers, count = np.zeros(len(frame), np.int64), 1
-        for name in self.columns:
-            column = frame[name].to_numpy()
-            if column.dtype == object and (column == column[0]).all():
-                continue  # most are, inside a file
-            codes, uniques = pd.factorize(column, use_na_sentinel=False)
-            kinds = len(uniques)
-            if kinds > 1:
-                numbers, count = numbers * kinds + codes, count * kinds
-            if count > 1 << 40:  # the next product could pass an int64
-                numbers, few = pd.factorize(numbers)
-                count = len(few)
-        local, few = pd.factorize(numbers)
-        firsts = np.zeros(len(few), np.int64)
-        firsts[local[::-1]] = np.arange(len(local))[::-1]
-        rows = frame[list(self.columns)].iloc[firsts].astype(str).itertuples(index=False, name=None)
-        shared = np.array([self._seen.setdefault(row, len(self._seen)) for row in rows], np.int64)
-        return shared[local] if len(shared) else local
-
-
-def _with_numbers(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
-    """With the rows' numbers where they are asked for."""
-    if not numbers.columns:
-        return frame
-    return frame.assign(identity=numbers.of(frame) if len(frame) else np.zeros(0, np.int64))
-
-
-def shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Texts without characters that steer a terminal or turn the direction of writing around."""
-    if texts.dtype.kind in "biuf":
-        return texts
-    kinds = [text for text in texts.unique() if STEERING.search(text)]
-    return texts.replace({text: STEERING.sub("\ufffd", text) for text in kinds}) if kinds else texts
-
-
 def load_text(paths: Sequence[Path]) -> pd.DataFrame:
     """The rows of `load`, in the same order and with the same index, every column as the text it was."""
     ignored: list[str] = []
