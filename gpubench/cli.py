@@ -79,9 +79,12 @@ def run(
         list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="both, mixed, all, or names: fp32, tf32, fp16, bf16, joined by commas.")
+        str,
+        typer.Option(
+            help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
+        ),
     ] = "both",
-    models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
+    models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",
     batch: Annotated[
         str | None, typer.Option(help="max, fastest, or a number; each suite has its own default.")
     ] = None,
@@ -198,6 +201,9 @@ def compare(
     charts: Annotated[Path | None, typer.Option(help="Folder for charts.")] = None,
     chart_format: Annotated[str, typer.Option(help="png, svg and pdf, joined by commas.")] = "png,svg",
     theme: Annotated[str, typer.Option(help="light or dark charts.")] = "light",
+    why: Annotated[
+        bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
+    ] = False,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Compare what is not alike too, without verdict; says where.")
     ] = False,
@@ -222,6 +228,7 @@ def compare(
             charts=charts,
             chart_kinds=kinds,
             theme=theme,
+            why=why,
             fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
         ),
     )
@@ -330,7 +337,9 @@ def list_suites(
     for name in suite or built_in_names():
         found = find(name)
         typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
-        typer.echo(f"  models: {', '.join(found.suite.models)}")
+        usual = found.suite.default_models
+        without = f" (without --models: {', '.join(usual)})" if usual else ""
+        typer.echo(f"  models: {', '.join(found.suite.models)}{without}")
         typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
         for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
             default = str(param.default).lower() if isinstance(param.default, bool) else param.default
@@ -338,24 +347,73 @@ def list_suites(
             typer.echo(f"  --set {key}={default}{choices}  {param.help}")
 
 
-@app.command(epilog="Example: `gpubench doctor` or `gpubench doctor --data ~/datasets`")
+@app.command(
+    epilog="""
+Examples:
+
+What to fix before measuring: `gpubench doctor`
+
+Is my card healthy? `gpubench doctor mine.csv --against results`
+"""
+)
 @advised
 def doctor(
+    files: Annotated[list[Path] | None, typer.Argument(help="CSV files measured here, for --against.")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV file, or folder of them, with reference rows of the same card. Repeatable."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
-    """What to fix before measuring: device, driver, torch build, data, disk. Exit code 4 if anything."""
-    from gpubench.doctor import findings, nvidia_cards, surroundings
+    """What to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
+
+    With files of measured rows it says instead whether the card is as fast as others of its kind.
+    """
+    from gpubench import apex
+    from gpubench.comparing.health import health
+    from gpubench.doctor import nvidia_cards, of_apex, surroundings
+    from gpubench.measuring import environment, host
+    from gpubench.measuring.checkup import checkup
     from gpubench.measuring.process import describe
 
+    if bool(files) != bool(against):
+        raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = findings(describe(), nvidia_cards()) + surroundings(data)
+    if files and against:
+        found = health(files, against)
+    else:
+        at_rest = host.host(environment.cpu_count())
+        found = checkup(describe(), at_rest, nvidia_cards())
+        found += [of_apex(apex.installed()), *surroundings(data)]
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:
             typer.echo(f"        {finding.advice}")
     return 4 if any(finding.level == "fix" for finding in found) else 0
+
+
+@app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")
+@advised
+def peak(
+    device: Annotated[str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
+) -> int:
+    """The most this device reaches, beside what its maker lists. Kept for `run`. Exit code 4 if any fails."""
+    from gpubench.ceiling import run_peak
+
+    return run_peak(device, precision, threads)
+
+
+@app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
+@advised
+def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
+    """Whether the tool tells the truth on this device, in about three minutes. Exit code 1 if it does not."""
+    from gpubench.selftest import run_selftest
+
+    return run_selftest(device)
 
 
 @app.command(epilog="Example: `gpubench columns`")

@@ -1,8 +1,9 @@
 """Rows to cells: the trials of one case on one specimen in one session, named, and the cases without any."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,11 @@ READ_IDENTITY = [
 ]
 """The columns as they are read from which all of IDENTITY follows."""
 
-OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
+OUTCOMES = [
+    "samples_per_second", "accuracy", "loss", "perplexity", "test_perplexity", "data_stall", "peak_memory_bytes",
+    "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
+    "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
+]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
 
@@ -57,8 +62,8 @@ class Cell:
     seconds: tuple[float, ...]
     label: str
     """The card, with as much as is needed to tell it from others of its name."""
-    unsteady: int = 0
-    """Trials whose steady state was not found."""
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """Trials that are unsteady, throttled or shared: how many of each."""
     parts: "tuple[Cell, ...]" = ()
     """The cells it combines, where it stands for several specimens; `seconds` then has one value of each."""
 
@@ -155,17 +160,21 @@ def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
 
 def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """The trials that are ok, pooled inside one specimen and session."""
+    # Rows written by hand, or before there were marks, still say that they are unsteady.
+    unsteady = frame["steady"].map(
+        {text: "unsteady" if str(text).startswith("unsteady") else "" for text in frame["steady"].unique()}
+    )
     frame = frame.assign(
         cell=_numbered(frame, [*KEY, *SPECIMEN, "batch_size", *STACK]),
-        shaky=frame["steady"].map({text: str(text).startswith("unsteady") for text in frame["steady"].unique()}),
+        marks=frame["marks"].where(frame["marks"] != "", unsteady),
     )
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = trials[OUTCOMES].median()
-    seconds, shaky = trials["seconds"].agg(tuple), trials["shaky"].sum()
+    seconds, marks = trials["seconds"].agg(tuple), trials["marks"].agg(" ".join)
     cells = [
-        Cell(row, times, labels[texts_of(row, LABELLED)], int(count))
-        for row, times, count in zip(_records(first), seconds, shaky, strict=True)
+        Cell(row, times, labels[texts_of(row, LABELLED)], Counter(words.split()))
+        for row, times, words in zip(_records(first), seconds, marks, strict=True)
     ]
     return in_order(cells)
 

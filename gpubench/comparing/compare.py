@@ -89,6 +89,8 @@ class Shape:
     charts: Path | None = None
     chart_kinds: tuple[str, ...] = ("png", "svg")
     theme: str = "light"
+    why: bool = False
+    """Also what bounds each case."""
     fail_on_slower: float | None = None
     """A share, 0.05 for 5%."""
 
@@ -104,7 +106,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     from gpubench.comparing.table import print_gate, print_problems, print_result
 
     if shape.table == "terminal":
-        print_result(result)
+        print_result(result, why=shape.why)
     else:
         from gpubench.comparing.formats import FORMATS, rendered
 

@@ -1,6 +1,6 @@
 """Cells of several specimens of one card, or of several sessions of one, become one cell whose unit they are."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,4 +73,4 @@ def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
     if len({text_of(part.batch_size) for part in parts}) > 1:
         row["batch_size"] = float("nan")
     seconds = tuple(float(median(values)) for values in medians.values())
-    return Cell(row, seconds, label, sum(part.unsteady for part in parts), tuple(parts))
+    return Cell(row, seconds, label, sum((Counter(part.marks) for part in parts), Counter()), tuple(parts))

@@ -2,6 +2,7 @@
 
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,8 @@ def footer(group: Group) -> Iterator[str]:
     facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
     stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
     facts += [f"torch {stacks}"] if stacks else []
+    marks = Counter(mark for cell in cells for mark, count in cell.marks.items() for _ in range(count))
+    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
     yield group.title
     mismatches = dict.fromkeys(note for c in group.comparisons for note in c.notes if note.startswith("differs in"))
     yield from list(mismatches)[:3]

@@ -40,6 +40,10 @@ class Options:
     seed: int = 42
     settings: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    soak: bool = True
+    """Warm accelerators before the first trial."""
+    peaks: bool = True
+    """Measure the peaks that are not known yet."""
 
     def settings_for(self, suite: LoadedSuite, suites: Sequence[LoadedSuite]) -> dict[str, str]:
         """The --set values meant for `suite`: with several suites, those that it declares.
@@ -108,12 +112,13 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
 
 
 def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
-    """The suite's models among those wished for, in the suite's order; raises UserError for an unknown one."""
+    """The suite's models among those wished for, or its usual ones; raises UserError for an unknown one."""
     known = {model for each in suites for model in each.suite.models}
     for model in wish:
         if model not in known:
             raise UserError(f"--models {model}: no such model; there are {', '.join(sorted(known))}")
-    return [model for model in suite.suite.models if not wish or model in wish]
+    usual = wish or suite.suite.default_models or suite.suite.models
+    return [model for model in suite.suite.models if model in usual]
 
 
 def choose_batch(
@@ -123,7 +128,8 @@ def choose_batch(
     on_cpu = device.kind == "cpu"
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
-    default = suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    of_recipe = suite.suite.recipe_batch
+    default = of_recipe(params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
     wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
@@ -154,11 +160,13 @@ def plan(
     """
     cases = []
     for suite in suites:
-        params = suite.resolve_params(options.settings_for(suite, suites))
+        settings = options.settings_for(suite, suites)
+        suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
         for device in devices:
-            policy, size = choose_batch(suite, options, device, params)
             precisions = choose_precisions(options.precision, device)
             for model in choose_models(suite, options.models, suites):
+                params = suite.resolve_params(settings, model)
+                policy, size = choose_batch(suite, options, device, params)
                 for precision in precisions:
                     case = Case(
                         suite=suite.name,
@@ -177,6 +185,8 @@ def plan(
                         memory_limit_bytes=options.memory_limit_bytes,
                         refusal=_refusal(device, precision) if suite.suite.torch else "",
                     )
+                    if suite.suite.refuse and not case.refusal:
+                        case = replace(case, refusal=suite.suite.refuse(case))
                     cases.append(case)
                     twin = policy == "max" and precision != "fp32" and "fp32" in precisions
                     if twin and not case.refusal:

@@ -103,8 +103,9 @@ def describe(row: Row, unit: str) -> str:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     if row.accuracy is not None:
         parts.append(f"accuracy {row.accuracy:.2%}")
-    if row.steady.startswith("unsteady"):
-        parts.append("unsteady")
+    if row.perplexity is not None:
+        parts.append(f"perplexity {row.perplexity:.2f}")
+    parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)
     return ", ".join(parts)

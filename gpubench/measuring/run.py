@@ -9,18 +9,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
 from gpubench import records, suite
+from gpubench.errors import UserError
 from gpubench.measuring import environment as env
+from gpubench.measuring import host, peak
+from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
@@ -33,12 +37,13 @@ SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
 
-def run(options: Options) -> int:
+def run(options: Options, console: Console | None = None) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
-    console = Console(stderr=True, highlight=False)
+    console = console or Console(stderr=True, highlight=False)
     loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights = find_weights(loaded, options, console)
@@ -55,19 +60,22 @@ def run(options: Options) -> int:
     if earlier:
         for problem in earlier.problems:
             console.print(problem, markup=False)
-        earlier.check(cases, options, devices, environment)
+        states = {name: state_of(device, cards[name]) for name, device in devices.items()}
+        earlier.check(cases, options, devices, states, environment)
+    environment = replace(environment, host_reference_seconds=host.reference_seconds())
     session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
+        cards=cards,
         environment=environment,
         session=session,
         path=path,
         folders=folders,
     )
     _say_what_it_can_decide(options, cases, console)
-    with _terminate_as_interrupt():
+    with runner.interrupts:
         return runner.run(cases, earlier, console)
 
 
@@ -80,17 +88,22 @@ class Runner:
         suites: Mapping[str, LoadedSuite],
         options: Options,
         devices: Mapping[str, env.Device],
+        cards: Mapping[str, CardReader | None],
         environment: env.Environment,
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
     ) -> None:
-        self.suites, self.options, self.devices = suites, options, devices
+        self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.session, self.path = environment, session, path
         self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+        self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
+        """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
+        self.interrupts = Interrupts()
+        self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -105,7 +118,9 @@ class Runner:
                     waiting = batch
                     progress.expect(len(waiting))
                     self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
+                    self._find_peaks([trial.case for trial in waiting])
                     while waiting:
+                        self.interrupts.check()
                         trial = waiting[0]
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
                         row = self._row(trial)
@@ -166,14 +181,24 @@ class Runner:
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
+        # One card's energy and clocks are not those of a group.
+        card = self.cards[case.device] if case.processes == 1 else None
+        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            sampler.hear(event)
+            self.on_event(event)
+
         outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed)},
-            on_event=self.on_event,
+            {"task": "trial", "trial": trial_to_json(placed), "watched": sampler.watches},
+            on_event=on_event,
             on_output=lambda line: self.say(f"    {line}"),
+            on_wake=sampler.tick,
             time_limit_seconds=self._time_limit(case),
             resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
         )
         measurement = _measurement_of(outcome)
+        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
         if on_cpu and limit and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
@@ -189,12 +214,30 @@ class Runner:
         """Once per device."""
         for device in sorted(set(devices) - self.soaked):
             self.soaked.add(device)
-            if self.devices[device].kind != "cpu" and self.options.mode != "quick":
+            if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
                 self.say(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed")
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
                     time_limit_seconds=SOAK_SECONDS + 120,
                 )
+
+    def _find_peaks(self, cases: Iterable[Case]) -> None:
+        """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
+        for case in cases:
+            wanted = _peak_key(case)
+            if case.refusal or not self.suites[case.suite].suite.torch or wanted in self.peaks:
+                continue
+            name, precision, threads = wanted
+            device, torch = self.devices[name], self.environment.torch
+            self.peaks[wanted] = peak.known(device, torch, precision, threads)
+            if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
+                continue
+            self.say(f"measuring the peak of {name} in {precision}, once for this torch")
+            try:
+                soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
+            except UserError as error:
+                self.say(f"{error}; rows go without it")
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -217,27 +260,33 @@ class Runner:
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+        device = self.devices[trial.case.device]
         return row_of(
             trial,
             measurement,
-            device=self.devices[trial.case.device],
+            device=device,
+            card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=self.session,
             until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
+            peak=self.peaks.get(_peak_key(trial.case)),
         )
 
     def _try_fp16(self, case: Case) -> Case:
-        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model."""
+        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+
+        What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+        """
         on_cpu = self.devices[case.device].kind == "cpu"
         uses_torch = self.suites[case.suite].suite.torch
         if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
             return case
         small = replace(case, batch_size=case.batch_size or 8, mode="probe")
         answer, _ = self.measure(Trial(small, 0, self.options.seed))
-        if answer.status == "failed":
+        if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
             return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
         return case
 
@@ -260,18 +309,23 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].samples(case.params)
+                suite = self.suites[case.suite]
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 or None,
+                        cap or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _peak_key(case: Case) -> tuple[str, str, int]:
+    return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
 
 
 def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
@@ -299,14 +353,33 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+class Interrupts:
+    """Ctrl-C, and SIGTERM as schedulers send it, end a run alike, and are remembered.
 
-    def __enter__(self) -> None:
-        def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
+    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    """
 
-        self._before = signal.signal(signal.SIGTERM, interrupt)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
+                signal.signal(number, self._interrupt)
+        return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
