@@ -37,7 +37,9 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         _print(console, cells_table(group, result.metric))
         if group.comparisons:
             _print(console, comparisons_table(group, result.metric))
-        for sentence in (*not_faster(group), *hours_lines(group)):
+        for sentence in not_faster(group) if result.metric is SECONDS else []:
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+        for sentence in hours_lines(group):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
             _print(console, _table(why_lines(group)))
