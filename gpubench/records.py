@@ -103,6 +103,9 @@ class Row:
     )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
+    success_rate: float | None = column(
+        "share of the process's runs (most often one) whose quality reached the suite's goal; full runs only", None
+    )
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )

@@ -65,11 +65,15 @@ class Suite:
     version: int
     """Raised when an edit can change a timing or a result."""
     quality: str = ""
+    goal: float | None = None
+    """The least quality of a full run on real data; one that ends below it is `goal_missed`."""
     unit: str = "images"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU, whose memory is not a card's."""
+    batch_of: Callable[[str, Mapping[str, ParamValue]], int | None] | None = None
+    """Given model and params, the batch that the recipe itself states: the default for every precision and device."""
     train_samples: int = 0
     """Samples in one epoch of the real dataset; `max` is capped at a twentieth of it (0: no cap)."""
     data: tuple[str, ...] = ()

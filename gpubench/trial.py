@@ -80,6 +80,11 @@ class Trial:
         """Whether data of the right shape stands in for the real dataset."""
         return self.case.data == "synthetic"
 
+    @property
+    def teaches(self) -> bool:
+        """Whether it trains every epoch on real data, so that its quality means something."""
+        return self.case.mode == "full" and not self.synthetic and self.case.weights != "random"
+
 
 @dataclass(frozen=True)
 class Lap:

@@ -5,9 +5,9 @@ an accelerator's queue is never drained inside a lap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpubench.errors import UserError
@@ -47,6 +47,8 @@ class Clock:
         self._phases: list[Phase] = []
         self._epoch_phases = 0  # where the running epoch's begin
         self._epochs: list[Epoch] = []
+        self._uncounted: list[Lap] = []
+        self._runs: list[Run] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
         self._reported = 0.0
@@ -54,12 +56,33 @@ class Clock:
         self.proved = False
         """Whether a step ran under `watch`."""
 
+    # Runs
+
+    def runs(self, n: int) -> Iterator[int]:
+        """Count whole runs inside this process, from 0 to n - 1; where a sample is enough, the first alone.
+
+        They are one trial: its figures are those of the run with the median time (of two in the middle, the
+        faster one).
+        """
+        for run in range(n):
+            if run:
+                self._runs.append(self._run())
+                self._planned, self._epoch, self._epoch_phases = 0, -1, 0
+                self._phases, self._epochs, self._uncounted, self._steady = [], [], [], ""
+            yield run
+            if self._sampling.epochs is not None:
+                break
+
+    def _run(self) -> "Run":
+        self.end_epoch()
+        return Run(self._epochs, self._phases, self._uncounted, self._planned, self._steady)
+
     # Epochs
 
     def epochs(self, n: int) -> Iterator[int]:
-        """Count epochs from 0 to n - 1, or as many as the sample needs. A trial calls it once."""
+        """Count epochs from 0 to n - 1, or as many as the sample needs. A run calls it once."""
         if self._planned:
-            raise UserError("clock.epochs is called once in a trial; count all epochs in one loop")
+            raise UserError("clock.epochs is called once in a run; count all epochs in one loop")
         self._planned = n
         for epoch in range(n):
             self.begin_epoch(epoch)
@@ -115,6 +138,8 @@ class Clock:
         phase: str,
         samples: int | None = None,
         count: Callable[[Any], int] | None = None,
+        *,
+        counted: bool = True,
     ) -> Iterator[Any]:
         """Yield the loader's batches, timed; stops early once a sampled phase knows its rate.
 
@@ -124,6 +149,8 @@ class Clock:
             samples: samples in one whole epoch of this phase (default: steps x the first batch's). A loader
                 without a `len` needs it, else nobody could tell how much a sampled run left out.
             count: samples in a batch (default: the first dimension of its first element).
+            counted: False for what the rules leave out of the run's time, such as compiling, warming up or a
+                validation between epochs: its laps are kept and enter no sum.
         """
         length = _length(loader)
         total_steps = length or 0
@@ -203,8 +230,12 @@ class Clock:
             if phase == "train" and not self._steady:
                 steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
                 self._steady = drift(laps) or steady
-            total = seen if ended_by_suite else max(seen, whole)
-            self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
+            if counted:
+                total = seen if ended_by_suite else max(seen, whole)
+                self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
+            else:
+                self._uncounted += _some_timed(laps)
+                self._outside += sum(lap.seconds for lap in laps)
 
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
@@ -242,14 +273,14 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
-        self.end_epoch()
         first = self._first_step if self._first_step is not None else self._now()
-        in_epochs = {id(phase) for epoch in self._epochs for phase in epoch.phases}
-        once = [phase for phase in self._phases if id(phase) not in in_epochs]
+        run = median_run([*self._runs, self._run()])
+        summary = summarise(run.epochs, run.once, self._resident_laps, run.planned or len(run.epochs))
         return {
             "setup_seconds": first - self._built,
-            "steady": self._steady,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
+            "steady": run.steady,
+            **summary,
+            "laps": (*run.uncounted, *summary["laps"]),
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
@@ -263,6 +294,8 @@ class Clock:
         lap = laps[-1]
         # Validation is the last tenth of an epoch, for all that a progress bar knows.
         part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        if self._epoch < 0:  # what comes before them is no part of any epoch
+            part = 0.0
         self._report(
             {
                 "phase": phase,
@@ -272,6 +305,33 @@ class Clock:
                 "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
             }
         )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one whole run left behind."""
+
+    epochs: list[Epoch]
+    phases: list[Phase]
+    uncounted: list[Lap]
+    planned: int
+    steady: str
+
+    @property
+    def once(self) -> list[Phase]:
+        """Phases outside epochs."""
+        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
+        return [phase for phase in self.phases if id(phase) not in in_epochs]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all that counts."""
+        return float(summarise(self.epochs, self.once, (), self.planned or len(self.epochs))["seconds"])
+
+
+def median_run(runs: Sequence[Run]) -> Run:
+    """The one with the median time; of two in the middle, the faster."""
+    return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:

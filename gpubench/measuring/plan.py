@@ -106,11 +106,14 @@ def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[Load
     return [model for model in suite.suite.models if not wish or model in wish]
 
 
-def choose_batch(suite: LoadedSuite, options: Options, device: Device) -> tuple[str, int | None]:
+def choose_batch(
+    suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
+) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
     on_cpu = device.kind == "cpu"
-    default = str(suite.suite.cpu_batch) if on_cpu else suite.suite.batch
-    wish = options.batch or default
+    of_recipe = suite.suite.batch_of(model, params) if suite.suite.batch_of else None
+    default = suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    wish = options.batch or str(of_recipe or default)
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
             raise UserError(
@@ -139,9 +142,9 @@ def plan(
     for suite in suites:
         params = suite.resolve_params(options.settings_for(suite, suites))
         for device in devices:
-            policy, size = choose_batch(suite, options, device)
             precisions = choose_precisions(options.precision, device)
             for model in choose_models(suite, options.models, suites):
+                policy, size = choose_batch(suite, options, device, model, params)
                 for precision in precisions:
                     case = Case(
                         suite=suite.name,

@@ -33,8 +33,7 @@ def row_of(
     projected = seconds is not None and not measurement.measured
     low, high = (seconds / band[1], seconds / band[0]) if projected and band and seconds else (None, None)
     # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
-    trained = case.mode == "full" and case.data != "synthetic" and case.weights != "random"
-    quality = measurement.quality if trained else {}
+    quality = measurement.quality if trial.teaches else {}
     threads = measurement.settings.get("threads")
     return Row(
         suite=case.suite,
@@ -83,6 +82,7 @@ def row_of(
         precision_proof=measurement.precision_proof,
         peak_memory_bytes=measurement.peak_memory_bytes,
         accuracy=_rounded(quality.get("accuracy")),
+        success_rate=_rounded(quality.get("success_rate")),
         loss=_rounded(quality.get("loss")),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
