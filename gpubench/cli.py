@@ -163,11 +163,14 @@ def compare(
         str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
     ] = None,
     charts: Annotated[Path | None, typer.Option(help="Folder for charts (PNG and SVG).")] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
+    ] = False,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
     from gpubench.comparing.compare import compare_files
 
-    return compare_files(files, by=by, baseline=baseline, charts=charts)
+    return compare_files(files, by=by, baseline=baseline, charts=charts, why=why)
 
 
 @app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
@@ -207,6 +210,30 @@ def doctor(
         if finding.advice:
             typer.echo(f"        {finding.advice}")
     return 4 if any(finding.level == "fix" for finding in found) else 0
+
+
+@app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")
+@advised
+def peak(
+    device: Annotated[str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
+) -> int:
+    """The most this device reaches: matrix products, copies, calls. Kept for `run`. Exit code 4 if any fails."""
+    from gpubench.measuring import peak as peaks
+
+    found = peaks.report(device, precision, threads)
+    peaks.show(found)
+    return 0 if all(isinstance(each, peaks.Peak) for _, _, each in found) else 4
+
+
+@app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
+@advised
+def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
+    """Whether the tool tells the truth on this device, in about three minutes. Exit code 1 if it does not."""
+    from gpubench.selftest import run_selftest
+
+    return run_selftest(device)
 
 
 @app.command(epilog="Example: `gpubench columns`")

@@ -90,6 +90,33 @@ class Row:
         None,
     )
     loader_wait: float | None = column("share of the timed laps that the host waited for the loader", None)
+    resident_samples_per_second: float | None = column("training samples / wall time on one resident batch", None)
+    communication_share: float | None = column(
+        "1 - (resident step time without the exchange between processes / resident step time)", None
+    )
+    run_samples: int | None = column("training samples of the whole run that `seconds` stands for", None)
+    step_samples: int | None = column("samples in the step that was counted", None)
+    flops_per_sample: float | None = column(
+        "FLOPs of forward and backward per sample: torch's FlopCounterMode, or the suite's formula where it has one",
+        None,
+    )
+    bytes_per_sample: float | None = column(
+        "bytes a sample moves, a model: every call reads its tensors and writes its results once (no fusion, no cache)",
+        None,
+    )
+    ops_per_step: int | None = column("calls that torch dispatched in one training step, views not counted", None)
+    odd_flops_share: float | None = column(
+        "share of the FLOPs in products with a dimension (of a convolution: channels) that is no multiple of 8", None
+    )
+    measured_peak_flops: float | None = column(
+        "`gpubench peak` of this device and precision: FLOP/s of the fastest matrix product", None
+    )
+    measured_bandwidth_bytes_per_second: float | None = column(
+        "`gpubench peak` of this device: bytes read and written per second by a large copy", None
+    )
+    op_overhead_seconds: float | None = column(
+        "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors", None
+    )
     startup_seconds: float | None = column(
         "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown", None
     )

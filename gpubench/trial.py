@@ -92,7 +92,8 @@ class Lap:
 
     phase: str
     epoch: int
-    kind: Literal["warmup", "timed", "resident"]
+    kind: Literal["warmup", "timed", "resident", "alone"]
+    """`resident`: on one batch that stays on the device; `alone`: that, without the exchange between processes."""
     steps: int
     samples: int
     seconds: float
@@ -118,6 +119,16 @@ class Measurement:
     steady: str = ""
     data_stall: float | None = None
     loader_wait: float | None = None
+    resident_samples_per_second: float | None = None
+    communication_share: float | None = None
+    run_samples: int | None = None
+    """Training samples of the whole run that `seconds` stands for."""
+    step_samples: int | None = None
+    """Samples in the step that was counted."""
+    flops_per_sample: float | None = None
+    bytes_per_sample: float | None = None
+    ops_per_step: int | None = None
+    odd_flops_share: float | None = None
     setup_seconds: float | None = None
     """From the call of `train` to its first step: building model and data."""
     precision_error: float | None = None

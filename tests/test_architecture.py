@@ -15,6 +15,9 @@ MAY_IMPORT_TORCH = {
     "measuring/device.py",
     "measuring/precision.py",
     "measuring/fastai.py",
+    "measuring/counting.py",  # a dispatch mode beside that of precision.py
+    "measuring/rates.py",  # what a device reaches; runs in a child
+    "measuring/selftest_suite.py",  # a suite; it lies in the package because no user benchmarks it
 }
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
@@ -23,6 +26,7 @@ LAYERS = [
     {"__init__.py", "errors.py"},
     {"suite.py", "trial.py", "records.py", "loading.py", "datasets.py", "doctor.py"},
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
+    {"selftest.py"},  # measures with one wing and judges with the other
     {"cli.py", "__main__.py"},
 ]
 

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from rich import box
@@ -10,20 +10,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.comparing.compare import Cell, Comparison, Group, Result
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.stats import Ratio, median_interval
+from gpubench.comparing.why import lines as why_lines
+from gpubench.comparing.why import not_faster
 
 PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
-WORDS = ("model", "card", "precision", "what", "verdict", "notes")
+WORDS = ("model", "card", "precision", "what", "verdict", "notes", "bound by", "peak", "evidence")
 """Columns that may be folded in a narrow terminal, down to FOLDED; numbers never are."""
 FOLDED = 12
 GAP = 3
 
 
-def print_result(result: Result, console: Console | None = None) -> None:
-    """Everything, to stdout; what could not be read, to stderr."""
+def print_result(result: Result, console: Console | None = None, *, why: bool = False) -> None:
+    """Everything, to stdout; what could not be read, to stderr. With `why`, what bounds each case, too."""
     console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     errors = Console(stderr=True, highlight=False)
     for problem in result.problems:
@@ -33,6 +36,10 @@ def print_result(result: Result, console: Console | None = None) -> None:
         _print(console, cells_table(group))
         if group.comparisons:
             _print(console, comparisons_table(group))
+        for sentence in not_faster(group):
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+        if why and group.cells:
+            _print(console, _table(why_lines(group)))
         for mean in group.means:
             value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
             text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
@@ -54,7 +61,7 @@ def _print(console: Console, table: Table) -> None:
     console.width = width
 
 
-def _table(lines: Sequence[dict[str, str | Text]], sections: Sequence[str] = ()) -> Table:
+def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = ()) -> Table:
     """A table of the columns that have anything in them; a rule where `sections` changes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     names = [name for name in lines[0] if any(str(line[name]) for line in lines)]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
@@ -51,10 +51,13 @@ class Clock:
         self._runs: list[Run] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
+        self._alone_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.watched_samples = 0
+        """Samples of that step."""
 
     # Runs
 
@@ -237,23 +240,26 @@ class Clock:
                 self._uncounted += _some_timed(laps)
                 self._outside += sum(lap.seconds for lap in laps)
 
-    def resident(self) -> Iterator[Any]:
+    def resident(self, *, alone: bool = False) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure.
+        without the pipeline. None of it enters any other figure. A second loop, over `resident(alone=True)`,
+        whose steps leave out the exchange between processes, says what share of a step that exchange is.
         """
         self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
             return
         batch, size = self._resident
-        with self._watch():
-            yield batch
-        self.proved = True
+        if not self.proved:
+            with self._watch():
+                yield batch
+            self.proved, self.watched_samples = True, size
+        laps: list[Lap] = self._alone_laps if alone else self._resident_laps
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
-        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
+        while len(laps) < wanted or spent < self._sampling.resident_seconds:
             self._synchronize()
             started = self._now()
             for _ in range(steps_per_lap):
@@ -264,10 +270,8 @@ class Clock:
                 steps_per_lap *= 2  # too short to count
                 continue
             spent += seconds
-            self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
-            )
-        self._resident = None
+            kind: Literal["alone", "resident"] = "alone" if alone else "resident"
+            laps.append(Lap("train", self._epoch, kind, steps_per_lap, steps_per_lap * size, seconds, 0.0))
 
     # Answers
 
@@ -275,7 +279,8 @@ class Clock:
         """The fields of a Measurement that the clock knows."""
         first = self._first_step if self._first_step is not None else self._now()
         run = median_run([*self._runs, self._run()])
-        summary = summarise(run.epochs, run.once, self._resident_laps, run.planned or len(run.epochs))
+        planned = run.planned or len(run.epochs)
+        summary = summarise(run.epochs, run.once, self._resident_laps, planned, self._alone_laps)
         return {
             "setup_seconds": first - self._built,
             "steady": run.steady,

@@ -111,7 +111,8 @@ def soak(name: str, seconds: float) -> None:
     """Multiply matrices for `seconds`, so that the first trial finds the card as warm as the last."""
     device = open_device(name, None)
     # Random values: constant ones draw less power and warm a card less.
-    a = torch.randn(4096, 4096, device=device)
+    size = 4096 if device.type != "cpu" else 512
+    a = torch.randn(size, size, device=device)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(8):

@@ -35,6 +35,10 @@ class Options:
     seed: int = 42
     settings: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    soak: bool = True
+    """Warm accelerators before the first trial."""
+    peaks: bool = True
+    """Measure the peaks that are not known yet."""
 
     def settings_for(self, suite: LoadedSuite, suites: Sequence[LoadedSuite]) -> dict[str, str]:
         """The --set values meant for `suite`: with several suites, those that it declares.

@@ -61,7 +61,13 @@ class Epoch:
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
 
-def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int) -> dict[str, Any]:
+def summarise(
+    epochs: Sequence[Epoch],
+    once: Sequence[Phase],
+    resident: Sequence[Lap],
+    planned: int,
+    alone: Sequence[Lap] = (),
+) -> dict[str, Any]:
     """Seconds, rate and shares of a trial.
 
     Args:
@@ -69,6 +75,7 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
         once: phases outside epochs; they count one time, whatever the epochs.
         resident: laps on one resident batch.
         planned: epochs of the whole run; 0 where the suite counts none.
+        alone: laps on one resident batch without the exchange between processes.
     """
     phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
@@ -91,8 +98,11 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
         "epochs": planned or 1,
         "samples": sum(phase.samples for phase in phases if phase.name == "train"),
         "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
-        "data_stall": _stall(rate, resident),
-        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
+        "data_stall": _stall(rate, _rate(resident)),
+        "resident_samples_per_second": _rate(resident),
+        "communication_share": _stall(_rate(resident), _rate(alone)),
+        "run_samples": _samples(epochs, once, planned) or None,
+        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident) + tuple(alone),
     }
 
 
@@ -128,8 +138,18 @@ def _epoch_seconds(epoch: Epoch, name: str | None) -> float:
     return between + sum(phase.projected_seconds for phase in phases)
 
 
-def _stall(rate: float | None, resident: Sequence[Lap]) -> float | None:
-    seconds, samples = sum(lap.seconds for lap in resident), sum(lap.samples for lap in resident)
-    if rate is None or not samples or seconds <= 0:
-        return None
-    return 1 - seconds / samples * rate
+def _rate(laps: Sequence[Lap]) -> float | None:
+    seconds, samples = sum(lap.seconds for lap in laps), sum(lap.samples for lap in laps)
+    return samples / seconds if samples and seconds > 0 else None
+
+
+def _stall(rate: float | None, unhindered: float | None) -> float | None:
+    """The share of a step's time that goes when what hinders it is taken away."""
+    return 1 - rate / unhindered if rate and unhindered else None
+
+
+def _samples(epochs: Sequence[Epoch], once: Sequence[Phase], planned: int) -> int:
+    """Training samples of the whole run: epochs that did not run are like the last one that did."""
+    by_epoch = [sum(phase.total_samples for phase in epoch.phases if phase.name == "train") for epoch in epochs]
+    missing = max(0, planned - len(epochs)) * by_epoch[-1] if by_epoch else 0
+    return sum(by_epoch) + missing + sum(phase.total_samples for phase in once if phase.name == "train")

@@ -11,6 +11,7 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment
+from gpubench.measuring.peak import Peak
 from gpubench.measuring.plan import Options, params_text
 from gpubench.records import Row
 from gpubench.trial import FINISHED, Case, Lap, Measurement, Trial
@@ -26,8 +27,13 @@ def row_of(
     started: str,
     band: tuple[float, float] | None,
     startup_seconds: float | None,
+    peak: Peak | None = None,
 ) -> Row:
-    """The row of one trial. `band` is the suite's measured band of projected/full seconds."""
+    """The row of one trial.
+
+    `band` is the suite's measured band of projected/full seconds, `peak` what the device was measured to reach
+    in the trial's precision.
+    """
     case = trial.case
     seconds = measurement.seconds if measurement.status in {"ok", "goal_missed"} else None
     projected = seconds is not None and not measurement.measured
@@ -76,6 +82,17 @@ def row_of(
         steady=measurement.steady,
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
+        resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
+        communication_share=_rounded(measurement.communication_share),
+        run_samples=measurement.run_samples,
+        step_samples=measurement.step_samples,
+        flops_per_sample=_rounded(measurement.flops_per_sample),
+        bytes_per_sample=_rounded(measurement.bytes_per_sample),
+        ops_per_step=measurement.ops_per_step,
+        odd_flops_share=_rounded(measurement.odd_flops_share),
+        measured_peak_flops=_rounded(peak.flops_per_second if peak else None),
+        measured_bandwidth_bytes_per_second=_rounded(peak.bytes_per_second if peak else None),
+        op_overhead_seconds=_rounded(peak.op_seconds if peak else None),
         startup_seconds=_rounded(startup_seconds),
         setup_seconds=_rounded(measurement.setup_seconds),
         precision_error=_rounded(measurement.precision_error),

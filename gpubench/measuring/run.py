@@ -12,7 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
+from gpubench.errors import UserError
 from gpubench.measuring import environment as env
+from gpubench.measuring import peak
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
@@ -30,9 +32,9 @@ SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
 
-def run(options: Options) -> int:
+def run(options: Options, console: Console | None = None) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
-    console = Console(stderr=True, highlight=False)
+    console = console or Console(stderr=True, highlight=False)
     loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
@@ -89,6 +91,8 @@ class Runner:
         self.folders, self.weights_dir = folders, weights_dir
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+        self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
+        """Measured peaks by device, precision and threads."""
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -105,6 +109,7 @@ class Runner:
             if earlier and not trials:
                 console.print(f"{self.path}: every trial is already there", markup=False)
             self._soak({trial.case.device for trial in trials}, console)
+            self._find_peaks([trial.case for trial in trials], console)
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
                 for number, trial in enumerate(trials, start=1):
@@ -152,12 +157,30 @@ class Runner:
 
     def _soak(self, devices: Iterable[str], console: Console) -> None:
         for device in sorted(devices):
-            if self.devices[device].kind != "cpu" and self.options.mode != "quick":
+            if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
                 console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
                     time_limit_seconds=SOAK_SECONDS + 120,
                 )
+
+    def _find_peaks(self, cases: Iterable[Case], console: Console) -> None:
+        """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
+        for case in cases:
+            wanted = _peak_key(case)
+            if case.refusal or not self.suites[case.suite].suite.torch or wanted in self.peaks:
+                continue
+            name, precision, threads = wanted
+            device, torch = self.devices[name], self.environment.torch
+            self.peaks[wanted] = peak.known(device, torch, precision, threads)
+            if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
+                continue
+            console.print(f"measuring the peak of {name} in {precision}, once for this torch", markup=False)
+            try:
+                soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
+            except UserError as error:
+                console.print(f"{error}; rows go without it", markup=False)
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -189,6 +212,7 @@ class Runner:
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
+            peak=self.peaks.get(_peak_key(trial.case)),
         )
 
     def _try_fp16(self, case: Case) -> Case:
@@ -234,6 +258,10 @@ class Runner:
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _peak_key(case: Case) -> tuple[str, str, int]:
+    return case.device, case.precision, int(case.params["threads"])
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:

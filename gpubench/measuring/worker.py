@@ -12,8 +12,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, trial_from_json
+from gpubench.trial import Case, Measurement, Trial, trial_from_json
 
 
 def main() -> None:
@@ -40,6 +40,8 @@ def main() -> None:
         answer = _describe()
     elif task["task"] == "soak":
         answer = _soak(task["device"], task["seconds"])
+    elif task["task"] == "peak":
+        answer = _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
     else:
         answer = _measure(trial_from_json(task["trial"]), send)
     send({"event": "answer", **answer})
@@ -76,6 +78,15 @@ def _soak(device: str, seconds: float) -> dict[str, Any]:
 
     soak(device, seconds)
     return {}
+
+
+def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dict[str, Any]:
+    from gpubench.measuring.rates import measure_rates
+
+    try:
+        return {"rates": measure_rates(device, precision, threads, soak_seconds)}
+    except RuntimeError as error:  # no such kernel here, or no memory for it
+        return {"reason": str(error).partition("\n")[0]}
 
 
 def _measure(trial: Trial, send: Any) -> dict[str, Any]:
@@ -124,6 +135,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
 
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
+    from gpubench.measuring.counting import Work
 
     case = trial.case
     if case.params["threads"]:
@@ -134,8 +146,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     mode = precision.mode_of(case.precision, case.device)
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     torch.manual_seed(trial.seed)
-    watch = precision.OperandWatch()
-    clock = _clock(trial, lambda: devices.synchronize(device), send, watch)
+    watch, work = precision.OperandWatch(), Work()
+    # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
+    counted = proof is not None and not case.params.get("compile")
+    clock = _clock(trial, lambda: devices.synchronize(device), send, nested(work, watch) if counted else watch)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -159,7 +173,31 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             " (see docs/adding-a-suite.md)"
         )
     operands = watch.check(case.precision)
-    return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
+    measurement = replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
+    return _with_work(measurement, suite, case, work if counted else None, clock.watched_samples)
+
+
+def _with_work(measurement: Measurement, suite: suites.Suite, case: Case, work: Any, samples: int) -> Measurement:
+    """What the watched step asked of the device, per sample; the suite's own formula of FLOPs comes first."""
+    of_suite = suite.flops(case.model, case.params) if suite.flops else None
+    if work is None or not samples:
+        return replace(measurement, flops_per_sample=of_suite)
+    counted = work.flops / samples if work.flops else None
+    return replace(
+        measurement,
+        step_samples=samples,
+        flops_per_sample=counted if of_suite is None else of_suite,
+        bytes_per_sample=work.bytes / samples,
+        ops_per_step=work.calls,
+        odd_flops_share=work.odd_flops / work.flops if work.flops else None,
+    )
+
+
+@contextmanager
+def nested(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]) -> Iterator[None]:
+    """Both contexts at once; `inner` is the first to see a call."""
+    with outer, inner:
+        yield
 
 
 def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
