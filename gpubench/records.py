@@ -31,6 +31,7 @@ class Row:
     suite_version: int | None = column("raised when an edit can change a timing or a result", None)
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
+    rung: int | None = column("place of the model in a suite whose models are the steps of a ladder, from 1", None)
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
     batch_size: int | None = column("samples in one step", None)
     batch_policy: str = column(

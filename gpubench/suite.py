@@ -67,6 +67,8 @@ class Suite:
     quality: str = ""
     goal: float | None = None
     """The least quality of a full run on real data; one that ends below it is `goal_missed`."""
+    ladder: bool = False
+    """Whether each model is the one before it with one change, so that the gain of each step means something."""
     unit: str = "images"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""

@@ -40,6 +40,8 @@ class Case:
     """Name of the pretrained weights, `random` where they could not be had, empty where none are meant."""
     processes: int = 1
     memory_limit_bytes: int | None = None
+    rung: int | None = None
+    """Place of the model on the suite's ladder, from 1."""
     batch_capped: bool = False
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""

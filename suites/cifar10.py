@@ -235,8 +235,8 @@ class Run:
             self.average.load_state_dict(self.model.state_dict())
         return batches, tests
 
-    def step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        """One step of the optimizers, at the learning rate of the moment."""
+    def step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """One step of the optimizers, at the learning rate of the moment; returns the loss, a scalar."""
         from torch.nn.functional import cross_entropy
 
         self.steps += 1
@@ -256,6 +256,7 @@ class Run:
             optimizer.zero_grad()
         if self.recipe.ema and self.steps % 5 == 0:  # more often was no better in the source
             follow(self.average, self.model, self.recipe.ema**5)
+        return loss.detach()
 
     def train_whitening(self, on: bool) -> None:
         """Train the bias of the whitening convolution, or save the backward pass that leads to it alone."""
@@ -852,6 +853,22 @@ def batch_of(model: str, params: Mapping[str, ParamValue]) -> int:
     return RECIPES[model].batch
 
 
+FLOPS = {"dawn": 2.75647488e9, "resnet9": 2.272032768e9, "resnet9 whitened": 2.27352576e9, "narrow": 0.681226752e9}
+"""Forward and backward of one image, as torch's FlopCounterMode counts them (a test counts again)."""
+WHITENING_BIAS_FLOPS = 0.026550336e9
+"""What the way back to the whitening layer of `narrow` costs while its bias is trained."""
+
+
+def flops(model: str, params: Mapping[str, ParamValue]) -> float:
+    """FLOPs of forward and backward per training image, a mean over the epochs; the optimizer's products not counted.
+
+    A formula, because a compiled step cannot be counted.
+    """
+    recipe = RECIPES[model]
+    counted = FLOPS[recipe.network + " whitened" * (recipe.network == "resnet9" and recipe.whiten > 0)]
+    return counted + WHITENING_BIAS_FLOPS * recipe.whiten_epochs / recipe.epochs
+
+
 SUITE = Suite(
     train=train,
     version=1,
@@ -869,6 +886,8 @@ SUITE = Suite(
     goal=GOAL,
     unit="images",
     batch_of=batch_of,
+    ladder=True,
+    flops=flops,
     train_samples=TRAIN_IMAGES,
     data=("cifar10",),
 )

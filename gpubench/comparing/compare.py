@@ -24,6 +24,7 @@ from gpubench.comparing.cells import (
 )
 from gpubench.comparing.cells import Cell as Cell
 from gpubench.comparing.cells import short as short
+from gpubench.comparing.ladder import Ladder, ladders_of
 from gpubench.comparing.matching import FOLLOWS, axis_value, bucket_of, pairs_along, wished
 from gpubench.errors import UserError
 from gpubench.loading import load
@@ -80,6 +81,8 @@ class Result:
     groups: list[Group]
     left_out: list[str]
     problems: list[str]
+    ladders: list[Ladder] = field(default_factory=list)
+    """Of the suites whose models are steps."""
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -142,7 +145,7 @@ def compare(paths: Sequence[Path], by: str | None = None, baseline: str | None =
         groups.append(Group(title_of(members[0]), members, comparisons))
     _place_holes(holes, groups, [column for column in shared if column != "measured"])
     groups = [replace(g, means=_means(g.comparisons, [*g.cells, *g.holes])) for g in groups]
-    return Result(_judged(groups), left_out, loaded.problems)
+    return Result(_judged(groups), left_out, loaded.problems, ladders_of(frame, labels))
 
 
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.comparing import ladder
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.stats import median_interval
@@ -93,7 +94,7 @@ def draw(result: Result, folder: Path) -> list[str]:
             for group in result.groups:
                 suite = _suite(group)
                 seen[suite] += 1
-                stem = re.sub(r"[^A-Za-z0-9_-]", "-", suite) + (f"-{seen[suite]}" if totals[suite] > 1 else "")
+                stem = _plain(suite) + (f"-{seen[suite]}" if totals[suite] > 1 else "")
                 if len(group.cells) + len(group.comparisons) > MOST_BARS:
                     lines.append(f"{stem}: {len(group.cells)} cases are too many for a chart; compare fewer files")
                     continue
@@ -101,9 +102,16 @@ def draw(result: Result, folder: Path) -> list[str]:
                     lines += _save(seconds_chart(group), folder / f"seconds-{stem}")
                 if group.comparisons:
                     lines += _save(speedup_chart(group), folder / f"speedup-{stem}")
+            for suite, figure in ladder.figures(result.ladders):
+                lines += _save(figure, folder / f"ladder-{_plain(suite)}")
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
+
+
+def _plain(suite: str) -> str:
+    """A suite's name as a part of a file's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", suite)
 
 
 def _suite(group: Group) -> str:

@@ -156,6 +156,7 @@ def plan(
                         suite_digest=suite.digest,
                         suite_path=str(suite.path),
                         model=model,
+                        rung=suite.suite.models.index(model) + 1 if suite.suite.ladder else None,
                         precision=precision,
                         device=device.device,
                         params=params,

@@ -46,6 +46,7 @@ def row_of(
         suite_version=case.suite_version,
         suite_digest=case.suite_digest,
         model=case.model,
+        rung=case.rung,
         precision=case.precision,
         batch_size=case.batch_size,
         batch_policy=case.batch_policy,
