@@ -848,6 +848,11 @@ class Doubtful(Batches):
             yield layout(self.tests.images[index], self.tests.recipe), labels[index], logits[index]
 
 
+def samples_of(params: Mapping[str, ParamValue]) -> int:
+    """Images in an epoch."""
+    return int(params["train_images"]) or TRAIN_IMAGES
+
+
 def batch_of(model: str, params: Mapping[str, ParamValue]) -> int:
     """The batch is part of the recipe."""
     return RECIPES[model].batch
@@ -888,6 +893,6 @@ SUITE = Suite(
     batch_of=batch_of,
     ladder=True,
     flops=flops,
-    train_samples=TRAIN_IMAGES,
+    train_samples=samples_of,
     data=("cifar10",),
 )

@@ -54,6 +54,7 @@ class Clock:
         self._alone_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
+        self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
         self.watched_samples = 0
@@ -71,14 +72,16 @@ class Clock:
             if run:
                 self._runs.append(self._run())
                 self._planned, self._epoch, self._epoch_phases = 0, -1, 0
-                self._phases, self._epochs, self._uncounted, self._steady = [], [], [], ""
+                self._phases, self._epochs, self._uncounted, self._timed = [], [], [], []
+                self._steady = ""
             yield run
             if self._sampling.epochs is not None:
                 break
 
     def _run(self) -> "Run":
         self.end_epoch()
-        return Run(self._epochs, self._phases, self._uncounted, self._planned, self._steady)
+        steady = drift(self._timed) or self._steady
+        return Run(self._epochs, self._phases, self._uncounted, self._planned, steady)
 
     # Epochs
 
@@ -125,8 +128,13 @@ class Clock:
     @property
     def enough(self) -> bool:
         """Whether the epoch that runs, or has just ended, is the last one needed."""
-        limit = self._sampling.epochs
-        return self._epoch + 1 >= (self._planned if limit is None else min(limit, self._planned))
+        begun, limit = self._epoch + 1, self._sampling.epochs
+        if limit is None or begun >= self._planned:
+            return begun >= self._planned
+        # Epochs may be so short that two of them show little.
+        wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
+        seen = sum(lap.seconds for lap in self._timed)
+        return begun >= limit and (seen >= wanted or not self._timed)
 
     @property
     def complete(self) -> bool:
@@ -231,14 +239,16 @@ class Clock:
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
-                steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
-                self._steady = drift(laps) or steady
+                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
+            laps = _some_timed(laps)
             if counted:
                 total = seen if ended_by_suite else max(seen, whole)
-                self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
+                self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
             else:
-                self._uncounted += _some_timed(laps)
+                self._uncounted += laps
                 self._outside += sum(lap.seconds for lap in laps)
+            if counted and phase == "train":
+                self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
 
     def resident(self, *, alone: bool = False) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.

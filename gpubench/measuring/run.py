@@ -35,12 +35,12 @@ SOAK_SECONDS = 30.0
 def run(options: Options, console: Console | None = None) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
     console = console or Console(stderr=True, highlight=False)
-    loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
+    loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
-    weights_dir, weights = find_weights(loaded, options, console)
+    weights = find_weights(loaded, options, console)
     cases = plan(loaded, options, list(devices.values()), data, weights)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
@@ -64,7 +64,6 @@ def run(options: Options, console: Console | None = None) -> int:
         session=session,
         path=path,
         folders=folders,
-        weights_dir=weights_dir,
     )
     _say_what_it_can_decide(options, cases, console)
     with _terminate_as_interrupt():
@@ -84,11 +83,10 @@ class Runner:
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
-        weights_dir: Path | None,
     ) -> None:
         self.suites, self.options, self.devices = suites, options, devices
         self.environment, self.session, self.path = environment, session, path
-        self.folders, self.weights_dir = folders, weights_dir
+        self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
@@ -101,14 +99,10 @@ class Runner:
         done = 0
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = [
-                trial
-                for trial in schedule(ready, self.options.rounds, self.options.seed)
-                if not (earlier and earlier.has(trial))
-            ]
+            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
             if earlier and not trials:
                 console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials}, console)
+            self._soak({trial.case.device for trial in trials if not trial.case.refusal}, console)
             self._find_peaks([trial.case for trial in trials], console)
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
@@ -120,7 +114,8 @@ class Runner:
                     statuses.append(row.status)
                     done = number
         except KeyboardInterrupt:
-            trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
+            if not trials:  # stopped in the batch search
+                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
             rest = [self._interrupted(trial) for trial in trials[done:]]
             records.append(self.path, rest)
             console.print(
@@ -137,7 +132,7 @@ class Runner:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
+        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
         outcome = run_child(
             {"task": "trial", "trial": trial_to_json(placed)},
@@ -148,8 +143,11 @@ class Runner:
         )
         measurement = _measurement_of(outcome)
         limit = case.memory_limit_bytes
+        if on_cpu and limit and measurement.status == "ok":
+            # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+            peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
+            measurement = replace(measurement, peak_memory_bytes=peak)
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
-            # The parent looks a few times a second; the child's own peak misses nothing.
             measurement = replace(
                 measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
             )
@@ -190,7 +188,7 @@ class Runner:
     def _row(self, trial: Trial) -> records.Row:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         if trial.case.refusal:
-            refused = Measurement(status="unsupported", reason=trial.case.refusal)
+            refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
             return self._as_row(trial, refused, started, None)
         measurement, outcome = self.measure(trial)
         answer = outcome.answer or {}
@@ -246,7 +244,7 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].suite.train_samples
+                samples = self.suites[case.suite].samples(case.params)
                 fitted.append(
                     fit_batch(
                         case,
@@ -258,6 +256,11 @@ class Runner:
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
+    """The trials that an earlier run has not finished."""
+    return [trial for trial in trials if not (earlier and earlier.has(trial))]
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:

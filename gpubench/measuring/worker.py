@@ -1,6 +1,5 @@
 """The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -8,7 +7,6 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 import warnings
@@ -25,13 +23,15 @@ from gpubench.trial import Case, Measurement, Trial, trial_from_json
 
 
 def main() -> None:
-    """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
+    """Read the task from the socket whose file descriptor is the first argument, and answer on it.
+
+    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives.
+    """
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
-    requests = channel.makefile("rb")
-    task = json.loads(requests.readline())
-    _die_with_parent(requests)
+    _die_with_parent(channel, int(sys.argv[2]))
+    task = json.loads(channel.makefile("rb").readline())
 
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
@@ -51,17 +51,17 @@ def main() -> None:
     os._exit(0)
 
 
-def _die_with_parent(requests: Any) -> None:
-    """End this whole process group when the parent is gone, even by SIGKILL."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
+def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
+    """End this whole process group when the parent is gone, even by SIGKILL.
 
-    def wait() -> None:
-        requests.read()  # returns at the end of the stream: the parent's end has closed
+    A process of its own watches, forked while there are no threads yet: a C call that hangs here cannot stop
+    it, and what the suite starts (loader processes, say) ends too.
+    """
+    if os.fork() == 0:
+        channel.close()
+        os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
+    os.close(lifeline)
 
 
 def _describe() -> dict[str, Any]:
