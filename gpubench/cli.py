@@ -219,12 +219,10 @@ def peak(
     precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
 ) -> int:
-    """The most this device reaches: matrix products, copies, calls. Kept for `run`. Exit code 4 if any fails."""
-    from gpubench.measuring import peak as peaks
+    """The most this device reaches, beside what its maker lists. Kept for `run`. Exit code 4 if any fails."""
+    from gpubench.ceiling import run_peak
 
-    found = peaks.report(device, precision, threads)
-    peaks.show(found)
-    return 0 if all(isinstance(each, peaks.Peak) for _, _, each in found) else 4
+    return run_peak(device, precision, threads)
 
 
 @app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")

@@ -96,9 +96,6 @@ class Row:
     )
     loader_wait: float | None = column("share of the timed laps that the host waited for the loader", None)
     resident_samples_per_second: float | None = column("training samples / wall time on one resident batch", None)
-    communication_share: float | None = column(
-        "1 - (resident step time without the exchange between processes / resident step time)", None
-    )
     run_samples: int | None = column("training samples of the whole run that `seconds` stands for", None)
     step_samples: int | None = column("samples in the step that was counted", None)
     flops_per_sample: float | None = column(

@@ -25,8 +25,7 @@ from gpubench.measuring.run import run
 from gpubench.trial import Trial, trial_to_json
 
 SUITE = Path(__file__).parent / "measuring" / "selftest_suite.py"
-DATA = {SUITE.stem: ""}
-"""It reads none."""
+NO_DATA = {SUITE.stem: ""}
 PADDED = 1.25
 """What the padded case takes, by construction."""
 OVERHEAD = 0.005
@@ -35,12 +34,9 @@ PROJECTION = 0.1
 """The most that the median projection may be off a full run (a shared CPU's own windows differ by that much)."""
 BLOCKS = 2
 """Rounds are taken in so many parts, with a full run after each: what drifts, drifts under both."""
-
-
 FULL_SECONDS = 12.0
 """Length of a full run, about; a sampled trial of it measures half."""
-SIZES = {"cpu": (256, 256)}
-ACCELERATOR_SIZE = (2048, 1024)
+CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch): a step of milliseconds, so that a lap is many steps."""
 
 
@@ -66,23 +62,21 @@ def run_selftest(wish: str = "auto") -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         checks = list(_checks(device, Path(folder)))
-    for check in checks:
-        console.print(
-            f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.found}", markup=False, soft_wrap=True
-        )
-    passed = all(check.passed for check in checks)
+    for line in verdict(checks, f"{device.card}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"):
+        console.print(line, markup=False, soft_wrap=True)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def verdict(checks: Sequence[Check], where: str) -> list[str]:
+    """A line per check, and one to quote."""
+    lines = [f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.found}" for check in checks]
     failed = ", ".join(check.name for check in checks if not check.passed)
-    console.print(
-        f"gpubench {gpubench.__version__} selftest on {device.card}, torch {facts['torch']},"
-        f" {datetime.now(UTC):%Y-%m-%d}: {'PASSED' if passed else f'FAILED ({failed})'}",
-        markup=False,
-        soft_wrap=True,
-    )
-    return 0 if passed else 1
+    end = f"FAILED ({failed})" if failed else f"PASSED, {len(checks)} of {len(checks)} checks"
+    return [*lines, f"gpubench {gpubench.__version__} selftest on {where}: {end}"]
 
 
 def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
-    width, batch = SIZES.get(device.kind, ACCELERATOR_SIZE)
+    width, batch = CPU_SIZE if device.kind == "cpu" else ACCELERATOR_SIZE
     options = Options(
         suites=(str(SUITE),),
         precision="fp32",
@@ -102,7 +96,7 @@ def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
         rounds = SAMPLED_REPEATS * block // BLOCKS
         _run(replace(options, models=("a", "b", "padded"), repeats=rounds, out=sampled, soak=block == 1))
         _run(replace(options, models=("a",), mode="full", repeats=block, out=full, soak=False))
-    comparisons = {c.subject_name: c for c in compare([sampled], by="model", baseline="a").comparisons}
+    comparisons = _comparisons(sampled)
     yield check_same(comparisons.get("b"))
     yield check_slower(comparisons.get("padded"))
     yield check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",)))
@@ -113,9 +107,17 @@ def _run(options: Options) -> None:
     run(options, Console(file=StringIO()))
 
 
+def _comparisons(path: Path) -> dict[str, Comparison]:
+    """Each model against `a`; none where no trial of `a` went well."""
+    try:
+        return {c.subject_name: c for c in compare([path], by="model", baseline="a").comparisons}
+    except UserError:
+        return {}
+
+
 def _clock(options: Options, device: env.Device) -> dict[str, float]:
     """What the suite's `clock` model found; empty where it did not end well."""
-    case = plan([suite.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], DATA, {})[0]
+    case = plan([suite.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], NO_DATA, {})[0]
     outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
     answer = (outcome.answer or {}).get("measurement", {})
     return dict(answer.get("quality", {})) if answer.get("status") == "ok" else {}

@@ -86,11 +86,11 @@ class Suite:
     """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
+    flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
+    """Given model and params, floating-point operations of forward and backward per sample of the suite's own data,
+    a multiplication and an addition counting two: for models that torch's counter cannot see into (nn.LSTM)."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
-    flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
-    """Given model and params, FLOPs of forward and backward per sample, where torch's counter cannot see them
-    (nn.LSTM)."""
     torch: bool = True
     """False for a suite that never touches torch (a scripted one): its rows carry no proof of precision."""
 

@@ -96,8 +96,7 @@ class Lap:
 
     phase: str
     epoch: int
-    kind: Literal["warmup", "timed", "resident", "alone"]
-    """`resident`: on one batch that stays on the device; `alone`: that, without the exchange between processes."""
+    kind: Literal["warmup", "timed", "resident"]
     steps: int
     samples: int
     seconds: float
@@ -124,7 +123,6 @@ class Measurement:
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None
-    communication_share: float | None = None
     run_samples: int | None = None
     """Training samples of the whole run that `seconds` stands for."""
     step_samples: int | None = None

@@ -129,8 +129,8 @@ def ladder() -> dict[str, Recipe]:
     rungs["tta"] = now = replace(now, views=2, cutout=0, epochs=10, lr=((0, 0), (2, 1.0), (8, 0.1), (10, 0.1)))
     rungs["speedrun"] = replace(
         now, network="narrow", activation="gelu", norm_momentum=0.4, ghosts=1, logit_scale=1 / 256,
-        muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (8, 0)),
-        batch=2000, epochs=8, whiten=2, whiten_epochs=1, ema=0, pad=2, alternate=True,
+        muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (9, 0)),
+        batch=2000, epochs=9, whiten=2, whiten_epochs=1, ema=0, pad=2, alternate=True,
         views=6, doubtful=0.25, channels_last=True,
     )  # fmt: skip
     return rungs
@@ -179,7 +179,7 @@ def warm_up(model: torch.nn.Module, recipe: Recipe, mode: Mode, trial: Trial, cl
 
     many, batch = trial.params.train_images or TRAIN_IMAGES, trial.batch_size
     if trial.case.device == "cpu" and not trial.params.compile:
-        some, tests = 32, 8
+        some, tests = min(32, many), 8
     else:  # every shape of the run, the last and smaller batch included
         some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))

@@ -24,6 +24,8 @@ listed peak four fifths of that, since the best matrix products reach about 80% 
 NVIDIA's cards from A100 to GB200)."""
 CLEAR_LEAD = 1.25
 """How far the largest share has to be ahead of the next one: two that are close are no answer."""
+OVER = 1.1
+"""A measured limit that is passed by more than this was measured under another load: measure it again."""
 ODD_SHAPES = 0.5
 """Share of the FLOPs in products that tensor cores cannot tile whole, from which on shapes explain a mixed precision
 that is not faster."""
@@ -78,6 +80,8 @@ def _peak_of(row: Mapping[str, Any]) -> tuple[float | None, Literal["listed", "m
 def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
     shares = busy_shares(row)
     described = ", ".join(f"{name} {share.text}" for name, share in shares.items())
+    if any(share.value > OVER and not share.at_most for share in shares.values()):
+        described += " (more than was measured: run `gpubench peak` again)"
     if throttled:
         return "throttled", "heat or hardware held the clock down" + (f"; {described}" if described else "")
     stall, exchange = _number(row, "data_stall") or 0.0, _number(row, "communication_share") or 0.0
@@ -113,8 +117,8 @@ class Share:
     @property
     def text(self) -> str:
         """As evidence."""
-        value = "100%" if self.value > 1 else f"{self.value:.0%}"
-        return f"{'at most ' if self.at_most else ''}{value}{' of the listed peak' if self.of == 'listed' else ''}"
+        value = f"at most {min(self.value, 1.0):.0%}" if self.at_most else f"{self.value:.0%}"
+        return f"{value} of the listed peak" if self.of == "listed" else value
 
 
 def busy_shares(row: Mapping[str, Any]) -> dict[Word, Share]:

@@ -26,7 +26,7 @@ STACK = ["torch", "torchvision", "fastai", "cuda", "cudnn", "threads"]
 
 OUTCOMES = [
     "samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes", "resident_samples_per_second",
-    "communication_share", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
+    "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
     "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
 ]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""

@@ -155,9 +155,10 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    below, above = 0.5, 0.45
+    below, above = 0.5, 0.65
     heights = [BAR * len(ladder.rungs) for ladder in ladders]
-    footer = 3 * LINE
+    known = [name for name in LIMIT_COLOURS if any(name in rung.limits for ladder in ladders for rung in ladder.rungs)]
+    footer = LINE * (len(known) + 1)
     height = sum(heights) + (below + above) * len(ladders) + 0.45 + footer + 2 * EDGE
     figure = Figure(figsize=(WIDTH, height))
     longest = max(len(rung.model) for ladder in ladders for rung in ladder.rungs)
@@ -167,17 +168,22 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
         bottom = top - above - inches
         axes = figure.add_axes((left, bottom / height, 1 - left - 2 * EDGE / WIDTH, inches / height))
         _draw(axes, ladder)
-        axes.set_title(f"{ladder.name}  ({ladder.kind})", loc="left", fontsize=11, x=-left / (1 - left), pad=4)
+        start = EDGE / WIDTH
+        figure.text(start, (top - 0.1) / height, ladder.name, va="top", weight="bold")
+        figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color="#444444")
         top = bottom - below
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, f"{suite}: seconds per rung", va="top", fontsize=15, weight="bold")
-    known = [name for name in LIMIT_COLOURS if any(name in rung.limits for ladder in ladders for rung in ladder.rungs)]
     marks = [Line2D([], [], color=LIMIT_COLOURS[name], linewidth=2, label=_limit_text(name)) for name in known]
     if marks:
         figure.legend(
-            handles=marks, loc="lower left", frameon=False, borderpad=0, bbox_to_anchor=(EDGE / WIDTH, EDGE / height)
+            handles=marks,
+            loc="lower left",
+            frameon=False,
+            borderpad=0,
+            bbox_to_anchor=(EDGE / WIDTH, (EDGE + LINE) / height),
         )
     text = "in brackets: seconds of the rung above / of this one; gpubench"
-    figure.text(1 - EDGE / WIDTH, EDGE / height, text, ha="right", va="bottom", color="#444444", fontsize=9)
+    figure.text(EDGE / WIDTH, EDGE / height, text, va="bottom", color="#444444", fontsize=9)
     return figure
 
 

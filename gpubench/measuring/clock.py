@@ -7,8 +7,13 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+<<<<<<< HEAD
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+=======
+from dataclasses import replace
+from typing import Any
+>>>>>>> bound
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
@@ -51,7 +56,6 @@ class Clock:
         self._runs: list[Run] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
-        self._alone_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
@@ -250,26 +254,23 @@ class Clock:
             if counted and phase == "train":
                 self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
 
-    def resident(self, *, alone: bool = False) -> Iterator[Any]:
+    def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure. A second loop, over `resident(alone=True)`,
-        whose steps leave out the exchange between processes, says what share of a step that exchange is.
+        without the pipeline. None of it enters any other figure.
         """
         self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
             return
         batch, size = self._resident
-        if not self.proved:
-            with self._watch():
-                yield batch
-            self.proved, self.watched_samples = True, size
-        laps: list[Lap] = self._alone_laps if alone else self._resident_laps
+        with self._watch():
+            yield batch
+        self.proved, self.watched_samples = True, size
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
-        while len(laps) < wanted or spent < self._sampling.resident_seconds:
+        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
             self._synchronize()
             started = self._now()
             for _ in range(steps_per_lap):
@@ -280,8 +281,10 @@ class Clock:
                 steps_per_lap *= 2  # too short to count
                 continue
             spent += seconds
-            kind: Literal["alone", "resident"] = "alone" if alone else "resident"
-            laps.append(Lap("train", self._epoch, kind, steps_per_lap, steps_per_lap * size, seconds, 0.0))
+            self._resident_laps.append(
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+            )
+        self._resident = None
 
     # Answers
 
@@ -293,9 +296,14 @@ class Clock:
         summary = summarise(run.epochs, run.once, self._resident_laps, planned, self._alone_laps)
         return {
             "setup_seconds": first - self._built,
+<<<<<<< HEAD
             "steady": run.steady,
             **summary,
             "laps": (*run.uncounted, *summary["laps"]),
+=======
+            "steady": drift(self._timed) or self._steady,
+            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
+>>>>>>> bound
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:

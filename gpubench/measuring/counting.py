@@ -1,6 +1,7 @@
 """What one training step asks of its device: FLOPs, bytes moved and calls, from shapes alone. Times nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -60,13 +61,44 @@ class Work(TorchDispatchMode):
             self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
         formula = self._formulas.get(getattr(func, "overloadpacket", None))
         if formula is not None:
-            flops = int(formula(*args, **kwargs, out_val=out))
-            self._flops += flops
-            if any(size % TENSOR_CORE_MULTIPLE for size in product_sizes(name, list(_tensors(args)))):
-                self.odd_flops += flops
+            self._count(name, args, lambda: int(formula(*args, **kwargs, out_val=out)))
         elif family_of(name):
             self.unseen.add(name)
         return out
+
+    def _count(self, name: str, args: Any, flops_of: Callable[[], int]) -> None:
+        try:
+            flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
+        except Exception:  # a formula that does not know these operands must not end a trial
+            self.unseen.add(name)
+            return
+        self._flops += flops
+        if any(size % TENSOR_CORE_MULTIPLE for size in sizes):
+            self.odd_flops += flops
+
+
+def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
+    """What a watched step of `samples` asked for, as fields of a Measurement; None: it was not counted.
+
+    The suite's own FLOPs per sample come first: it gives them where the count cannot see.
+    """
+    if work is None or not samples:
+        return {"flops_per_sample": of_suite}
+    counted = work.flops / samples if work.flops else None
+    return {
+        "step_samples": samples,
+        "flops_per_sample": counted if of_suite is None else of_suite,
+        "bytes_per_sample": work.bytes / samples,
+        "ops_per_step": work.calls,
+        "odd_flops_share": work.odd_flops / work.flops if work.flops else None,
+    }
+
+
+@contextmanager
+def beside(work: Work, watch: AbstractContextManager[Any]) -> Iterator[None]:
+    """Count under a watch, which is the first to see a call."""
+    with work, watch:
+        yield
 
 
 def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:

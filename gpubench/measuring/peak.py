@@ -2,14 +2,13 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import platformdirs
 from filelock import FileLock
 from rich.console import Console
-from rich.table import Table
 
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device, cpu_count, devices_of
@@ -68,41 +67,33 @@ def soak_seconds(device: Device) -> float:
     return CPU_SOAK_SECONDS if device.kind == "cpu" else SOAK_SECONDS
 
 
-def report(device_wish: str, precision_wish: str, threads: int) -> Sequence[tuple[Device, str, Peak | str]]:
+def report(device_wish: str, precision_wish: str, threads: int) -> Iterator[tuple[Device, str, Peak | str]]:
     """Measure every device and precision wished for; for each its peak, or why there is none."""
     console = Console(stderr=True, highlight=False)
     facts = describe()
-    found: list[tuple[Device, str, Peak | str]] = []
     for device in choose_devices(device_wish, devices_of(facts)):
         seconds = soak_seconds(device)
-        for precision in choose_precisions(precision_wish, device):
+        for precision in dict.fromkeys(map(multiplied_in, choose_precisions(precision_wish, device))):
             if precision in device.unsupported:
-                found.append((device, precision, device.unsupported[precision]))
+                yield device, precision, device.unsupported[precision]
                 continue
             console.print(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warming", markup=False)
             try:
-                found.append((device, precision, measure(device, facts["torch"], precision, threads, seconds)))
+                yield device, precision, measure(device, facts["torch"], precision, threads, seconds)
             except UserError as error:
-                found.append((device, precision, str(error)))
+                yield device, precision, str(error)
             seconds = CPU_SOAK_SECONDS  # warm by now
-    return found
 
 
-def show(found: Sequence[tuple[Device, str, Peak | str]]) -> None:
-    """The measured peaks as a table, to stdout."""
-    shown = Table(box=None, pad_edge=False)
-    for name in ("device", "precision", "TFLOP/s", "matrix side", "GB/s", "us per call", "notes"):
-        shown.add_column(name, justify="left" if name in {"device", "precision", "notes"} else "right", no_wrap=True)
-    for device, precision, peak in found:
-        if isinstance(peak, str):
-            shown.add_row(device.device, precision, "", "", "", "", peak)
-        else:
-            flops, moved, calls = peak.flops_per_second / 1e12, peak.bytes_per_second / 1e9, peak.op_seconds * 1e6
-            shown.add_row(device.device, precision, f"{flops:.4g}", str(peak.side), f"{moved:.4g}", f"{calls:.3g}", "")
-    Console(highlight=False).print(shown)
+def multiplied_in(precision: str) -> str:
+    """The precision whose products these are: fp16-master and fp16-pure multiply as fp16 does."""
+    return precision.partition("-")[0]
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:
+    """Empty for a device without identity: it has no place in the cache."""
+    if not device.device_hash:
+        return ""
     # What a CPU reaches is a matter of its threads.
     share = f"{threads}/{os.environ.get('OMP_NUM_THREADS', '')}/{cpu_count()}" if device.kind == "cpu" else ""
     return " ".join([device.device_hash, torch, precision, share]).strip()
@@ -117,8 +108,8 @@ def _read() -> dict[str, dict[str, float]]:
 
 
 def _remember(key: str, peak: Peak) -> None:
-    """Add to the cache; a cache that cannot be written is none, and a device without identity has no place in it."""
-    if key.startswith(" "):
+    """Add to the cache; one that cannot be written is none."""
+    if not key:
         return
     file = cache_file()
     try:

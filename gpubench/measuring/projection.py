@@ -61,13 +61,7 @@ class Epoch:
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
 
-def summarise(
-    epochs: Sequence[Epoch],
-    once: Sequence[Phase],
-    resident: Sequence[Lap],
-    planned: int,
-    alone: Sequence[Lap] = (),
-) -> dict[str, Any]:
+def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence[Lap], planned: int) -> dict[str, Any]:
     """Seconds, rate and shares of a trial.
 
     Args:
@@ -75,7 +69,6 @@ def summarise(
         once: phases outside epochs; they count one time, whatever the epochs.
         resident: laps on one resident batch.
         planned: epochs of the whole run; 0 where the suite counts none.
-        alone: laps on one resident batch without the exchange between processes.
     """
     phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
@@ -101,9 +94,8 @@ def summarise(
         "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
         "data_stall": _stall(rate, _rate(resident)),
         "resident_samples_per_second": _rate(resident),
-        "communication_share": _stall(_rate(resident), _rate(alone)),
         "run_samples": _samples(epochs, once, planned) or None,
-        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident) + tuple(alone),
+        "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
     }
 
 
@@ -145,9 +137,8 @@ def _rate(laps: Sequence[Lap]) -> float | None:
     return samples / seconds if samples and seconds > 0 else None
 
 
-def _stall(rate: float | None, unhindered: float | None) -> float | None:
-    """The share of a step's time that goes when what hinders it is taken away."""
-    return 1 - rate / unhindered if rate and unhindered else None
+def _stall(rate: float | None, resident: float | None) -> float | None:
+    return 1 - rate / resident if rate and resident else None
 
 
 def _samples(epochs: Sequence[Epoch], once: Sequence[Phase], planned: int) -> int:

@@ -85,7 +85,6 @@ def row_of(
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
         resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
-        communication_share=_rounded(measurement.communication_share),
         run_samples=measurement.run_samples,
         step_samples=measurement.step_samples,
         flops_per_sample=_rounded(measurement.flops_per_sample),

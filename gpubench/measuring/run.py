@@ -258,6 +258,7 @@ class Runner:
         return with_fp32_batches(fitted)
 
 
+<<<<<<< HEAD
 def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
     """The trials that an earlier run has not finished."""
     return [trial for trial in trials if not (earlier and earlier.has(trial))]
@@ -265,6 +266,15 @@ def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
     return case.device, case.precision, int(case.params["threads"])
+=======
+def _peak_key(case: Case) -> tuple[str, str, int]:
+    return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
+
+
+def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
+    """The trials that an earlier run has not finished."""
+    return [trial for trial in trials if not (earlier and earlier.has(trial))]
+>>>>>>> bound
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:

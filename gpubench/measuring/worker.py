@@ -10,8 +10,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Measurement, Trial, trial_from_json
+from gpubench.trial import Measurement, Trial, trial_from_json
 
 
 def main() -> None:
@@ -135,7 +135,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
 
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
-    from gpubench.measuring.counting import Work
+    from gpubench.measuring.counting import Work, beside, work_fields
 
     case = trial.case
     if case.params["threads"]:
@@ -149,7 +149,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     watch, work = precision.OperandWatch(), Work()
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = proof is not None and not case.params.get("compile")
-    clock = _clock(trial, lambda: devices.synchronize(device), send, nested(work, watch) if counted else watch)
+    clock = _clock(trial, lambda: devices.synchronize(device), send, beside(work, watch) if counted else watch)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -173,31 +173,13 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             " (see docs/adding-a-suite.md)"
         )
     operands = watch.check(case.precision)
-    measurement = replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
-    return _with_work(measurement, suite, case, work if counted else None, clock.watched_samples)
-
-
-def _with_work(measurement: Measurement, suite: suites.Suite, case: Case, work: Any, samples: int) -> Measurement:
-    """What the watched step asked of the device, per sample; the suite's own formula of FLOPs comes first."""
     of_suite = suite.flops(case.model, case.params) if suite.flops else None
-    if work is None or not samples:
-        return replace(measurement, flops_per_sample=of_suite)
-    counted = work.flops / samples if work.flops else None
     return replace(
         measurement,
-        step_samples=samples,
-        flops_per_sample=counted if of_suite is None else of_suite,
-        bytes_per_sample=work.bytes / samples,
-        ops_per_step=work.calls,
-        odd_flops_share=work.odd_flops / work.flops if work.flops else None,
+        precision_error=proof.worst,
+        precision_proof=f"{proof.proof}; {operands}",
+        **work_fields(work if counted else None, clock.watched_samples, of_suite),
     )
-
-
-@contextmanager
-def nested(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]) -> Iterator[None]:
-    """Both contexts at once; `inner` is the first to see a call."""
-    with outer, inner:
-        yield
 
 
 def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
