@@ -78,7 +78,7 @@ def main(results: Path) -> None:
             **vars(row("baseline", 341, POSTS, "page-2019")),
             "model": "dawnbench-2018",
             "rung": 0,
-            "reason": "the DAWNBench entry of April 2018 (bkj/basenet), whose network and recipe the first rung takes over",
+            "reason": "the DAWNBench entry of April 2018 (bkj/basenet): network and recipe of the first rung",
         }
     )
     append(path, [entry, *rows])

@@ -7,13 +7,8 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-<<<<<<< HEAD
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-=======
-from dataclasses import replace
 from typing import Any
->>>>>>> bound
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
@@ -293,17 +288,12 @@ class Clock:
         first = self._first_step if self._first_step is not None else self._now()
         run = median_run([*self._runs, self._run()])
         planned = run.planned or len(run.epochs)
-        summary = summarise(run.epochs, run.once, self._resident_laps, planned, self._alone_laps)
+        summary = summarise(run.epochs, run.once, self._resident_laps, planned)
         return {
             "setup_seconds": first - self._built,
-<<<<<<< HEAD
             "steady": run.steady,
             **summary,
             "laps": (*run.uncounted, *summary["laps"]),
-=======
-            "steady": drift(self._timed) or self._steady,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
->>>>>>> bound
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:

@@ -258,15 +258,6 @@ class Runner:
         return with_fp32_batches(fitted)
 
 
-<<<<<<< HEAD
-def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
-    """The trials that an earlier run has not finished."""
-    return [trial for trial in trials if not (earlier and earlier.has(trial))]
-
-
-def _peak_key(case: Case) -> tuple[str, str, int]:
-    return case.device, case.precision, int(case.params["threads"])
-=======
 def _peak_key(case: Case) -> tuple[str, str, int]:
     return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
 
@@ -274,7 +265,6 @@ def _peak_key(case: Case) -> tuple[str, str, int]:
 def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
     """The trials that an earlier run has not finished."""
     return [trial for trial in trials if not (earlier and earlier.has(trial))]
->>>>>>> bound
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
