@@ -75,6 +75,11 @@ def patched(source: str, name: str, device: str) -> str:
     return source
 
 
+def images_of(options: argparse.Namespace) -> int:
+    """How many images both train on."""
+    return options.images or int(50_000 * options.share)
+
+
 class Theirs:
     """airbench94, ready to run again and again."""
 
@@ -82,7 +87,7 @@ class Theirs:
         self.options = options
         train, test = load_cifar("cifar10", options.data)
         (folder / "cifar10").mkdir()
-        few = int(50_000 * options.share)
+        few = images_of(options)
         for file, part, many in (("train", train, few), ("test", test, options.test_images)):
             images = torch.from_numpy(part.images[:many]).permute(0, 2, 3, 1).contiguous()
             content = {"images": images, "labels": torch.from_numpy(part.labels[:many]), "classes": list("0123456789")}
@@ -117,7 +122,7 @@ class Ours:
         self.options = options
         self.batch = round(CIFAR10.suite.train.__globals__["RECIPES"]["speedrun"].batch * options.share)
         settings = {
-            "epochs": str(options.epochs), "train_images": str(int(50_000 * options.share)),
+            "epochs": str(options.epochs), "train_images": str(images_of(options)),
             "valid_images": str(options.test_images), "compile": str(options.compile).lower(),
         }  # fmt: skip
         self.case = Case(
@@ -163,6 +168,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--images", type=int, default=0, help="train on so many, at the whole batch")
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--precision", default="bf16", choices=list(DTYPES))
     parser.add_argument("--device", default="cpu")
