@@ -154,7 +154,7 @@ def report(path: Path) -> None:
         return
     pairs = [(sides["ours"][seed], sides["theirs"][seed]) for seed in both]
     ratios = [float(a["images_per_second"]) / float(b["images_per_second"]) for a, b in pairs]
-    print(f"images/s, ours / theirs: median {median(ratios):.3f}, 95% {median_interval(ratios)}, pairs {len(ratios)}")
+    print(f"images/s, ours / theirs: median {median(ratios):.3f}, 95% {median_interval(ratios)}, pairs: {len(ratios)}")
     means = [sum(float(line["accuracy"]) for line in side) / len(side) for side in zip(*pairs, strict=True)]
     print(f"mean accuracy: ours {means[0]:.2%}, theirs {means[1]:.2%}, difference {100 * (means[0] - means[1]):+.2f}")
 

@@ -36,6 +36,12 @@ def seconds_of(rung: str, trial: Trial) -> tuple[float, float]:
     return ended - middle, ended - began
 
 
+def interval_text(ratios: list[float]) -> str:
+    """The interval of the median, in words."""
+    interval = median_interval(ratios)
+    return "unknown" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -64,8 +70,7 @@ def main() -> None:
             ratios = [old / new for old, new in zip(before, own, strict=True)] if before else []
             text = f"  {rung}: median {median(own):.3f} s, {options.images / median(own):,.0f} images/s"
             if ratios:
-                text += f"; {median(ratios):.2f} times as fast as the rung before, 95% {median_interval(ratios)},"
-                text += f" {min(ratios):.2f} to {max(ratios):.2f}"
+                text += f"; {median(ratios):.2f} times as fast as the rung before, 95% {interval_text(ratios)}"
             print(text)
             before = own
 

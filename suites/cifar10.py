@@ -35,6 +35,8 @@ MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)
 """Of the training images' bytes, per channel."""
 TEST_BATCH = 1000
 WHITENING_IMAGES = 5000
+CPU_CHUNK = 125
+"""Images that go together through layers which see each image alone, on a CPU, whose caches hold no more."""
 GOAL = 0.94
 
 Knots = tuple[tuple[float, float], ...]
@@ -230,7 +232,7 @@ class Run:
         self.steps_per_epoch = len(batches)
         if self.recipe.whiten:
             sample = images.train[0][:WHITENING_IMAGES].to(self.device)
-            whiten(self.model.whiten, normalised(sample, 0), self.recipe.whiten)
+            whiten(whitening_layer(self.model), normalised(sample, 0), self.recipe.whiten)
         if self.recipe.ema:
             self.average.load_state_dict(self.model.state_dict())
         return batches, tests
@@ -261,7 +263,7 @@ class Run:
     def train_whitening(self, on: bool) -> None:
         """Train the bias of the whitening convolution, or save the backward pass that leads to it alone."""
         if self.recipe.whiten_epochs:
-            self.model.whiten.bias.requires_grad_(on)  # type: ignore[union-attr]
+            whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
         """Accuracy and loss on the test images: all of them in one view, then the doubtful ones in several."""
@@ -372,28 +374,31 @@ def narrow(recipe: Recipe) -> torch.nn.Sequential:
     import torch
     from torch import nn
 
+    parts = layers()
     filters = 2 * 3 * recipe.whiten**2
     whiten = nn.Conv2d(3, filters, recipe.whiten)
     whiten.weight.requires_grad_(False)
-    channels = ((filters, 64), (64, 256), (256, 256))
-    body = nn.Sequential(
-        activation(recipe),
-        *(
-            part
-            for before, after in channels
-            for part in (conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe))
-        ),
-        nn.MaxPool2d(3),
-        nn.Flatten(),
-    )
+    body = nn.Sequential()
+    for before, after in ((filters, 64), (64, 256), (256, 256)):
+        start = [whiten, activation(recipe)] if before == filters else []
+        body.append(parts.Chunked(*start, conv(before, after), nn.MaxPool2d(2)))
+        body.extend([parts.Norm(after, recipe), activation(recipe), conv_norm(after, after, recipe)])
+    body.extend([nn.MaxPool2d(3), nn.Flatten()])
     head = nn.Linear(256, CLASSES, bias=False)
     with torch.no_grad():
         whiten.bias.zero_()  # type: ignore[union-attr]
         head.weight.div_(head.weight.std())
         for module in body.modules():
-            if isinstance(module, nn.Conv2d):  # pass the input on, as far as there is room for it
+            if isinstance(module, nn.Conv2d) and module is not whiten:  # pass the input on, as far as there is room
                 nn.init.dirac_(module.weight[: module.in_channels])
-    return named(whiten=whiten, body=body, head=head, scale=layers().Scale(recipe.logit_scale))
+    return named(body=body, head=head, scale=parts.Scale(recipe.logit_scale))
+
+
+def whitening_layer(model: torch.nn.Module) -> torch.nn.Conv2d:
+    """The convolution with the fixed filters: the first."""
+    from torch import nn
+
+    return next(module for module in model.modules() if isinstance(module, nn.Conv2d))
 
 
 def named(**parts: torch.nn.Module) -> torch.nn.Sequential:
@@ -490,6 +495,14 @@ def layers() -> Any:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + super().forward(x)
 
+    class Chunked(nn.Sequential):
+        """Layers that see each image alone, so that on a CPU a part of the batch can go through them at a time."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.device.type != "cpu" or torch.compiler.is_compiling():
+                return super().forward(x)
+            return torch.cat([super(Chunked, self).forward(part) for part in x.split(CPU_CHUNK)])
+
     class BothPools(nn.Module):
         """The maximum and the mean of each channel, (N, 2 C)."""
 
@@ -504,7 +517,9 @@ def layers() -> Any:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * self.factor
 
-    return SimpleNamespace(Norm=Norm, PreActivation=PreActivation, Residual=Residual, BothPools=BothPools, Scale=Scale)
+    return SimpleNamespace(
+        Norm=Norm, PreActivation=PreActivation, Residual=Residual, Chunked=Chunked, BothPools=BothPools, Scale=Scale
+    )
 
 
 def whiten(layer: torch.nn.Conv2d, images: torch.Tensor, edge: int) -> None:
