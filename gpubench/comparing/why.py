@@ -1,5 +1,7 @@
 """What bounds each case of a group, as lines of a table, and why a mixed precision is not faster."""
 
+from collections.abc import Mapping
+
 from gpubench.comparing.bound import Bound, bound_of, why_not_faster
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group
@@ -7,8 +9,9 @@ from gpubench.comparing.stats import MINIMUM_EFFECT
 
 
 def bound_of_cell(cell: Cell) -> Bound:
-    """What bounds a case; throttled where most of its trials were marked so."""
-    return bound_of(cell.row, throttled="throttled" in str(cell.row.get("marks", "")).split())
+    """What bounds a case; throttled where at least half of its trials were marked so."""
+    marks: Mapping[str, int] = getattr(cell, "marks", {})
+    return bound_of(cell.row, throttled=2 * marks.get("throttled", 0) >= cell.trials)
 
 
 def lines(group: Group) -> list[dict[str, str]]:

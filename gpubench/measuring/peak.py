@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 from filelock import FileLock
@@ -43,10 +44,10 @@ def cache_file() -> Path:
 def known(device: Device, torch: str, precision: str, threads: int) -> Peak | None:
     """What was measured earlier on this very device, with this torch and as many threads, or None."""
     found = _read().get(_key(device, torch, precision, threads))
-    try:
-        return Peak(**found) if found else None
-    except TypeError:  # a file of another version, or one that somebody edited
-        return None
+    names = {field.name for field in fields(Peak)}
+    # It may be of another version, or one that somebody edited.
+    whole = isinstance(found, dict) and set(found) == names and all(isinstance(x, int | float) for x in found.values())
+    return Peak(**found) if whole else None
 
 
 def measure(device: Device, torch: str, precision: str, threads: int, soak_seconds: float) -> Peak:
@@ -99,7 +100,7 @@ def _key(device: Device, torch: str, precision: str, threads: int) -> str:
     return " ".join([device.device_hash, torch, precision, share]).strip()
 
 
-def _read() -> dict[str, dict[str, float]]:
+def _read() -> dict[str, Any]:
     try:
         kept = json.loads(cache_file().read_text())
     except (OSError, ValueError):

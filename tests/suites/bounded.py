@@ -1,4 +1,4 @@
-"""Models that are each bound by one thing on purpose, and one by nothing in particular: it computes a third of its time."""
+"""Models bound by one thing each, on purpose, and one by nothing in particular: a third of its time computes."""
 
 import time
 
