@@ -43,11 +43,12 @@ def cache_file() -> Path:
 
 def known(device: Device, torch: str, precision: str, threads: int) -> Peak | None:
     """What was measured earlier on this very device, with this torch and as many threads, or None."""
-    found = _read().get(_key(device, torch, precision, threads))
+    found = _read().get(_key(device, torch, precision, threads), {})
     names = {field.name for field in fields(Peak)}
     # It may be of another version, or one that somebody edited.
-    whole = isinstance(found, dict) and set(found) == names and all(isinstance(x, int | float) for x in found.values())
-    return Peak(**found) if whole else None
+    if not isinstance(found, dict) or set(found) != names:
+        return None
+    return Peak(**found) if all(isinstance(value, int | float) for value in found.values()) else None
 
 
 def measure(device: Device, torch: str, precision: str, threads: int, soak_seconds: float) -> Peak:
