@@ -6,8 +6,8 @@
 
 The other side is its own script, read from that file, with the lines that need CUDA or fp16 put in terms of --device
 and --precision, its epochs set, and its clock replaced by one that works anywhere; its schedules scale by themselves,
-and its whitening bias is trained for the same share of the epochs. Runs alternate and are resumed from --out. A pair with
-seed 0 is a warm-up, which no figure holds.
+and its whitening bias is trained for the same share of the epochs. Runs alternate, each in a process of its own that
+first trains one step, and are resumed from --out.
 
 --share S trains both on the first S of the images at S times the batch, with as many steps as before: airbench94's
 learning rate and weight decay, which it states per image, are raised by 1/S so that a step is as long.
@@ -16,9 +16,11 @@ learning rate and weight decay, which it states per image, are raised by 1/S so 
 import argparse
 import csv
 import os
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +107,13 @@ class Theirs:
         opt["lr"], opt["weight_decay"] = opt["lr"] / options.share, opt["weight_decay"] / options.share
         self.batch, self.images = opt["batch_size"], few // opt["batch_size"] * opt["batch_size"]
 
+    def warm_up(self) -> None:
+        """One step."""
+        opt = self.names["hyp"]["opt"]
+        opt["train_epochs"] = 1e-9
+        self.names["main"](0)
+        opt["train_epochs"] = self.options.epochs
+
     def run(self, seed: int) -> list[object]:
         """One line of the file."""
         torch.manual_seed(seed)
@@ -126,6 +135,7 @@ class Ours:
             "epochs": str(options.epochs), "train_images": str(images_of(options)),
             "valid_images": str(options.test_images), "compile": str(options.compile).lower(),
         }  # fmt: skip
+        self.settings = settings
         self.case = Case(
             suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path),
             model="speedrun", precision=options.precision, device=options.device,
@@ -133,26 +143,33 @@ class Ours:
             data="cifar10",
         )  # fmt: skip
 
+    def warm_up(self) -> None:
+        """One step."""
+        params = CIFAR10.resolve_params({**self.settings, "epochs": "1", "train_images": str(self.batch)})
+        self.train(replace(self.case, params=params), 0)
+
     def run(self, seed: int) -> list[object]:
         """One line of the file."""
+        accuracy, found = self.train(self.case, seed)
+        rate = found.samples / found.train_seconds
+        return [
+            self.options.epochs, found.samples, self.batch, found.train_seconds, rate, found.seconds, accuracy,
+        ]  # fmt: skip
+
+    def train(self, case: Case, seed: int) -> tuple[float, SimpleNamespace]:
+        """Accuracy, and what the clock found."""
         wait = torch.cuda.synchronize if self.options.device.startswith("cuda") else (lambda: None)
         clock = Clock(sampling_for("full", accelerator=self.options.device != "cpu"), synchronize=wait)
         clock.resident = tuple  # type: ignore[method-assign,assignment]  (no steps after the run)
-        quality = CIFAR10.suite.train(Trial(self.case, 0, seed, data_dir=str(self.options.data)), clock)
-        found = SimpleNamespace(**clock.summary())
-        rate = found.samples / found.train_seconds
-        return [
-            self.options.epochs, found.samples, self.batch, found.train_seconds, rate, found.seconds,
-            quality["accuracy"],
-        ]  # fmt: skip
+        quality = CIFAR10.suite.train(Trial(case, 0, seed, data_dir=str(self.options.data)), clock)
+        return quality["accuracy"], SimpleNamespace(**clock.summary())
 
 
 def report(path: Path) -> None:
     """Pairs by seed: ratio of the rates, difference of the accuracies."""
     lines = list(csv.DictReader(path.open()))
     sides = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in ("ours", "theirs")}
-    # Seed 0 warms both up: the first pair of a process pays for what is done once.
-    both = [seed for seed in sides["ours"] if seed in sides["theirs"] and seed != "0"]
+    both = [seed for seed in sides["ours"] if seed in sides["theirs"]]
     if not both:
         return
     pairs = [(sides["ours"][seed], sides["theirs"][seed]) for seed in both]
@@ -175,6 +192,7 @@ def main() -> None:
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--precision", default="bf16", choices=list(DTYPES))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", choices=("ours", "theirs"), help="one side, in this process")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so many")
@@ -189,21 +207,25 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        sides = {"theirs": Theirs(options, Path(folder)), "ours": Ours(options)}
-        for number, seed in enumerate(map(int, options.seeds.split(","))):
-            for side in ("ours", "theirs") if number % 2 else ("theirs", "ours"):
-                if (side, str(seed)) in done or time.monotonic() - began > options.seconds:
-                    continue
-                line = [side, seed, *sides[side].run(seed)]
+    if options.only:
+        with tempfile.TemporaryDirectory() as folder:
+            side = Theirs(options, Path(folder)) if options.only == "theirs" else Ours(options)
+            side.warm_up()
+            for seed in map(int, options.seeds.split(",")):
+                line = [options.only, seed, *side.run(seed)]
                 text = ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in line)
                 print(text, flush=True)
                 with out.open("a") as file:
                     file.write(text + "\n")
-        os.chdir("/")
+            os.chdir("/")
+        return
+    began = time.monotonic()
+    for number, seed in enumerate(options.seeds.split(",")):
+        for name in ("ours", "theirs") if number % 2 else ("theirs", "ours"):
+            if (name, seed) not in done and time.monotonic() - began < options.seconds:
+                subprocess.run([sys.executable, *sys.argv, "--only", name, "--seeds", seed], check=True)
     report(out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,7 +22,7 @@ from gpubench.measuring.resolve import find_data, find_weights, out_file, print_
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
 from gpubench.suite import LoadedSuite
-from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
+from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
 
 INTERRUPTED = 130
 SOME_FAILED = 4
