@@ -1,6 +1,6 @@
 """Train each rung of cifar10 on some thousand real images, in each precision, and write down how its loss fell.
 
-    python benchmarks/cifar10_rungs.py --data DIR --out rungs.csv --images 8000 --precision fp32,bf16 --seconds 600
+    python benchmarks/cifar10_rungs.py --data DIR --out rungs.csv --images 8000 --precision fp32,bf16
 
 One line per rung and precision: mean training loss of the first and of the last quarter of the steps, accuracy on the
 first 1,000 test images, images per second. Begins no further one after `--seconds`; what the file has is skipped.
@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--images", type=int, default=8000)
     parser.add_argument("--precision", default="fp32,bf16")
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--rungs", default=",".join(CIFAR10.suite.models))
+    parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     done = set()
     if options.out.exists():
@@ -73,7 +74,7 @@ def main() -> None:
         options.out.write_text(",".join(COLUMNS) + "\n")
     began = time.monotonic()
     for name in options.precision.split(","):
-        for rung in CIFAR10.suite.models:
+        for rung in options.rungs.split(","):
             if (rung, name) in done or time.monotonic() - began > options.seconds:
                 continue
             line = ",".join(map(str, trained(rung, name, options.images, options.data)))
