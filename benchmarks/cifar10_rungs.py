@@ -35,7 +35,7 @@ def trained(rung: str, name: str, images: int, data: Path) -> list[object]:
         losses.setdefault(id(self), []).append(loss)
         return loss
 
-    batch = min(train.__globals__["batch_of"](rung, params), images)
+    batch = min(train.__globals__["recipe_batch"](rung, params), images)
     case = Case(
         suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path), model=rung,
         precision=name, device="cpu", params=params, batch_policy="fixed", batch_size=batch, mode="full",

@@ -25,13 +25,13 @@ from torch.utils.benchmark import Timer
 device, dtype = sys.argv[1], getattr(torch, sys.argv[2])
 if sys.argv[3] == "tf32":
     torch.set_float32_matmul_precision("high")
+threads = int(sys.argv[4]) or torch.get_num_threads()  # the timer's own default is 1
 sides = (512, 1024, 2048, 4096) if device == "cpu" else (2048, 4096, 8192, 16384)
 def seconds(statement, **names):
-    return Timer(statement, globals=names).blocked_autorange(min_run_time=0.5).median
+    return Timer(statement, globals=names, num_threads=threads).blocked_autorange(min_run_time=0.5).median
 def rate(side):
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     return 2 * side**3 / seconds("a @ b", a=a, b=b)
-torch.set_num_threads(int(sys.argv[4]) or torch.get_num_threads())
 rate(512)  # warm
 source = torch.randn(2**26 if device == "cpu" else 2**28, device=device)
 moved = 2 * source.nbytes / seconds("b.copy_(a)", a=source, b=torch.empty_like(source))

@@ -154,7 +154,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     if device.type == "cpu":
         keep_memory()
     images = load_images(trial)
-    model = place(network(recipe), recipe, device)
+    model = mode.prepare(place(network(recipe), recipe, device))
     if params.compile:
         # As the record runs are compiled; a CPU has no launches to save.
         model.compile(**({"mode": "max-autotune"} if device.type == "cuda" else {}))
@@ -217,14 +217,18 @@ class Run:
         import torch
 
         from gpubench.measuring.precision import KINDS
+        from gpubench.measuring.stepping import Stepper
 
         self.model, self.recipe, self.mode, self.trial, self.clock = model, recipe, mode, trial, clock
         self.device, self.dtype = torch.device(trial.case.device), KINDS[mode.name].operand
         self.epochs = trial.params.epochs or recipe.epochs
         self.train_whitening(True)
         self.optimizers = optimizers(model, recipe, self.dtype)
-        self.scaler = mode.scaler()
-        self.average = place(network(recipe), recipe, self.device) if recipe.ema else model
+        # Weights of 16 bits need the sum of the losses, as in the sources: shares of a mean vanish in them.
+        small = mode.name == "fp16-pure"
+        scale = trial.params.loss_scale or (trial.batch_size if small else 0)
+        self.stepper = Stepper(mode, model, self.optimizers, clock, loss_scale=scale)
+        self.average = mode.prepare(place(network(recipe), recipe, self.device)) if recipe.ema else model
         self.steps, self.steps_per_epoch = 0, 1
 
     def whole(self, images: Images) -> dict[str, float]:
@@ -264,14 +268,10 @@ class Run:
                 group["lr"] = lr * group["factor"]
         images, labels = batch
         with self.mode.autocast():
-            logits = self.model(images)
+            logits = self.model(self.mode.input(images))
         loss = cross_entropy(logits.float(), labels, label_smoothing=self.recipe.label_smoothing)
-        self.scaler.scale(loss).backward()
-        for optimizer in self.optimizers:
-            self.scaler.step(optimizer)
-        self.scaler.update()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
+        self.stepper.backward(loss)
+        self.stepper.step()
         if self.recipe.ema and self.steps % 5 == 0:  # more often was no better in the source
             follow(self.average, self.model, self.recipe.ema**5)
         return loss.detach()
@@ -310,6 +310,7 @@ class Run:
         import torch
         from torch.nn.functional import pad
 
+        images = self.mode.input(images)
         seen = [(images, 1.0)]
         if views == 6:
             wide = pad(images, (1, 1, 1, 1), mode="reflect")
@@ -881,7 +882,7 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
     return int(params["train_images"]) or TRAIN_IMAGES
 
 
-def batch_of(model: str, params: Mapping[str, ParamValue]) -> int:
+def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """The batch is part of the recipe."""
     return RECIPES[model].batch
 
@@ -918,7 +919,7 @@ SUITE = Suite(
     quality="accuracy",
     goal=GOAL,
     unit="images",
-    batch_of=batch_of,
+    recipe_batch=recipe_batch,
     ladder=True,
     flops=flops,
     train_samples=samples_of,

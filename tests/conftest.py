@@ -1,6 +1,7 @@
 """Short builders that several test files use."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 
 from gpubench import datasets
 from gpubench.doctor import nvidia_cards
+
+# A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 USERS_DATA = os.environ.get(datasets.ENVIRONMENT_VARIABLE)
 USERS_CACHE = datasets.cache_folder()
@@ -55,6 +59,15 @@ def real_cifar10() -> Path:
     root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
     if not datasets.is_complete("cifar10", root):
         pytest.skip(f"no CIFAR-10 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+    return root
+
+
+@pytest.fixture
+def real_text() -> Path:
+    """A root that holds the real WikiText-2; skips the test where there is none."""
+    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
+    if not datasets.is_complete("wikitext-2", root):
+        pytest.skip(f"no WikiText-2 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
     return root
 
 

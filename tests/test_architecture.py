@@ -14,6 +14,7 @@ MAY_IMPORT_TORCH = {
     "measuring/worker.py",
     "measuring/device.py",
     "measuring/precision.py",
+    "measuring/stepping.py",  # an optimizer's step is torch's
     "measuring/fastai.py",
     "measuring/counting.py",  # a dispatch mode beside that of precision.py
     "measuring/rates.py",  # what a device reaches; runs in a child
@@ -24,7 +25,18 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 # Lower layers first; a module imports only from its own layer or a lower one.
 LAYERS = [
     {"__init__.py", "errors.py"},
-    {"suite.py", "trial.py", "records.py", "loading.py", "datasets.py", "doctor.py"},
+    {
+        "suite.py",
+        "trial.py",
+        "records.py",
+        "loading.py",
+        "interval.py",
+        "corpus.py",
+        "datasets.py",
+        "apex.py",
+        "doctor.py",
+        "conditions.py",
+    },
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
     {"ceiling.py", "selftest.py"},  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},

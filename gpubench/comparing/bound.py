@@ -96,13 +96,21 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
         return (worst if clear else "unknown"), evidence
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
-        return "unknown", evidence or "the row has neither a count of its work nor a data stall"
+        waits = waits or ["no data stall in the row"]
+        return "unknown", "; ".join([*waits, _missing(row)])
     top = shares[ordered[0]]
     rest = max((shares[name].value for name in ordered[1:]), default=0.0)
     if top.value >= BUSY[top.of] and top.value >= CLEAR_LEAD * rest:
         return ordered[0], evidence
     why = "no limit stands out" if top.value >= BUSY[top.of] else "none of them fills half of the step"
     return "unknown", f"{evidence}: {why}"
+
+
+def _missing(row: Mapping[str, Any]) -> str:
+    """What to do where no limit of the device can be held against the step."""
+    if _number(row, "bytes_per_sample") is None and _number(row, "flops_per_sample") is None:
+        return "its work was not counted"
+    return "no peak of this device is known: `gpubench peak`, then measure again"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from rich.text import Text
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.ladder import lines as ladder_lines
+from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
@@ -43,6 +44,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             _print(console, _table(why_lines(group)))
         for mean in group.means:
             value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
+            value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
             text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
             console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
         console.print()
@@ -55,6 +57,13 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             console.print(Text(f"  {line}"), soft_wrap=True)
     if not result.comparisons:
         console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
+
+
+def print_gate(lines: Sequence[str]) -> None:
+    """What --fail-on-slower found, to stderr."""
+    console = Console(stderr=True, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def _print(console: Console, table: Table) -> None:
@@ -107,6 +116,7 @@ def cells_table(group: Group) -> Table:
                 "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
                 "trials": str(cell.trials) if cell.seconds else "",
                 "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
                 "notes": _notes(cell),
             }
         )
@@ -132,12 +142,12 @@ def _half_width(low: float, high: float) -> float | None:
 
 
 def _seconds_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     return seconds_text(cell.median, _half_width(*interval) if interval else None)
 
 
 def _interval_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     if not interval:
         return ""
     half = _half_width(*interval)
@@ -146,13 +156,19 @@ def _interval_of(cell: Cell) -> str:
 
 def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
-    if cell.unsteady:
-        notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
+    if cell.parts:
+        notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
+    notes += marks_of(cell)
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:
         notes.append(cell.reason)
     return "; ".join(notes)
+
+
+def marks_of(cell: Cell) -> list[str]:
+    """What speaks against some of its trials, as `2 of 6 throttled`."""
+    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
 
 
 def comparisons_table(group: Group) -> Table:
@@ -170,10 +186,15 @@ def comparisons_table(group: Group) -> Table:
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
-                "notes": "; ".join(comparison.notes),
+                "notes": "; ".join([*comparison.notes, *_marks_of_sides(comparison)]),
             }
         )
     return _table(lines)
+
+
+def _marks_of_sides(comparison: Comparison) -> list[str]:
+    sides = ((comparison.subject_name, comparison.subject), (comparison.other_name, comparison.other))
+    return [f"{name}: {', '.join(marks)}" for name, cell in sides if (marks := marks_of(cell))]
 
 
 def places(ratio: Ratio) -> int:

@@ -1,7 +1,5 @@
 """What bounds each case of a group, as lines of a table, and why a mixed precision is not faster."""
 
-from collections.abc import Mapping
-
 from gpubench.comparing.bound import Bound, bound_of, why_not_faster
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group
@@ -10,8 +8,8 @@ from gpubench.comparing.stats import MINIMUM_EFFECT
 
 def bound_of_cell(cell: Cell) -> Bound:
     """What bounds a case; throttled where at least half of its trials were marked so."""
-    marks: Mapping[str, int] = getattr(cell, "marks", {})
-    return bound_of(cell.row, throttled=2 * marks.get("throttled", 0) >= cell.trials)
+    throttled = cell.marks.get("throttled", 0)
+    return bound_of(cell.row, throttled=throttled > 0 and 2 * throttled >= cell.trials)
 
 
 def lines(group: Group) -> list[dict[str, str]]:

@@ -7,13 +7,27 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.measuring.projection import Epoch, Phase, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the steps of a training say of themselves once it is over (see stepping.Stepper)."""
+
+    loss_scale: float | None = None
+    """At the end; None where no loss was scaled."""
+    skipped_steps: int | None = None
+    nonfinite_losses: int | None = None
+    diverged: str = ""
+    """Why the run taught the model nothing, or empty."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
 
 
 class Clock:
@@ -25,6 +39,7 @@ class Clock:
         now: seconds, monotonic.
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
+        settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
     """
 
     def __init__(
@@ -34,9 +49,10 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        settled: Callable[[], bool] | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
-        self._report, self._watch = report, watch
+        self._report, self._watch, self._settled = report, watch, settled
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -53,6 +69,8 @@ class Clock:
         self._resident_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
+        self._note: Callable[[], Notes] = Notes
+        self._notes: Notes | None = None
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
@@ -170,7 +188,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -204,7 +222,7 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait)
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
@@ -221,7 +239,7 @@ class Clock:
                 self._synchronize()
                 seconds = self._now() - lap_started
                 if steps or not laps:
-                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
+                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started))
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
                     laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
@@ -256,6 +274,7 @@ class Clock:
         without the pipeline. None of it enters any other figure.
         """
         self.end_epoch()  # where a cancelled fit has not
+        self._notes = self.notes  # these steps are no training
         if self._resident is None:
             return
         batch, size = self._resident
@@ -277,11 +296,22 @@ class Clock:
                 continue
             spent += seconds
             self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
+                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
             )
         self._resident = None
 
     # Answers
+
+    def note(self, notes: Callable[[], Notes]) -> None:
+        """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
+        self._note = notes
+
+    @property
+    def notes(self) -> Notes:
+        """What was noted of the training, which is over by now."""
+        if self._notes is None:
+            self._notes = self._note()
+        return self._notes
 
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
@@ -292,6 +322,9 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": run.steady,
+            "loss_scale": self.notes.loss_scale,
+            "skipped_steps": self.notes.skipped_steps,
+            "nonfinite_losses": self.notes.nonfinite_losses,
             **summary,
             "laps": (*run.uncounted, *summary["laps"]),
         }

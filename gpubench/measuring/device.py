@@ -51,11 +51,20 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "card": properties.name,
         "memory_bytes": int(properties.total_memory),
         "capability": f"{properties.major}.{properties.minor}",
-        "driver": _nvidia_driver(),
+        "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
         "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
         "unsupported": unsupported,
         "problem": problem,
+        "uuid": str(getattr(properties, "uuid", "")),
+        "bus": _bus(properties),
     }
+
+
+def _bus(properties: Any) -> str:
+    """The PCI address, domain:bus:device; empty from torch before 2.8."""
+    parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    known = [int(part) for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
 
 
 def _xpu(kind: str, index: int) -> dict[str, Any]:
@@ -81,6 +90,11 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "identity": _nth(kind, index),
         "unsupported": {"tf32": f"{kind} has no TF32"},
     }
+
+
+def _amd_driver() -> str:
+    version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
+    return version.read_text().strip() if version.exists() else ""
 
 
 def _nth(name: str, index: int) -> str:

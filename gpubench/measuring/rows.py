@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from gpubench.conditions import CardState
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment, without_names
@@ -23,8 +24,10 @@ def row_of(
     measurement: Measurement,
     *,
     device: Device,
+    card: CardState,
     environment: Environment,
     session: str,
+    until: float | None,
     started: str,
     band: tuple[float, float] | None,
     startup_seconds: float | None,
@@ -42,6 +45,7 @@ def row_of(
     # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
     quality = measurement.quality if trial.teaches else {}
     threads = measurement.settings.get("threads")
+    unsteady = "unsteady" if measurement.steady.startswith("unsteady") else ""
     return Row(
         suite=case.suite,
         suite_version=case.suite_version,
@@ -66,9 +70,11 @@ def row_of(
         card_memory_bytes=device.memory_bytes,
         driver=device.driver,
         threads=int(threads) if threads else None,
+        **asdict(card),
         **asdict(environment),
         session=session,
         trial=trial.index,
+        until=until,
         started=started,
         status=measurement.status,
         reason=without_names(measurement.reason),
@@ -82,6 +88,7 @@ def row_of(
         epochs=measurement.epochs,
         samples=measurement.samples,
         steady=measurement.steady,
+        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady])),
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
         resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
@@ -98,11 +105,17 @@ def row_of(
         setup_seconds=_rounded(measurement.setup_seconds),
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
         peak_memory_bytes=measurement.peak_memory_bytes,
         allocator_retries=measurement.allocator_retries if device.kind == "cuda" else None,
+        **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         success_rate=_rounded(quality.get("success_rate")),
         loss=_rounded(quality.get("loss")),
+        perplexity=_rounded(quality.get("perplexity")),
+        test_perplexity=_rounded(quality.get("test_perplexity")),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),
@@ -115,6 +128,10 @@ def row_of(
 def _lap_list(lap: Lap) -> list[str | int | float]:
     seconds, wait = round(lap.seconds, 6), round(lap.wait_seconds, 6)
     return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
+
+
+def _short(value: Any) -> Any:
+    return _rounded(value) if isinstance(value, float) else value
 
 
 def _rounded(value: float | None) -> float | None:
@@ -141,6 +158,7 @@ class Earlier:
         cases: Sequence[Case],
         options: Options,
         devices: Mapping[str, Device],
+        cards: Mapping[str, CardState],
         environment: Environment,
     ) -> None:
         """Raise UserError naming every key in which the file's rows differ from what would be run now."""
@@ -148,7 +166,7 @@ class Earlier:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
                 continue
-            now = _terms(case, devices[case.device], environment)
+            now = _terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             differing = [key for key, value in now.items() if _differs(old[key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
@@ -159,6 +177,8 @@ class Earlier:
                 differing.append("batch_size")
             if _differs(old["seed"] - old["trial"], options.seed):
                 differing.append("seed")
+            if _differs(old["until"], options.until):
+                differing.append("until")
             if differing:
                 raise UserError(
                     f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"
@@ -177,6 +197,17 @@ class Earlier:
         rows = rows[rows["trial"] == trial.index]
         return bool(rows["status"].isin(FINISHED).any())
 
+    def seconds_of(self, case: Case) -> list[float]:
+        """The times of its ok trials."""
+        rows = self._rows_of(case)
+        return [float(value) for value in rows.loc[rows["status"] == "ok", "seconds"].dropna()]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were begun."""
+        last = self.frame["trial"].max()
+        return 0 if pd.isna(last) else int(last) + 1
+
     def _rows_of(self, case: Case) -> pd.DataFrame:
         frame = self.frame
         return frame[
@@ -188,12 +219,13 @@ class Earlier:
         ]
 
 
-def _terms(case: Case, device: Device, environment: Environment) -> dict[str, object]:
+def _terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
     return {
         "card": device.card,
         "device_hash": device.device_hash,
         "driver": device.driver,
+        "power_limit_watts": card.power_limit_watts,
         "torch": environment.torch,
         "torchvision": environment.torchvision,
         "fastai": environment.fastai,

@@ -3,24 +3,29 @@
 import json
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
 from gpubench import records, suite
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
-from gpubench.measuring import peak
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
+from gpubench.measuring import host, peak
+from gpubench.measuring.cards import readers, state_of
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.telemetry import CardReader, Sampler
+from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
 
@@ -38,6 +43,7 @@ def run(options: Options, console: Console | None = None) -> int:
     loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights = find_weights(loaded, options, console)
@@ -54,19 +60,22 @@ def run(options: Options, console: Console | None = None) -> int:
     if earlier:
         for problem in earlier.problems:
             console.print(problem, markup=False)
-        earlier.check(cases, options, devices, environment)
+        states = {name: state_of(device, cards[name]) for name, device in devices.items()}
+        earlier.check(cases, options, devices, states, environment)
+    environment = replace(environment, host_reference_seconds=host.reference_seconds())
     session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
+        cards=cards,
         environment=environment,
         session=session,
         path=path,
         folders=folders,
     )
     _say_what_it_can_decide(options, cases, console)
-    with _terminate_as_interrupt():
+    with runner.interrupts:
         return runner.run(cases, earlier, console)
 
 
@@ -79,54 +88,92 @@ class Runner:
         suites: Mapping[str, LoadedSuite],
         options: Options,
         devices: Mapping[str, env.Device],
+        cards: Mapping[str, CardReader | None],
         environment: env.Environment,
         session: str,
         path: Path,
         folders: Mapping[str, Path | None],
     ) -> None:
-        self.suites, self.options, self.devices = suites, options, devices
+        self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.session, self.path = environment, session, path
         self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
+        self.soaked: set[str] = set()
+        self.interrupts = Interrupts()
+        self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
         statuses: list[str] = []
-        trials: list[Trial] = []
-        done = 0
+        waiting: list[Trial] = []
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
-            if earlier and not trials:
-                console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials if not trial.case.refusal}, console)
-            self._find_peaks([trial.case for trial in trials], console)
-            with TrialProgress(len(trials)) as progress:
+            times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
+            with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for number, trial in enumerate(trials, start=1):
-                    progress.start(trial.case.label, number, self.suites[trial.case.suite].suite.unit)
-                    row = self._row(trial)
-                    records.append(self.path, [row])  # per row: a killed run loses nothing
-                    progress.finish(trial, row)
-                    statuses.append(row.status)
-                    done = number
+                for batch in self._batches(ready, earlier, times, statuses):
+                    waiting = batch
+                    progress.expect(len(waiting))
+                    self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
+                    self._find_peaks([trial.case for trial in waiting])
+                    while waiting:
+                        self.interrupts.check()
+                        trial = waiting[0]
+                        progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
+                        row = self._row(trial)
+                        records.append(self.path, [row])  # per row: a killed run loses nothing
+                        progress.finish(trial, row)
+                        statuses.append(row.status)
+                        if row.status == "ok" and row.seconds is not None:
+                            times[trial.case.label].append(row.seconds)
+                        waiting = waiting[1:]
         except KeyboardInterrupt:
-            if not trials:  # stopped in the batch search
-                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            rest = [self._interrupted(trial) for trial in trials[done:]]
-            records.append(self.path, rest)
+            # With nothing done it was stopped in the batch search.
+            rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
+            rest = _left(rest, earlier)
+            records.append(self.path, [self._interrupted(trial) for trial in rest])
             console.print(
-                f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
+                f"\ninterrupted: {len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path};"
                 " the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
-        if trials:
+        if statuses:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+        else:
+            console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if all(status in {"ok", "unsupported"} for status in statuses) else SOME_FAILED
+
+    def _batches(
+        self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
+    ) -> Iterator[list[Trial]]:
+        """The planned rounds; then, with --until, one more at a time until there is a reason to stop.
+
+        `times` and `done` grow while the trials run.
+        """
+        options = self.options
+        number = options.rounds
+        if options.until and earlier:
+            number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        planned = schedule(cases, number, options.seed)
+        began = time.monotonic()
+        yield _left(planned, earlier)
+        if not options.until:
+            return
+        for this_round in islice(rounds(cases, options.seed), number, None):
+            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
+            spent = time.monotonic() - began
+            needed = spent + spent / max(1, len(done)) * len(extra)
+            why = why_stop(times, options.until, options.budget_seconds, needed)
+            if why:
+                self.say(f"stopped after {number} rounds: {why}")
+                return
+            number += 1
+            self.say(f"round {number}: {standing(widths_of(times), options.until)}")
+            yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
         """One trial in one fresh process."""
@@ -134,14 +181,24 @@ class Runner:
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
+        # One card's energy and clocks are not those of a group.
+        card = self.cards[case.device] if case.processes == 1 else None
+        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            sampler.hear(event)
+            self.on_event(event)
+
         outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed)},
-            on_event=self.on_event,
+            {"task": "trial", "trial": trial_to_json(placed), "watched": sampler.watches},
+            on_event=on_event,
             on_output=lambda line: self.say(f"    {line}"),
+            on_wake=sampler.tick,
             time_limit_seconds=self._time_limit(case),
             resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
         )
         measurement = _measurement_of(outcome)
+        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
         if on_cpu and limit and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
@@ -153,16 +210,18 @@ class Runner:
             )
         return measurement, outcome
 
-    def _soak(self, devices: Iterable[str], console: Console) -> None:
-        for device in sorted(devices):
+    def _soak(self, devices: Iterable[str]) -> None:
+        """Once per device."""
+        for device in sorted(set(devices) - self.soaked):
+            self.soaked.add(device)
             if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
-                console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+                self.say(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed")
                 run_child(
                     {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
                     time_limit_seconds=SOAK_SECONDS + 120,
                 )
 
-    def _find_peaks(self, cases: Iterable[Case], console: Console) -> None:
+    def _find_peaks(self, cases: Iterable[Case]) -> None:
         """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
         for case in cases:
             wanted = _peak_key(case)
@@ -173,12 +232,12 @@ class Runner:
             self.peaks[wanted] = peak.known(device, torch, precision, threads)
             if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
                 continue
-            console.print(f"measuring the peak of {name} in {precision}, once for this torch", markup=False)
+            self.say(f"measuring the peak of {name} in {precision}, once for this torch")
             try:
                 soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
                 self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
             except UserError as error:
-                console.print(f"{error}; rows go without it", markup=False)
+                self.say(f"{error}; rows go without it")
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -201,12 +260,15 @@ class Runner:
         return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+        device = self.devices[trial.case.device]
         return row_of(
             trial,
             measurement,
-            device=self.devices[trial.case.device],
+            device=device,
+            card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=self.session,
+            until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
@@ -214,14 +276,17 @@ class Runner:
         )
 
     def _try_fp16(self, case: Case) -> Case:
-        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model."""
+        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+
+        What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+        """
         on_cpu = self.devices[case.device].kind == "cpu"
         uses_torch = self.suites[case.suite].suite.torch
         if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
             return case
         small = replace(case, batch_size=case.batch_size or 8, mode="probe")
         answer, _ = self.measure(Trial(small, 0, self.options.seed))
-        if answer.status == "failed":
+        if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
             return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
         return case
 
@@ -244,13 +309,14 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].samples(case.params)
+                suite = self.suites[case.suite]
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 or None,
+                        cap or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )
@@ -287,14 +353,33 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+class Interrupts:
+    """Ctrl-C, and SIGTERM as schedulers send it, end a run alike, and are remembered.
 
-    def __enter__(self) -> None:
-        def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
+    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    """
 
-        self._before = signal.signal(signal.SIGTERM, interrupt)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
+                signal.signal(number, self._interrupt)
+        return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt

@@ -2,15 +2,17 @@
 
 import faulthandler
 import json
+import math
 import os
 import random
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +21,12 @@ from typing import Any
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
+
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
+"""Takes how to wait for the device, and the context that sees one step's operands."""
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
 def main() -> None:
@@ -31,7 +38,10 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     _die_with_parent(channel, int(sys.argv[2]))
-    task = json.loads(channel.makefile("rb").readline())
+    requests = channel.makefile("rb")
+    task = json.loads(requests.readline())
+    settled = threading.Event()
+    threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
 
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
@@ -43,7 +53,9 @@ def main() -> None:
     elif task["task"] == "peak":
         answer = _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
     else:
-        answer = _measure(trial_from_json(task["trial"]), send)
+        trial = trial_from_json(task["trial"])
+        # Only a parent that reads the card can tell when it has settled.
+        answer = _measure(trial, _clock_for(trial, send, settled.is_set if task.get("watched") else None))
     send({"event": "answer", **answer})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -62,6 +74,13 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
     os.close(lifeline)
+
+
+def _listen(requests: Any, settled: threading.Event) -> None:
+    """Hear from the parent, which reads the card, that its clock and temperature have settled."""
+    for line in requests:
+        if json.loads(line).get("settled"):
+            settled.set()
 
 
 def _describe() -> dict[str, Any]:
@@ -89,17 +108,17 @@ def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dic
         return {"reason": str(error).partition("\n")[0]}
 
 
-def _measure(trial: Trial, send: Any) -> dict[str, Any]:
+def _measure(trial: Trial, new_clock: NewClock) -> dict[str, Any]:
     span: dict[str, float] = {}
     try:
-        measurement = _run_suite(trial, send, span)
+        measurement = _run_suite(trial, new_clock, span)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
+def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Measurement:
     loaded = suites.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
@@ -108,11 +127,13 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
-        clock = _clock(trial, lambda: None, send, nullcontext())
+        clock = new_clock(lambda: None, nullcontext())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
-        return judged(Measurement(status="ok", quality=dict(quality), **clock.summary()), loaded.suite, trial)
-    return judged(_run_torch_suite(trial, loaded.suite, send, span), loaded.suite, trial)
+        measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
+    else:
+        measurement = _run_torch_suite(trial, loaded.suite, new_clock, span)
+    return judged(measurement, loaded.suite, trial)
 
 
 def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measurement:
@@ -130,7 +151,9 @@ def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measu
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
-def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float]) -> Measurement:
+def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, span: dict[str, float]) -> Measurement:
+    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
     import torch
 
     from gpubench.measuring import device as devices
@@ -149,7 +172,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     watch, work = precision.OperandWatch(), Work()
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = proof is not None and not case.params.get("compile")
-    clock = _clock(trial, lambda: devices.synchronize(device), send, beside(work, watch) if counted else watch)
+    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -157,6 +180,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     span["end"] = time.perf_counter()
 
     precision.check_flags(case.precision, flags)
+    notes = clock.notes
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
@@ -172,22 +196,44 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    operands = watch.check(case.precision)
-    of_suite = suite.flops(case.model, case.params) if suite.flops else None
-    return replace(
+    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
+    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
+    proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
+    measurement = replace(
         measurement,
         precision_error=proof.worst,
-        precision_proof=f"{proof.proof}; {operands}",
+        precision_proof="; ".join(text for text in proofs if text),
         **work_fields(work if counted else None, clock.watched_samples, of_suite),
+    )
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    return _diverged(measurement, diverged) if diverged else measurement
+
+
+def _diverged(measurement: Measurement, why: str) -> Measurement:
+    """The measurement without anything that could pass for a result."""
+    return Measurement(
+        status="failed",
+        reason=f"{DIVERGED} {why}",
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        precision_error=measurement.precision_error,
+        precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
+        settings=measurement.settings,
     )
 
 
-def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
-    return Clock(
+def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
+    """What makes the trial's clock, once its device is open."""
+    return lambda synchronize, watch: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
+        settled=settled,
     )
 
 
