@@ -390,6 +390,45 @@ def test_a_rate_that_drifts_between_epochs_is_not_steady():
     assert summary["steady"].startswith("unsteady")
 
 
+def test_uncounted_laps_are_kept_and_in_no_sum():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.steps(Loader(4, time), "warmup", counted=False):
+        time.now += 5
+    for _ in clock.epochs(2):
+        for _ in clock.steps(Loader(10, time), "train"):
+            time.now += 1
+        for _ in clock.steps(Loader(10, time), "valid", counted=False):
+            time.now += 3
+    for _ in clock.steps(Loader(2, time), "valid"):
+        time.now += 0.5
+    found = clock.summary()
+    assert found["seconds"] == pytest.approx(2 * 10 + 2 * 0.5)
+    assert found["measured"]
+    assert found["valid_seconds"] == pytest.approx(1)
+    seconds = {
+        phase: sum(lap.seconds for lap in found["laps"] if lap.phase == phase) for phase in ("warmup", "train", "valid")
+    }
+    assert seconds == pytest.approx({"warmup": 20, "train": 20, "valid": 61})
+
+
+@pytest.mark.parametrize(("run_seconds", "median"), [((3, 1, 2), 2), ((1, 4, 2, 3), 2), ((5,), 5)])
+def test_the_run_with_the_median_time_stands_for_the_runs_of_a_process(run_seconds, median):
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for number in clock.runs(len(run_seconds)):
+        for _ in clock.epochs(1):
+            for _ in clock.steps(Loader(10, time), "train"):
+                time.now += run_seconds[number] / 10
+    assert clock.summary()["seconds"] == pytest.approx(median)
+    assert clock.summary()["samples"] == 100
+
+
+def test_one_run_is_enough_for_a_sample():
+    clock = Clock(sampling_for("quick", accelerator=False), now=Time())
+    assert list(clock.runs(5)) == [0]
+
+
 def warmed(settles_at, seconds=100):
     """The steady text and the warm-up of a training whose card settles after so many seconds."""
     time = Time()

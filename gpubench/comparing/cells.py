@@ -156,7 +156,7 @@ def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
     """The rows that are not ok, counted by case, status and reason."""
     columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
     for key, count in bad.groupby(columns, sort=False).size().items():
-        suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[call-overload]
+        suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "ok, but without seconds" if status == "ok" else status
         why += f", {reason}" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
