@@ -71,6 +71,10 @@ Sampled: 6 rounds, a verdict: `gpubench run --suite resnet --models resnet18,res
 Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
 
 Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
+
+How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
+
+On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
 """
 )
 @advised
@@ -88,6 +92,13 @@ def run(
     device: Annotated[
         str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round over each in turn).")
     ] = "auto",
+    processes: Annotated[
+        str, typer.Option(help="Training processes on each machine, one per device; 1,2,4 runs each case with each.")
+    ] = "1",
+    nodes: Annotated[int, typer.Option(min=1, help="Machines; give each the same command.")] = 1,
+    rendezvous: Annotated[
+        str, typer.Option(help="HOST:PORT where the machines meet; the one that HOST is writes the rows.")
+    ] = "",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
     ] = None,
@@ -129,6 +140,9 @@ def run(
             models=tuple(model for model in models.split(",") if model),
             batch=batch,
             device=device,
+            processes=parse_processes(processes),
+            nodes=nodes,
+            rendezvous=rendezvous,
             repeats=repeats,
             mode="quick" if quick else "full" if full else "sampled",
             out=out,
@@ -243,6 +257,14 @@ def list_data() -> None:
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
         typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
+
+
+def parse_processes(text: str) -> tuple[int, ...]:
+    """Numbers of processes in `4` or `1,2,4`; raises UserError."""
+    counts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) for part in counts):
+        raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
+    return tuple(dict.fromkeys(map(int, counts)))
 
 
 def parse_size(text: str) -> int:

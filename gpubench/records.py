@@ -32,7 +32,7 @@ class Row:
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
-    batch_size: int | None = column("samples in one step", None)
+    batch_size: int | None = column("samples in one step of one process", None)
     batch_policy: str = column(
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
         " author (a published figure's own)"
@@ -42,7 +42,8 @@ class Row:
         "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
     params: str = column("every parameter of the suite, `name=value` sorted and joined by spaces")
-    processes: int | None = column("training processes (ranks)", None)
+    processes: int | None = column("training processes (ranks), all machines together: the world size", None)
+    nodes: int | None = column("machines they ran on", None)
     data: str = column("datasets joined by +, or synthetic")
     weights: str = column("pretrained weights the run starts from; random where they were meant but absent")
     mode: str = column("sampled, full, quick, or published for a figure from elsewhere")
@@ -103,6 +104,15 @@ class Row:
     )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
+    backend: str = column("how several processes talk: nccl, gloo; empty for one process")
+    interconnect: str = column("what lies between them: loopback, NVLink, PCIe, a network interface and its speed")
+    rank_spread: float | None = column(
+        "slowest process's own step time, loader included and all-reduce left out, over the fastest's, less 1", None
+    )
+    straggler: str = column("the process that is over a tenth slower than the median one; empty where none is")
+    communication_share: float | None = column(
+        "1 - (step time without the gradients' all-reduce / step time with it), both on a resident batch", None
+    )
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )

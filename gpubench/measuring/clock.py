@@ -5,12 +5,13 @@ an accelerator's queue is never drained inside a lap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from gpubench.errors import UserError
+from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
 from gpubench.measuring.projection import Epoch, Phase, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
@@ -25,6 +26,8 @@ class Clock:
         now: seconds, monotonic.
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
+        peers: the processes that train together. At every lap boundary they agree on the lap: samples of
+            all of them over the time of the slowest. So all decide alike, and stop at the same step.
     """
 
     def __init__(
@@ -34,9 +37,10 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        peers: Peers | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
-        self._report, self._watch = report, watch
+        self._report, self._watch, self._peers = report, watch, peers or Peers()
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -49,10 +53,14 @@ class Clock:
         self._epochs: list[Epoch] = []
         self._resident: tuple[Any, int] | None = None
         self._resident_laps: list[Lap] = []
+        self._waited = [(0.0, 0)] * self._peers.world  # seconds for the loader and steps, per rank
+        self._alone: list[float] = []  # seconds of a step without communication, per rank
         self._reported = 0.0
         self._steady = ""
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.together = True
+        """False while `resident` wants steps without any communication between processes."""
 
     # Epochs
 
@@ -68,9 +76,9 @@ class Clock:
             except GeneratorExit:  # the suite broke out of its loop: a goal was met, say
                 if not self.enough:
                     self._planned = epoch + 1
+                self._close_epoch(lambda own: [own])  # or it failed, and the others will never be heard of
                 raise
-            finally:
-                self.end_epoch()
+            self.end_epoch()
             if self.enough:
                 break
 
@@ -80,15 +88,20 @@ class Clock:
         self._epoch = epoch
         self._epoch_phases = len(self._phases)
         self._synchronize()
+        self._agree(())
         self._outside = 0.0
         self._epoch_open = self._now()
 
     def end_epoch(self) -> None:
         """End the running epoch; a second call does nothing."""
+        self._close_epoch(self._agree)
+
+    def _close_epoch(self, agree: Callable[[Sequence[float]], Sequence[Sequence[float]]]) -> None:
         if self._epoch_open is None:
             return
         self._synchronize()
-        seconds = self._now() - self._epoch_open - self._outside
+        own = self._now() - self._epoch_open - self._outside
+        seconds = max(each[0] for each in agree([own]))
         self._epochs.append(Epoch(self._epoch, seconds, tuple(self._phases[self._epoch_phases :])))
         self._epoch_open = None
 
@@ -141,9 +154,10 @@ class Clock:
         steps_per_lap, first_count, cut = 1, 0, False
         batch: Any = None
         self._synchronize()
-        started = lap_started = self._now()
+        self._agree(())
+        lap_started = self._now()
         if self._first_step is None:
-            self._first_step = started
+            self._first_step = lap_started
         steps = done = 0
         wait = 0.0
         ended_by_suite = True
@@ -167,12 +181,13 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait)
+                lap = self._agreed(Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait))
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
                     steps_per_lap = min(steps_per_lap * 2, total_steps or steps_per_lap * 2)
-                lap_started, steps, done, wait = ended, 0, 0, 0.0
+                lap_started = ended if self._peers.world == 1 else self._now()
+                steps, done, wait = 0, 0, 0.0
                 self._tell(phase, laps, total_steps, stop.share(total_steps))
                 if stop.reached:
                     cut, ended_by_suite = True, False
@@ -180,14 +195,19 @@ class Clock:
         finally:
             self._running = ""
             del batch
-            if not cut and (steps or not laps or wait):
+            if not cut and (steps or not laps or wait or self._peers.world > 1):
                 self._synchronize()
-                seconds = self._now() - lap_started
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, self._now() - lap_started, wait)
+                # Where the suite left its loop, it may have failed: then the others will never be heard of.
+                alone = replace(lap, samples=lap.samples * self._peers.world)
+                lap = alone if ended_by_suite else self._agreed(lap)
                 if steps or not laps:
-                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait))
+                    laps.append(lap)
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
-                    laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
+                    laps[-1] = replace(
+                        last, seconds=last.seconds + lap.seconds, wait_seconds=last.wait_seconds + lap.wait_seconds
+                    )
             if cut or ended_by_suite:
                 closing = self._now()
                 close = getattr(batches, "close", None)
@@ -197,7 +217,9 @@ class Clock:
                 self._outside += self._now() - closing
             seen = sum(lap.samples for lap in laps)
             # A loader that came to its end has shown how much there was.
-            whole = samples if samples is not None else (total_steps * first_count if cut else seen)
+            whole = samples if samples is not None else seen
+            if samples is None and cut:
+                whole = total_steps * first_count * self._peers.world
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
@@ -210,7 +232,8 @@ class Clock:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure.
+        without the pipeline. None of it enters any other figure. With several processes, last laps follow
+        with `together` false: the same steps without communication.
         """
         self.end_epoch()  # where a cancelled fit has not
         if self._resident is None:
@@ -229,14 +252,29 @@ class Clock:
                 yield batch
             self._synchronize()
             seconds = self._now() - started
-            if seconds < self._sampling.lap_seconds:
+            lap = self._agreed(Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0))
+            if lap.seconds < self._sampling.lap_seconds:
                 steps_per_lap *= 2  # too short to count
                 continue
-            spent += seconds
-            self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0)
-            )
+            spent += lap.seconds
+            self._resident_laps.append(lap)
+        if self._peers.world > 1 and self._resident_laps:
+            yield from self._steps_alone(batch, sum(lap.steps for lap in self._resident_laps))
         self._resident = None
+
+    def _steps_alone(self, batch: Any, steps: int) -> Iterator[Any]:
+        """One warm-up step and `steps` timed ones, each process for itself."""
+        self.together = False
+        yield batch
+        self._synchronize()
+        self._agree(())
+        started = self._now()
+        for _ in range(steps):
+            yield batch
+        self._synchronize()
+        own = (self._now() - started) / steps
+        self._alone = [each[0] for each in self._agree([own])]
+        self.together = True
 
     # Answers
 
@@ -249,7 +287,44 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": self._steady,
+            **self._between_processes(),
             **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
+        }
+
+    # Several processes
+
+    def _agree(self, own: Sequence[float]) -> Sequence[Sequence[float]]:
+        """Everyone's numbers; the wait for them is nobody's training. One process waits for nobody."""
+        if self._peers.world == 1:
+            return [own]
+        asked = self._now()
+        every = self._peers.gather(own)
+        self._outside += self._now() - asked
+        return every
+
+    def _agreed(self, own: Lap) -> Lap:
+        """The lap as all processes see it."""
+        if self._peers.world == 1:
+            return own
+        every = self._agree(numbers_of(own))
+        if own.kind == "timed" and own.phase == "train":
+            self._waited = [
+                (waited + lap[3], steps + own.steps) for (waited, steps), lap in zip(self._waited, every, strict=True)
+            ]
+        return lap_of_all(own, every)
+
+    def _between_processes(self) -> dict[str, Any]:
+        """How unlike the processes are, and what talking costs them."""
+        if not self._alone:
+            return {}
+        own = [
+            alone + (waited / steps if steps else 0.0)
+            for alone, (waited, steps) in zip(self._alone, self._waited, strict=True)
+        ]
+        steps, seconds = sum(lap.steps for lap in self._resident_laps), sum(lap.seconds for lap in self._resident_laps)
+        return {
+            **unlikeness(self._peers.names, own),
+            "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:

@@ -66,19 +66,9 @@ def run_child(
     The child answers on a socket of its own, so that what a suite prints stays the user's and reaches
     `on_output` line by line. When this process dies, the socket closes and the child ends itself.
     """
-    ours, theirs = socket.socketpair()
     started = time.monotonic()
+    child, ours = _start(subprocess.PIPE)
     with ours:
-        child = subprocess.Popen(
-            # -P: a random.py in the user's folder must not stand in for the library's
-            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
-        )
-        theirs.close()
         watch = _Watch(child, ours, on_event, on_output)
         try:
             ours.sendall(json.dumps(task).encode() + b"\n")
@@ -97,6 +87,55 @@ def run_child(
         exit_code=child.returncode,
         tail=" | ".join(watch.tail),
     )
+
+
+def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A worker that waits for its task, and our end of its socket."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        child = subprocess.Popen(
+            # -P: a random.py in the user's folder must not stand in for the library's
+            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
+            start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
+        )
+    return child, ours
+
+
+class ServingChild:
+    """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self._child, self._socket = _start(subprocess.DEVNULL)
+        self._said = self._socket.makefile("rb")
+        self._tell(task)
+
+    def __enter__(self) -> "ServingChild":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._said.close()
+        self._socket.close()
+        _kill_group(self._child)
+
+    def ask(self, question: Mapping[str, Any], patience_seconds: float | None) -> Any:
+        """Its answer; None where none comes within the patience, or the child is dead."""
+        self._tell(question)
+        return self.hear(patience_seconds)
+
+    def hear(self, patience_seconds: float | None) -> Any:
+        """What it says next; None as in `ask`."""
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(patience_seconds)
+            return json.loads(self._said.readline() or "null")
+        return None
+
+    def _tell(self, words: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(words).encode() + b"\n")
 
 
 def describe(device: str = "") -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """`gpubench run` on one screen: resolve, plan, fit batches, then trials to rows, one at a time."""
 
 import json
+import math
 import secrets
 import signal
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,20 +14,24 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
+from gpubench.errors import UserError
 from gpubench.measuring import environment as env
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, schedule
+from gpubench.measuring.nodes import NodeLost, Nodes
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, check_processes, choose_devices, plan, schedule
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
-from gpubench.measuring.rows import Earlier, row_of
+from gpubench.measuring.rows import Earlier, row_of, terms_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
 from gpubench.suite import LoadedSuite
-from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
+from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 
 INTERRUPTED = 130
 SOME_FAILED = 4
 SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
+COLLECTIVE_SECONDS = 300.0
+"""How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
@@ -35,38 +41,50 @@ def run(options: Options) -> int:
     console = Console(stderr=True, highlight=False)
     loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
-    devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    there = env.devices_of(facts)
+    devices = {device.device: device for device in choose_devices(options.device, there)}
+    check_processes(options, list(devices.values()), there)
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights_dir, weights = find_weights(loaded, options, console)
-    cases = plan(loaded, options, list(devices.values()), data, weights)
+    cases = plan(loaded, options, list(devices.values()), data, weights, environment.cpu_count)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
         print_plan(cases, options, path)
         return 0
 
-    records.check_writable(path)
-    if note := records.seal(path):
-        console.print(note, markup=False)
-    earlier = Earlier(path) if path.exists() else None
-    if earlier:
-        for problem in earlier.problems:
-            console.print(problem, markup=False)
-        earlier.check(cases, options, devices, environment)
-    session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
         environment=environment,
-        session=session,
         path=path,
         folders=folders,
         weights_dir=weights_dir,
     )
-    _say_what_it_can_decide(options, cases, console)
     with _terminate_as_interrupt():
-        return runner.run(cases, earlier, console)
+        if options.nodes == 1:
+            return runner.lead(cases, console)
+        terms = terms_of(cases, list(devices.values()), environment)
+        with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
+            return run_as_one_of(nodes, runner, cases, console)
+
+
+def run_as_one_of(nodes: Nodes, runner: "Runner", cases: Sequence[Case], console: Console) -> int:
+    """This machine's part in a run over several: node 0 leads, the others follow and end as it does."""
+    if nodes.node > 0:
+        return runner.follow(nodes, console)
+    runner.nodes = nodes
+    code, text = INTERRUPTED, "node 0 was stopped"
+    try:
+        code = runner.lead(cases, console)
+        text = f"rows are on node 0 in {runner.path}"
+    except UserError as error:
+        code, text = error.exit_code, str(error)
+        raise
+    finally:
+        nodes.end(code, text)
+    return code
 
 
 class Runner:
@@ -79,16 +97,47 @@ class Runner:
         options: Options,
         devices: Mapping[str, env.Device],
         environment: env.Environment,
-        session: str,
         path: Path,
         folders: Mapping[str, Path | None],
         weights_dir: Path | None,
     ) -> None:
         self.suites, self.options, self.devices = suites, options, devices
-        self.environment, self.session, self.path = environment, session, path
+        self.environment, self.path = environment, path
+        self.session = ""
+        self.nodes: Nodes | None = None
         self.folders, self.weights_dir = folders, weights_dir
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+
+    def lead(self, cases: Sequence[Case], console: Console) -> int:
+        """Open the file, go on where an earlier run stopped, and run."""
+        records.check_writable(self.path)
+        if note := records.seal(self.path):
+            console.print(note, markup=False)
+        earlier = Earlier(self.path) if self.path.exists() else None
+        if earlier:
+            for problem in earlier.problems:
+                console.print(problem, markup=False)
+            earlier.check(cases, self.options, self.devices, self.environment)
+        self.session = (earlier.session if earlier else None) or secrets.token_hex(6)
+        _say_what_it_can_decide(self.options, cases, console)
+        return self.run(cases, earlier, console)
+
+    def follow(self, nodes: Nodes, console: Console) -> int:
+        """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
+        console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
+        self.say = lambda line: console.print(line, markup=False)
+        for number, task in nodes.tasks():
+            if task["task"] == "trial":
+                trial = trial_from_json(task["trial"])
+                own = str(self.suites[trial.case.suite].path)
+                trial = replace(trial, case=replace(trial.case, suite_path=own))
+                console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
+                nodes.report(self._measure_here(trial, nodes.place(number))[0])
+            else:
+                run_child(task, time_limit_seconds=task["seconds"] + 120)
+        console.print(nodes.trouble or nodes.text, markup=False)
+        return nodes.code
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -104,7 +153,7 @@ class Runner:
             ]
             if earlier and not trials:
                 console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({trial.case.device for trial in trials}, console)
+            self._soak({device for trial in trials for device in self._devices_of(trial.case)}, console)
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
                 for number, trial in enumerate(trials, start=1):
@@ -116,31 +165,50 @@ class Runner:
                     done = number
         except KeyboardInterrupt:
             trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
-            rest = [self._interrupted(trial) for trial in trials[done:]]
-            records.append(self.path, rest)
+            self._write_off(trials[done:], Measurement("interrupted", "the run was stopped before this trial ended"))
             console.print(
                 f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
                 " the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
+        except NodeLost as lost:
+            trials = trials or schedule(cases, self.options.rounds, self.options.seed)
+            self._write_off(trials[done:], Measurement("failed", str(lost)))
+            console.print(f"{lost}; {done} of {len(trials)} trials are in {self.path}", markup=False)
+            return SOME_FAILED
         if trials:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
-        """One trial in one fresh process."""
+        """One trial in one fresh process or group of processes; raises NodeLost."""
+        place = self.nodes.begin({"task": "trial", "trial": trial_to_json(trial)}) if self.nodes else None
+        return self._measure_here(trial, place)
+
+    def _measure_here(self, trial: Trial, place: Mapping[str, Any] | None) -> tuple[Measurement, Outcome]:
         case = trial.case
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
-        outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed)},
-            on_event=self.on_event,
-            on_output=lambda line: self.say(f"    {line}"),
-            time_limit_seconds=self._time_limit(case),
-            resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
-        )
+        limit_seconds = self._time_limit(case)
+        local = case.processes // case.nodes
+        memory = case.memory_limit_bytes if on_cpu else None
+        with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
+            outcome = run_child(
+                {
+                    "task": "trial",
+                    "trial": trial_to_json(placed),
+                    "place": place,
+                    "scratch": scratch,
+                    "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
+                },
+                on_event=self.on_event,
+                on_output=lambda line: self.say(f"    {line}"),
+                time_limit_seconds=limit_seconds,
+                # A group's agent has about as much resident as one process before it trains.
+                resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
+            )
         measurement = _measurement_of(outcome)
         limit = case.memory_limit_bytes
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
@@ -150,14 +218,21 @@ class Runner:
             )
         return measurement, outcome
 
+    def _devices_of(self, case: Case) -> list[str]:
+        """The devices of this machine that the case's processes run on."""
+        kind, colon, first = case.device.partition(":")
+        local = case.processes // case.nodes
+        return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
+
     def _soak(self, devices: Iterable[str], console: Console) -> None:
-        for device in sorted(devices):
-            if self.devices[device].kind != "cpu" and self.options.mode != "quick":
-                console.print(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
-                run_child(
-                    {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
-                    time_limit_seconds=SOAK_SECONDS + 120,
-                )
+        names = sorted(device for device in devices if not device.startswith("cpu"))
+        if not names or self.options.mode == "quick":
+            return
+        console.print(f"warming {', '.join(names)} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+        task = {"task": "soak", "devices": names, "seconds": SOAK_SECONDS}
+        if self.nodes:
+            self.nodes.begin(task)
+        run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -175,9 +250,10 @@ class Runner:
         startup = outcome.seconds - float(inside) if inside is not None else None
         return self._as_row(trial, measurement, started, startup)
 
-    def _interrupted(self, trial: Trial) -> records.Row:
-        asked = Measurement(status="interrupted", reason="the run was stopped before this trial ended")
-        return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
+    def _write_off(self, trials: Sequence[Trial], why: Measurement) -> None:
+        """A row for each trial that will not run."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        records.append(self.path, [self._as_row(trial, why, now, None) for trial in trials])
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
         return row_of(

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
+from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Measurement, Trial, trial_from_json
 
@@ -31,15 +32,23 @@ def main() -> None:
     channel.set_inheritable(False)
     requests = channel.makefile("rb")
     task = json.loads(requests.readline())
-    _die_with_parent(requests)
+    send = _sender(channel)
+    if task["task"] == "meet":
+        from gpubench.measuring.meeting import serve
 
-    def send(event: Mapping[str, Any]) -> None:
-        channel.sendall(json.dumps(event).encode() + b"\n")
+        _die_with_parent(None)
+        serve(task, requests, send)
+        return
+    _die_with_parent(requests)
 
     if task["task"] == "describe":
         answer = _describe()
     elif task["task"] == "soak":
-        answer = _soak(task["device"], task["seconds"])
+        answer = _soak(task["devices"], task["seconds"])
+    elif task["trial"]["case"]["processes"] > 1:
+        from gpubench.measuring.agent import run
+
+        answer = run(task, channel)
     else:
         answer = _measure(trial_from_json(task["trial"]), send)
     send({"event": "answer", **answer})
@@ -47,6 +56,40 @@ def main() -> None:
     sys.stderr.flush()
     # Everything is said; tearing an interpreter full of torch down costs most of a second.
     os._exit(0)
+
+
+def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
+    """One of several processes of a trial, started by the agent: leaves its answer in the store."""
+    from gpubench.measuring import ranks
+
+    faulthandler.enable()
+    _die_with_parent(channel.makefile("rb"))
+    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    # fastai takes WORLD_SIZE for the order to gather every batch's metrics itself.
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    trial = _trial_of(trial_from_json(task["trial"]), rank, local)
+    store = ranks.connect(place)
+    send = _sender(channel) if local == 0 else lambda event: None
+    answer = _measure(trial, send, lambda: ranks.join(place, store, trial))
+    store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
+    if answer["measurement"]["status"] != "ok":
+        os._exit(1)  # the agent ends the others then, which may wait for this one
+    ranks.leave()
+
+
+def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
+    """The trial as one of its processes runs it: each on the device after the one before."""
+    kind, colon, first = trial.case.device.partition(":")
+    device = f"{kind}:{int(first) + local}" if colon else kind
+    return replace(trial, rank=rank, case=replace(trial.case, device=device))
+
+
+def _sender(channel: socket.socket) -> Callable[[Mapping[str, Any]], None]:
+    def send(event: Mapping[str, Any]) -> None:
+        channel.sendall(json.dumps(event).encode() + b"\n")
+
+    return send
 
 
 def _die_with_parent(requests: Any) -> None:
@@ -59,7 +102,8 @@ def _die_with_parent(requests: Any) -> None:
         requests.read()  # returns at the end of the stream: the parent's end has closed
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=wait, daemon=True).start()
+    if requests is not None:
+        threading.Thread(target=wait, daemon=True).start()
 
 
 def _describe() -> dict[str, Any]:
@@ -71,24 +115,31 @@ def _describe() -> dict[str, Any]:
         return {"reason": f"{type(error).__name__}: {error}"}
 
 
-def _soak(device: str, seconds: float) -> dict[str, Any]:
+def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
     from gpubench.measuring.device import soak
 
-    soak(device, seconds)
+    soak(devices, seconds)
     return {}
 
 
-def _measure(trial: Trial, send: Any) -> dict[str, Any]:
+Join = Callable[[], tuple[Peers, Mapping[str, str]]]
+
+
+def _alone() -> tuple[Peers, Mapping[str, str]]:
+    return Peers(), {}
+
+
+def _measure(trial: Trial, send: Any, join: Join = _alone) -> dict[str, Any]:
     span: dict[str, float] = {}
     try:
-        measurement = _run_suite(trial, send, span)
+        measurement = _run_suite(trial, send, span, join)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
+def _run_suite(trial: Trial, send: Any, span: dict[str, float], join: Join) -> Measurement:
     loaded = suites.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
@@ -97,14 +148,14 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float]) -> Measurement:
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
-        clock = _clock(trial, lambda: None, send, nullcontext())
+        clock = _clock(trial, lambda: None, send, nullcontext(), Peers())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         return Measurement(status="ok", quality=dict(quality), **clock.summary())
-    return _run_torch_suite(trial, loaded.suite, send, span)
+    return _run_torch_suite(trial, loaded.suite, send, span, join)
 
 
-def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float]) -> Measurement:
+def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float], join: Join) -> Measurement:
     import torch
 
     from gpubench.measuring import device as devices
@@ -118,9 +169,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     flags = precision.flags()
     mode = precision.mode_of(case.precision, case.device)
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
+    peers, between = join()
     torch.manual_seed(trial.seed)
     watch = precision.OperandWatch()
-    clock = _clock(trial, lambda: devices.synchronize(device), send, watch)
+    clock = _clock(trial, lambda: devices.synchronize(device), send, watch, peers)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -134,6 +186,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
         settings={"threads": str(torch.get_num_threads())},
+        **between,
         **clock.summary(),
     )
     if proof is None:
@@ -147,12 +200,13 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
 
 
-def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any]) -> Clock:
+def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any], peers: Peers) -> Clock:
     return Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
+        peers=peers,
     )
 
 
