@@ -1,7 +1,7 @@
-"""Rows to cells and matched comparisons with verdicts; whatever is left out is listed with its reason."""
+"""Rows to matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,67 +9,27 @@ from typing import Any
 import pandas as pd
 
 from gpubench.comparing import stats
+from gpubench.comparing.cells import (
+    GROUP,
+    STACK,
+    cells_of,
+    completed,
+    holes_of,
+    labels_of,
+    list_bad,
+    once,
+    text_of,
+    texts_of,
+    title_of,
+)
+from gpubench.comparing.cells import Cell as Cell
+from gpubench.comparing.cells import short as short
+from gpubench.comparing.matching import FOLLOWS, axis_value, bucket_of, pairs_along, wished
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.records import COLUMNS
 
 NOTHING_COMPARABLE = 3
-
-GROUP = [
-    "suite", "suite_version", "params", "data", "weights", "mode", "measured", "source", "processes",
-    "memory_limit_bytes",
-]  # fmt: skip
-"""The part of the key that a table or chart shares."""
-
-KEY = [*GROUP, "model", "precision", "batch_policy", "fixed_batch"]
-"""What must agree for two cells to be compared; the compared column is taken out of it."""
-
-SPECIMEN = ["card", "device_hash", "session"]
-"""Trials are pooled only inside one specimen and one session."""
-
-STACK = ["torch", "torchvision", "fastai", "cuda", "cudnn", "threads"]
-"""A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
-
-FOLLOWS = {
-    "torch": {"torchvision", "fastai", "cuda", "cudnn"},
-    "mode": {"measured"},
-    "batch_size": {"fixed_batch", "batch_policy"},
-}
-"""Columns that a compared column brings with it."""
-
-TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
-"""Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
-
-OUTCOMES = ["samples_per_second", "accuracy", "loss", "data_stall", "peak_memory_bytes"]
-"""Columns of which a cell shows the median over its trials."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The trials of one case on one specimen in one session, or what became of it where none is ok."""
-
-    row: Mapping[str, Any]
-    """What all its rows have in common (the first one), with medians of its outcomes."""
-    seconds: tuple[float, ...]
-    label: str
-    """The card, with as much as is needed to tell it from others of its name."""
-    unsteady: int = 0
-    """Trials whose steady state was not found."""
-
-    @property
-    def median(self) -> float:
-        """Seconds of the whole run: the median over trials."""
-        return float(stats.median(self.seconds))
-
-    @property
-    def trials(self) -> int:
-        """Number of trials."""
-        return len(self.seconds)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in COLUMNS:
-            return self.row[name]
-        raise AttributeError(name)
 
 
 @dataclass(frozen=True)
@@ -159,263 +119,38 @@ def compare(paths: Sequence[Path], by: str | None = None, baseline: str | None =
     if by is not None and by not in COLUMNS:
         raise UserError(f"--by {by}: no such column; try card, precision, torch, batch_size or mode")
     left_out: list[str] = []
-    frame = _once(_completed(loaded.frame), left_out)
+    frame = once(completed(loaded.frame), left_out)
     ok = (frame["status"] == "ok") & (frame["seconds"] > 0)
-    _list_bad(frame[~ok], left_out)
-    labels = _labels(frame)
-    cells, holes = _cells(frame[ok], labels), _holes(frame, ok, labels)
+    list_bad(frame[~ok], left_out)
+    labels = labels_of(frame)
+    cells, holes = cells_of(frame[ok], labels), holes_of(frame, ok, labels)
     axes = [by] if by else ["card", "precision"]
-    wish = _wished(baseline, axes, cells) if baseline else None
+    wish = wished(baseline, axes, cells) if baseline else None
     shared = [column for column in GROUP if column not in {*axes, *FOLLOWS.get(by or "", ())}]
     grouped: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
-        grouped[_texts(cell, shared)].append(cell)
+        grouped[texts_of(cell, shared)].append(cell)
     groups = []
     for members in grouped.values():
         comparisons: list[Comparison] = []
         for axis in axes:
-            comparisons += _compare_along(axis, members, wish, left_out, explicit=by is not None)
-        groups.append(Group(_title(members[0]), members, comparisons))
+            pairs = pairs_along(axis, members, wish, left_out, explicit=by is not None)
+            comparisons += [_comparison(axis, subject, other) for subject, other in pairs]
+        groups.append(Group(title_of(members[0]), members, comparisons))
     _place_holes(holes, groups, [column for column in shared if column != "measured"])
     groups = [replace(g, means=_means(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     return Result(_judged(groups), left_out, loaded.problems)
 
 
-def _completed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows without the long columns that no comparison needs, and with what the key needs."""
-    return frame.drop(columns=["laps", "batch_curve"]).assign(
-        fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
-        memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
-        processes=frame["processes"].fillna(1),
-    )
-
-
-def _once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
-    """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    trial = [c for c in [*KEY, *SPECIMEN, "device", "trial"] if c != "measured"]
-    known = frame["trial"].notna() & (frame["session"] != "")
-    ordered = frame.assign(done=frame["status"] == "ok").sort_values("done", kind="stable")
-    superseded = (ordered.duplicated(trial, keep="last") & known).reindex(frame.index)
-    for again, what in (
-        (superseded & (frame["status"] != "ok"), "trial(s) without a result that ran again later"),
-        (superseded & (frame["status"] == "ok"), "row(s) of trials that are here twice"),
-    ):
-        if again.any():
-            left_out.append(f"{int(again.sum())} {what}")
-    return frame[~superseded]
-
-
-def _list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
-    """The rows that are not ok, counted by case, status and reason."""
-    columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
-    for key, count in bad.groupby(columns, sort=False).size().items():
-        suite, model, precision, _, card, status, reason = map(str, key)  # type: ignore[call-overload]
-        why = "ok, but without seconds" if status == "ok" else status
-        why += f", {reason}" if reason else ""
-        left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
-
-
-def _cells(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
-    columns = [*KEY, *SPECIMEN, "batch_size", *STACK]
-    frame = frame.assign(
-        cell=frame.groupby(columns, sort=False, dropna=False).ngroup(),
-        shaky=frame["steady"].str.startswith("unsteady"),
-    )
-    trials = frame.groupby("cell")
-    first = frame.drop_duplicates("cell").set_index("cell").sort_index()
-    first[OUTCOMES] = trials[OUTCOMES].median()
-    seconds, shaky = trials["seconds"].agg(tuple), trials["shaky"].sum()
-    cells = [
-        Cell(row, times, labels[_texts(row, LABELLED)], int(count))
-        for row, times, count in zip(_records(first), seconds, shaky, strict=True)
-    ]
-    return _sorted(cells)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _sorted(cells: Sequence[Cell]) -> list[Cell]:
-    order = {model: i for i, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
-    return sorted(cells, key=lambda c: (order[c.model], c.label, _precision_rank(c), c.batch_policy))
-
-
-def _holes(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
-    """One cell without trials for every case of which no row is ok."""
-    case = [c for c in [*KEY, *SPECIMEN] if c != "measured"]
-    lost = frame[~ok.groupby([frame[c] for c in case], dropna=False).transform("any")]
-    found = _records(lost.drop_duplicates(case, keep="last"))
-    return _sorted([Cell(row, (), labels[_texts(row, LABELLED)]) for row in found])
-
-
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:
     """Each hole goes to the first group of its kind, or to one of its own."""
-    places = {_texts(group.cells[0], shared): group for group in reversed(groups)}
+    places = {texts_of(group.cells[0], shared): group for group in reversed(groups)}
     for hole in holes:
-        key = _texts(hole, shared)
+        key = texts_of(hole, shared)
         if key not in places:
-            places[key] = Group(_title(hole), [])
+            places[key] = Group(title_of(hole), [])
             groups.append(places[key])
         places[key].holes.append(hole)
-
-
-def _precision_rank(cell: Cell) -> int:
-    names = ["fp32", "tf32", "bf16", "fp16", "fp16-master", "fp16-pure"]
-    return names.index(cell.precision) if cell.precision in names else len(names)
-
-
-def _text(value: object) -> str:
-    """A cell of the table as text: 64 for 64.0, empty for NaN."""
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.15g}"
-    return str(value)
-
-
-def _texts(row: Cell | Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
-    values = row.row if isinstance(row, Cell) else row
-    return tuple(_text(values[column]) for column in columns)
-
-
-LABELLED = [*SPECIMEN, "source"]
-
-
-def _labels(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
-    """A name per specimen, session and source: the card, and what sets it apart where that is not enough.
-
-    The session is named only where one specimen ran the same case in several.
-    """
-    case = [*KEY, "card", "device_hash"]
-    sessions = frame.drop_duplicates([*case, "session"])
-    again = sessions[sessions.duplicated(case, keep=False)]
-    repeated = set(zip(again["card"], again["device_hash"], again["source"], strict=True))
-    who = frame[LABELLED].drop_duplicates()
-    own = who[who["source"] == ""]
-    specimens = own.groupby("card")["device_hash"].nunique()
-    sources = who.groupby("card")["source"].nunique()
-    labels = {}
-    for row in _records(who):
-        card, specimen, session, source = key = _texts(row, LABELLED)
-        label = short(card)
-        if source and sources[card] > 1:
-            label += f" ({source.removeprefix('github.com/').partition('/')[0]})"
-        elif not source and specimens[card] > 1:
-            label += f" #{specimen[:4]}"
-        if (card, specimen, source) in repeated:
-            label += f" [{session[:6]}]"
-        labels[key] = label
-    return labels
-
-
-def short(card: str) -> str:
-    """A card's name without its maker's boilerplate."""
-    for word in ("NVIDIA ", "GeForce ", "(R)", "(TM)", " Processor"):
-        card = card.replace(word, "")
-    return " ".join(card.split())
-
-
-def _title(cell: Cell) -> str:
-    row = cell.row
-    parts = [row["suite"], row["params"], f"data={row['data']}" if row["data"] else ""]
-    parts += [f"weights={row['weights']}" if row["weights"] else "", row["mode"], row["source"]]
-    if row["processes"] > 1:
-        parts.append(f"{row['processes']:.0f} processes")
-    if row["memory_limit_bytes"]:
-        parts.append(f"memory limit {row['memory_limit_bytes'] / 2**30:.3g} GiB")
-    return ", ".join(str(part) for part in parts if part)
-
-
-def _axis_value(cell: Cell, axis: str) -> str:
-    return cell.label if axis == "card" else _text(cell.row[axis])
-
-
-def _wished(wish: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, str]:
-    """(axis, value) that --baseline names: a value or an unmistakable part of one."""
-    there = {(axis, _axis_value(cell, axis)) for cell in cells for axis in axes}
-    exact = [pair for pair in there if pair[1].lower() == wish.lower()]
-    matched = exact or [pair for pair in there if wish.lower() in pair[1].lower()]
-    if len(matched) != 1:
-        names = sorted({value for axis, value in matched or there if matched or axis == axes[0]})
-        what = "it could be" if matched else "there is"
-        raise UserError(f"--baseline {wish}: {what} {', '.join(names) or 'nothing to compare'}")
-    return matched[0]
-
-
-def _compare_along(
-    axis: str, cells: list[Cell], wish: tuple[str, str] | None, left_out: list[str], *, explicit: bool
-) -> list[Comparison]:
-    """Every other value of `axis` against the baseline, wherever the rest of the key agrees."""
-    values = list(dict.fromkeys(_axis_value(cell, axis) for cell in cells))
-    if len(values) < 2:
-        return []
-    base = wish[1] if wish and wish[0] == axis else _fastest(axis, cells)
-    if base not in values:
-        left_out.append(f"{_title(cells[0])}: {base} has no row here, so nothing is compared along {axis}")
-        return []
-    buckets: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    for cell in cells:
-        buckets[_bucket(cell, axis)].append(cell)
-    found = []
-    for cell in cells:
-        bucket = buckets[_bucket(cell, axis)]
-        local = base
-        if axis == "batch_size" and not wish:  # under `max` it differs from model to model
-            local = _axis_value(min(bucket, key=lambda c: c.median), axis)
-        if _axis_value(cell, axis) == local:
-            continue
-        partners = [c for c in bucket if _axis_value(c, axis) == local]
-        if partners:
-            found.append(_comparison(axis, cell, max(partners, key=lambda c: _closeness(cell, c))))
-        elif explicit or axis == "card":
-            left_out.append(
-                f"{cell.suite} {cell.model} {cell.precision} {_batch(cell)} on {cell.label}:"
-                f" {local} has no row of the same kind"
-            )
-    return found
-
-
-def _bucket(cell: Cell, axis: str) -> tuple[str, ...]:
-    """What must agree with the other side: the key without the axis, and outside the card axis the card."""
-    free = {axis, *FOLLOWS.get(axis, ())}
-    columns = [column for column in KEY if column not in free and column != "batch_policy"]
-    if axis != "card":
-        columns.append("card")
-    if axis in {"precision", "batch_size"}:
-        columns.append("device_hash")
-    policy = cell.batch_policy
-    if axis == "precision":
-        policy = TWIN_POLICIES.get(policy, policy)
-    return (*_texts(cell, columns), "" if "batch_policy" in free else str(policy))
-
-
-def _closeness(subject: Cell, other: Cell) -> tuple[bool, bool, bool, int]:
-    """Of several partners the one that shares most circumstances."""
-    return (
-        subject.batch_policy == other.batch_policy,
-        subject.session == other.session,
-        subject.device_hash == other.device_hash,
-        other.trials,
-    )
-
-
-def _batch(cell: Cell) -> str:
-    return f"batch {cell.batch_policy}" if cell.batch_policy != "fixed" else f"batch {cell.batch_size:.0f}"
-
-
-def _fastest(axis: str, cells: Sequence[Cell]) -> str:
-    """fp32 among precisions, else the value that is fastest over the cases that all values have."""
-    times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    for cell in cells:
-        times[_axis_value(cell, axis)][_bucket(cell, axis)] = cell.median
-    if axis == "precision" and "fp32" in times:
-        return "fp32"
-    common = set.intersection(*map(set, times.values()))
-
-    def speed(value: str) -> float:
-        own = times[value]
-        return stats.geometric_mean([own[case] for case in common or own])
-
-    return min(times, key=speed)
 
 
 def _comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
@@ -436,7 +171,7 @@ def _comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
         verdict = f"{axis} + stack"
     elif subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
-    names = _axis_value(subject, axis), _axis_value(other, axis)
+    names = axis_value(subject, axis), axis_value(other, axis)
     return Comparison(axis, subject, other, *names, ratio, verdict, tuple(note for note in notes if note))
 
 
@@ -454,7 +189,7 @@ def _batch_note(subject: Cell, other: Cell) -> str:
 
 def _minor(value: Any, column: str) -> str:
     """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
-    text = _text(value)
+    text = text_of(value)
     if column in {"threads", "cpu"}:
         return text
     if column == "cudnn" and text.isdigit():
@@ -490,12 +225,12 @@ def _means(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mea
     """One per card against the baseline, over the cases that every compared card has."""
     cards = [c for c in comparisons if c.axis == "card"]
     sides = {c.other_name for c in cards} | {c.subject_name for c in cards}
-    cases = {_bucket(cell, "card") for cell in cells if cell.label in sides}
+    cases = {bucket_of(cell, "card") for cell in cells if cell.label in sides}
     if len(cases) < 2:
         return []
     ratios: dict[tuple[str, str], dict[tuple[str, ...], float]] = defaultdict(dict)
     for c in cards:
-        ratios[c.subject_name, c.other_name][_bucket(c.subject, "card")] = c.ratio.value
+        ratios[c.subject_name, c.other_name][bucket_of(c.subject, "card")] = c.ratio.value
     common = set.intersection(*map(set, ratios.values()))
     enough = len(common) * 2 >= len(cases)
     means = []

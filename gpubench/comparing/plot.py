@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.comparing.compare import Cell, Comparison, Group, Result
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.stats import median_interval
 from gpubench.comparing.table import places, policy_text, seconds_text, shown
 from gpubench.errors import UserError

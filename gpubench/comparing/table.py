@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.comparing.compare import Cell, Comparison, Group, Result
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.stats import Ratio, median_interval
 
 PIPE_WIDTH = 1000

@@ -1,0 +1,112 @@
+"""Which cell is compared with which: buckets of like cells, the baseline, the closest partner."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from gpubench.comparing import stats
+from gpubench.comparing.cells import KEY, Cell, text_of, texts_of, title_of
+from gpubench.errors import UserError
+
+FOLLOWS = {
+    "torch": {"torchvision", "fastai", "cuda", "cudnn"},
+    "mode": {"measured"},
+    "batch_size": {"fixed_batch", "batch_policy"},
+}
+"""Columns that a compared column brings with it."""
+
+TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
+"""Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
+
+
+def axis_value(cell: Cell, axis: str) -> str:
+    """What a cell is called along `axis`."""
+    return cell.label if axis == "card" else text_of(cell.row[axis])
+
+
+def wished(wish: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, str]:
+    """(axis, value) that --baseline names: a value or an unmistakable part of one."""
+    there = {(axis, axis_value(cell, axis)) for cell in cells for axis in axes}
+    exact = [pair for pair in there if pair[1].lower() == wish.lower()]
+    matched = exact or [pair for pair in there if wish.lower() in pair[1].lower()]
+    if len(matched) != 1:
+        names = sorted({value for axis, value in matched or there if matched or axis == axes[0]})
+        what = "it could be" if matched else "there is"
+        raise UserError(f"--baseline {wish}: {what} {', '.join(names) or 'nothing to compare'}")
+    return matched[0]
+
+
+def pairs_along(
+    axis: str, cells: list[Cell], wish: tuple[str, str] | None, left_out: list[str], *, explicit: bool
+) -> list[tuple[Cell, Cell]]:
+    """(subject, other): every other value of `axis` against the baseline, wherever the rest of the key agrees."""
+    values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
+    if len(values) < 2:
+        return []
+    base = wish[1] if wish and wish[0] == axis else _fastest(axis, cells)
+    if base not in values:
+        left_out.append(f"{title_of(cells[0])}: {base} has no row here, so nothing is compared along {axis}")
+        return []
+    buckets: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        buckets[bucket_of(cell, axis)].append(cell)
+    found = []
+    for cell in cells:
+        bucket = buckets[bucket_of(cell, axis)]
+        local = base
+        if axis == "batch_size" and not wish:  # under `max` it differs from model to model
+            local = axis_value(min(bucket, key=lambda c: c.median), axis)
+        if axis_value(cell, axis) == local:
+            continue
+        partners = [c for c in bucket if axis_value(c, axis) == local]
+        if partners:
+            found.append((cell, max(partners, key=lambda c: _closeness(cell, c))))
+        elif explicit or axis == "card":
+            left_out.append(
+                f"{cell.suite} {cell.model} {cell.precision} {_batch(cell)} on {cell.label}:"
+                f" {local} has no row of the same kind"
+            )
+    return found
+
+
+def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
+    """What must agree with the other side: the key without the axis, and outside the card axis the card."""
+    free = {axis, *FOLLOWS.get(axis, ())}
+    columns = [column for column in KEY if column not in free and column != "batch_policy"]
+    if axis != "card":
+        columns.append("card")
+    if axis in {"precision", "batch_size"}:
+        columns.append("device_hash")
+    policy = cell.batch_policy
+    if axis == "precision":
+        policy = TWIN_POLICIES.get(policy, policy)
+    return (*texts_of(cell, columns), "" if "batch_policy" in free else str(policy))
+
+
+def _closeness(subject: Cell, other: Cell) -> tuple[bool, bool, bool, int]:
+    """Of several partners the one that shares most circumstances."""
+    return (
+        subject.batch_policy == other.batch_policy,
+        subject.session == other.session,
+        subject.device_hash == other.device_hash,
+        other.trials,
+    )
+
+
+def _batch(cell: Cell) -> str:
+    return f"batch {cell.batch_policy}" if cell.batch_policy != "fixed" else f"batch {cell.batch_size:.0f}"
+
+
+def _fastest(axis: str, cells: Sequence[Cell]) -> str:
+    """fp32 among precisions, else the value that is fastest over the cases that all values have."""
+    times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    for cell in cells:
+        times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
+    if axis == "precision" and "fp32" in times:
+        return "fp32"
+    common = set.intersection(*map(set, times.values()))
+
+    def speed(value: str) -> float:
+        own = times[value]
+        return stats.geometric_mean([own[case] for case in common or own])
+
+    return min(times, key=speed)
