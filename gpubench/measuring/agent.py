@@ -117,5 +117,7 @@ def _failure(at: float, who: str, reason: str) -> Failure:
 
 def _signal(number: int) -> str:
     name = signal.Signals(number).name
+    if name == "SIGABRT":
+        return f"aborted by {name}"  # what NCCL does to a process that waited in vain
     hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
     return f"ended by {name}{hint}"

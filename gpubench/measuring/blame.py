@@ -18,11 +18,11 @@ class Failure:
     who: str
     measurement: Measurement
 
-    @property
-    def consequence(self) -> bool:
-        """Whether it only says that others are gone."""
-        words = self.measurement.reason.lower()
-        return self.measurement.status == "failed" and any(word in words for word in CONSEQUENCES)
+
+def is_consequence(measurement: Measurement) -> bool:
+    """Whether a failure only says that other processes are gone."""
+    words = measurement.reason.lower()
+    return measurement.status == "failed" and any(word in words for word in CONSEQUENCES)
 
 
 def together(answers: Mapping[int, Measurement]) -> Measurement:
@@ -45,7 +45,7 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     """
     ordered = sorted(failures, key=lambda failure: failure.at)
     full = [each for each in ordered if each.measurement.status == "out_of_memory"]
-    own = [each for each in ordered if not each.consequence]
+    own = [each for each in ordered if not is_consequence(each.measurement)]
     if full or own:
         first = (full or own)[0]
         return replace(first.measurement, reason=f"{first.who}: {first.measurement.reason}")

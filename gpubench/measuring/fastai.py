@@ -8,6 +8,8 @@ from fastai.learner import Learner
 
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.precision import Mode
+from gpubench.measuring.ranks import distributed, quiet
+from gpubench.trial import Trial
 
 
 class PrecisionCallback(Callback):
@@ -126,6 +128,17 @@ class EpochEnd(Callback):
             raise CancelFitException
 
 
+class WeighCallback(Callback):
+    """Weighs the loss where processes have unequal shares of a step (see `shards`)."""
+
+    order = 5  # before the loss is scaled
+
+    def before_backward(self) -> None:
+        """The mean of all processes' gradients becomes that of the mean over the whole step."""
+        if self.dl is not None:  # a resident batch is a whole one
+            self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
+
+
 class _Timed:
     """A loader whose batches come through the clock."""
 
@@ -147,9 +160,20 @@ def callbacks(clock: Clock, mode: Mode, train_samples: int, valid_samples: int) 
     return [ClockCallback(clock, train_samples, valid_samples), PrecisionCallback(mode), EpochEnd(clock)]
 
 
+def share(learn: Learner, trial: Trial) -> None:
+    """Have the Learner average its gradients over all processes of the trial; its train loader has `shards`.
+
+    Call it when the Learner is frozen as it will be. Alone, it does nothing.
+    """
+    if trial.case.processes > 1:
+        learn.model = distributed(learn.model, trial)
+        learn.add_cb(WeighCallback())
+
+
 def train_resident(learn: Learner, clock: Clock) -> None:
     """After a fit: the Learner's own training step, on one batch that stays on the device."""
     learn.model.train()
     learn.training = True
     for batch in clock.resident():
-        learn.one_batch(0, batch)
+        with quiet(learn.model, clock.together):
+            learn.one_batch(0, batch)

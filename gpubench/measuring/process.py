@@ -67,8 +67,8 @@ def run_child(
     `on_output` line by line. When this process dies, the socket closes and the child ends itself.
     """
     started = time.monotonic()
-    child, ours = _start(subprocess.PIPE)
-    with ours:
+    child, ours, lifeline = _start(subprocess.PIPE)
+    with ours, lifeline:
         watch = _Watch(child, ours, on_event, on_output)
         try:
             ours.sendall(json.dumps(task).encode() + b"\n")
@@ -89,27 +89,28 @@ def run_child(
     )
 
 
-def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """A worker that waits for its task, and our end of its socket."""
+def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
+    """A worker that waits for its task, our end of its socket, and what it must not outlive."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
+    with theirs, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
             # -P: a random.py in the user's folder must not stand in for the library's
-            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno()), str(lifeline)],
+            pass_fds=[theirs.fileno(), lifeline],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
             start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
         )
-    return child, ours
+    return child, ours, os.fdopen(held, "wb")
 
 
 class ServingChild:
     """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
 
     def __init__(self, task: Mapping[str, Any]) -> None:
-        self._child, self._socket = _start(subprocess.DEVNULL)
+        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
         self._said = self._socket.makefile("rb")
         self._tell(task)
 
@@ -119,6 +120,7 @@ class ServingChild:
     def __exit__(self, *error: object) -> None:
         self._said.close()
         self._socket.close()
+        self._lifeline.close()
         _kill_group(self._child)
 
     def ask(self, question: Mapping[str, Any], patience_seconds: float | None) -> Any:

@@ -1,6 +1,5 @@
 """The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -8,7 +7,6 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 import warnings
@@ -22,24 +20,29 @@ from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, trial_from_json
+from gpubench.trial import Measurement, Trial, measurement_from_json, trial_from_json
+
+CAUSE_SECONDS = 1.0
+"""How long a process that only lost the others stays, so that the agent sees who ended first and how."""
 
 
 def main() -> None:
-    """Read the task from the socket whose file descriptor is the first argument, and answer on it."""
+    """Read the task from the socket whose file descriptor is the first argument, and answer on it.
+
+    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives.
+    """
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
+    _die_with_parent(channel, int(sys.argv[2]))
     requests = channel.makefile("rb")
     task = json.loads(requests.readline())
     send = _sender(channel)
     if task["task"] == "meet":
         from gpubench.measuring.meeting import serve
 
-        _die_with_parent(None)
         serve(task, requests, send)
         return
-    _die_with_parent(requests)
 
     if task["task"] == "describe":
         answer = _describe()
@@ -60,10 +63,10 @@ def main() -> None:
 
 def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
     """One of several processes of a trial, started by the agent: leaves its answer in the store."""
-    from gpubench.measuring import ranks
+    from gpubench.measuring import blame, ranks
 
     faulthandler.enable()
-    _die_with_parent(channel.makefile("rb"))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     # fastai takes WORLD_SIZE for the order to gather every batch's metrics itself.
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
@@ -73,7 +76,10 @@ def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> Non
     send = _sender(channel) if local == 0 else lambda event: None
     answer = _measure(trial, send, lambda: ranks.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
-    if answer["measurement"]["status"] != "ok":
+    measurement = measurement_from_json(answer["measurement"])
+    if measurement.status != "ok":
+        if blame.is_consequence(measurement):
+            time.sleep(CAUSE_SECONDS)
         os._exit(1)  # the agent ends the others then, which may wait for this one
     ranks.leave()
 
@@ -92,18 +98,17 @@ def _sender(channel: socket.socket) -> Callable[[Mapping[str, Any]], None]:
     return send
 
 
-def _die_with_parent(requests: Any) -> None:
-    """End this whole process group when the parent is gone, even by SIGKILL."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)  # also when a C call hangs
+def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
+    """End this whole process group when the parent is gone, even by SIGKILL.
 
-    def wait() -> None:
-        requests.read()  # returns at the end of the stream: the parent's end has closed
+    A process of its own watches, forked while there are no threads yet: a C call that hangs here cannot stop
+    it, and what the suite starts (loader processes, say) ends too.
+    """
+    if os.fork() == 0:
+        channel.close()
+        os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
-
-    if requests is not None:
-        threading.Thread(target=wait, daemon=True).start()
+    os.close(lifeline)
 
 
 def _describe() -> dict[str, Any]:
@@ -216,7 +221,8 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
         from gpubench.measuring.device import is_out_of_memory
 
         if is_out_of_memory(error):
-            return Measurement(status="out_of_memory", reason=str(error).partition("\n")[0][:300])
+            words = str(error).partition("\n")[0][:300]
+            return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
