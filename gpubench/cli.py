@@ -35,7 +35,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
         except UserError as error:
             typer.echo(f"gpubench: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:  # `| head` has seen enough
+        except (BrokenPipeError, SystemExit):  # `| head` has seen enough; rich makes a SystemExit of it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:

@@ -129,11 +129,13 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
 def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[str]) -> pd.DataFrame:
     """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
     lines = content.decode("utf-8-sig", "replace").split("\n")
+    header = lines[0].rstrip("\r")
     last = len(lines)
-    torn = bool(lines[-1].strip())
+    # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
+    torn = bool(lines[-1].strip()) and not _whole(lines[-1], names)
     rows, numbers, wrong = [], [], []
     for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
+        if not line.strip() or line.rstrip("\r") == header:  # files joined with `cat` repeat it
             continue
         cells = _split(line.rstrip("\r").replace("\0", ""))
         if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
@@ -150,6 +152,11 @@ def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[s
     if len(wrong) > NAMED_LINES:
         problems.append(f"{path}: {len(wrong) - NAMED_LINES} more lines are no whole rows; left out")
     return frame[~bad]
+
+
+def _whole(line: str, names: list[str]) -> bool:
+    cells = _split(line.rstrip("\r"))
+    return len(cells) == len(names) and cells[-1:] == ["end"] and line.count('"') % 2 == 0
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:

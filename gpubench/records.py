@@ -77,7 +77,11 @@ class Row:
     status: str = column("ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted")
     reason: str = column("why the status is not ok, or what to know about an ok row")
     seconds: float | None = column("the whole run: all epochs, training and validation", None)
-    seconds_low: float | None = column("lower end of the projection's band; empty where measured", None)
+    seconds_low: float | None = column(
+        "lower end of the projection's band (measured projected/full ratios of the suite on a CPU,"
+        " docs/method.md); empty where measured",
+        None,
+    )
     seconds_high: float | None = column("upper end of the projection's band; empty where measured", None)
     measured: str = column("`measured` or `projected`: what `seconds` is")
     samples_per_second: float | None = column("training samples / wall time of the timed laps", None)
@@ -102,6 +106,7 @@ class Row:
     peak_memory_bytes: int | None = column(
         "accelerator: most memory allocated; CPU: peak resident memory of the process", None
     )
+    allocator_retries: int | None = column("CUDA: how often the allocator had to give memory back and ask again", None)
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
     backend: str = column("how several processes talk: nccl, gloo; empty for one process")
@@ -142,11 +147,12 @@ def check_writable(path: Path) -> None:
     """Make the folder and try the file, before hours of work; raises UserError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab"):
-            pass
-        if path.stat().st_size == 0:
-            path.unlink()
-            return
+        with lock(path):  # another run may be about to write its header
+            with path.open("ab"):
+                pass
+            if path.stat().st_size == 0:
+                path.unlink()
+                return
         with path.open(encoding="utf-8", errors="replace") as file:
             header = file.readline()
     except OSError as error:
@@ -157,9 +163,15 @@ def check_writable(path: Path) -> None:
 
 
 def seal(path: Path) -> str:
-    """End a torn last line with a newline, so that the next row stays whole; says so, or returns an empty string."""
-    with lock(path):
-        return _seal(path)
+    """End a torn last line with a newline, so that the next row stays whole; says so, or returns an empty string.
+
+    Raises UserError where the file cannot be written.
+    """
+    try:
+        with lock(path):
+            return _seal(path)
+    except OSError as error:
+        raise UserError(f"{path}: its torn last line could not be ended ({error.strerror}); make room first") from None
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
@@ -204,6 +216,9 @@ def _seal(path: Path) -> str:
             return ""
         file.seek(0)
         before, newline, torn = file.read().rpartition(b"\n")
+        if newline and torn.endswith(b",end") and torn.count(b'"') % 2 == 0:
+            file.write(b"\n")  # whole; an editor took its newline
+            return ""
         if not newline:  # not even the header was whole
             file.truncate(0)
             return f"{path}: only a torn header was there (a run was killed while writing it); started anew"

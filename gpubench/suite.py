@@ -4,7 +4,7 @@ import hashlib
 import importlib.resources
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ class Param:
     default: ParamValue
     help: str
     choices: tuple[ParamValue, ...] = ()
+    least: float = 0
+    """The smallest number allowed."""
 
     def parse(self, name: str, text: str) -> ParamValue:
         """The value that `text` stands for; raises UserError naming what is allowed."""
@@ -30,10 +32,10 @@ class Param:
                 value = {"true": True, "1": True, "false": False, "0": False}[text.lower()]
             elif isinstance(self.default, int | float):
                 value = type(self.default)(text)
-                if value < 0 or value != value:
+                if not self.least <= value < float("inf"):
                     raise ValueError(text)
         except (KeyError, ValueError, OverflowError):
-            kind = "true or false" if isinstance(self.default, bool) else "a number, 0 or more"
+            kind = "true or false" if isinstance(self.default, bool) else f"a number, {self.least:g} or more"
             raise UserError(f"--set {name}={text}: {name} is {kind}") from None
         if self.choices and value not in self.choices:
             allowed = ", ".join(str(choice) for choice in self.choices)
@@ -70,8 +72,8 @@ class Suite:
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU, whose memory is not a card's."""
-    train_samples: int = 0
-    """Samples in one epoch of the real dataset; `max` is capped at a twentieth of it (0: no cap)."""
+    train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
+    """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: no cap)."""
     data: tuple[str, ...] = ()
     """Names of the datasets it reads (see `gpubench data list`)."""
     presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(default_factory=dict)
@@ -100,6 +102,11 @@ class LoadedSuite:
         """The first line of the file's docstring."""
         doc = sys.modules[_module_name(self.path)].__doc__ or ""
         return doc.strip().partition("\n")[0]
+
+    def samples(self, params: Mapping[str, ParamValue]) -> int:
+        """Training samples in one epoch of a case with these parameters; 0 where the suite does not say."""
+        known = self.suite.train_samples
+        return known(params) if callable(known) else known
 
     def resolve_params(self, settings: Mapping[str, str]) -> dict[str, ParamValue]:
         """Every parameter's value: --set first, then the presets it selects, then the defaults.
@@ -146,9 +153,24 @@ def find(name: str) -> LoadedSuite:
     return load(path)
 
 
+def find_all(names: Sequence[str]) -> list[LoadedSuite]:
+    """The suites called `names`, each once; raises UserError where two files have one name."""
+    loaded = [find(name) for name in dict.fromkeys(names)]
+    paths: dict[str, Path] = {}
+    for each in loaded:
+        if paths.setdefault(each.name, each.path) != each.path:
+            raise UserError(
+                f"--suite: {paths[each.name]} and {each.path} have the same name; rename one, or run them apart"
+            )
+    return list({each.name: each for each in loaded}.values())
+
+
 def load(path: Path) -> LoadedSuite:
     """Run the suite file at `path` and return its SUITE; raises UserError with the line at fault."""
-    source = path.read_bytes()
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
     module_name = _module_name(path)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None  # a .py path always has a loader
@@ -159,7 +181,7 @@ def load(path: Path) -> LoadedSuite:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}, line {error.lineno}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{path} does not load: {type(error).__name__}: {error}") from error
     suite: Any = getattr(module, "SUITE", None)
     if not isinstance(suite, Suite):

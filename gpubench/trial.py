@@ -47,7 +47,9 @@ class Case:
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
     refusal: str = ""
-    """Why this case cannot run here; it becomes an `unsupported` row."""
+    """Why this case cannot run; it becomes a row without a trial."""
+    refusal_status: Status = "unsupported"
+    """Status of that row: `unsupported` where the device cannot, else how the search for a batch ended."""
 
     @property
     def label(self) -> str:

@@ -142,7 +142,11 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
 
 def weights_file(trial: Trial) -> Path:
     """The state dict of torchvision's ImageNet weights, version 1, for the trial's model."""
-    return next(Path(trial.weights_dir).glob(f"{trial.case.model}-*.pth"))
+    from gpubench.datasets import locate_weights
+
+    path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
+    assert path is not None  # the parent found it before it planned this trial
+    return path
 
 
 # Data
@@ -378,14 +382,20 @@ def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
     return f"{model}-imagenet1k-v1" if params["recipe"] == "article" else ""
 
 
+def samples_of(params: Mapping[str, ParamValue]) -> int:
+    """Images in one training epoch."""
+    there = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
+    return min(int(params["train_images"]) or there, there)
+
+
 SUITE = Suite(
     train=train,
     version=3,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),
-        "epochs": Param(30, "epochs of the whole run"),
-        "image_size": Param(224, "pixels the 32 x 32 images are resized to"),
+        "epochs": Param(30, "epochs of the whole run", least=1),
+        "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
         "lr": Param(3e-3, "peak learning rate of the one-cycle schedule"),
         "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
         "workers": Param(4, "loader processes of pipeline=workers"),
@@ -403,7 +413,7 @@ SUITE = Suite(
     unit="images",
     batch="max",
     cpu_batch=16,
-    train_samples=TRAIN_IMAGES,
+    train_samples=samples_of,
     data=("cifar100",),
     # Range of 11 pairs of benchmarks/projection.py (one CPU thread, one epoch, pipeline=device); see docs/method.md.
     projected_over_full=(0.969, 1.066),

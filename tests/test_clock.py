@@ -375,3 +375,15 @@ def test_timed_laps_that_slow_down_are_not_steady():
     assert drift(timed(1.5, 1.5, 1, 1)).startswith("unsteady")
     assert drift(timed(1, 1.1, 1.05, 1.1)) == ""
     assert drift(timed(1, 9)) == ""  # too few to say
+
+
+def test_epochs_too_short_to_show_much_are_followed_by_more():
+    summary, _ = train("sampled", 30, lambda e, s: 0.01, steps=20)
+    timed = [lap for lap in summary["laps"] if lap.phase == "train" and lap.kind == "timed"]
+    assert sum(lap.seconds for lap in timed) >= 4.0
+    assert not summary["measured"]
+
+
+def test_a_rate_that_drifts_between_epochs_is_not_steady():
+    summary, _ = train("sampled", 30, lambda e, s: 0.01 * 1.1 ** min(e, 20), steps=20)
+    assert summary["steady"].startswith("unsteady")

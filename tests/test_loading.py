@@ -115,3 +115,16 @@ def test_no_bytes_make_a_traceback(tmp_path_factory, content, at):
     for damaged in (content, whole[: header + at] + content + whole[header + at :], whole[: header + at]):
         path.write_bytes(damaged)
         assert len(load([path]).frame) <= 3 + content.count(b"\n")
+
+
+def test_a_whole_last_line_without_its_newline_is_a_row(good):
+    good.write_text(good.read_text().rstrip("\n"))
+    loaded = load([good])
+    assert (len(loaded.frame), loaded.problems) == (3, [])
+
+
+def test_files_joined_with_cat_are_one_file(tmp_path, good):
+    joined = tmp_path / "joined.csv"
+    joined.write_text(good.read_text() * 2)
+    loaded = load([joined])
+    assert (len(loaded.frame), loaded.problems) == (6, [])

@@ -1,5 +1,6 @@
 """A run over two machines: two commands that meet on this one, or in two network namespaces with a cable between."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -23,17 +24,26 @@ class Machines:
 
     def __init__(self, folder: Path, host: str, prefixes=((), ())) -> None:
         self.folder, self.prefixes = folder, prefixes
+        self.started: list[subprocess.Popen[str]] = []
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.where = f"{host}:{free.getsockname()[1]}"
 
-    def start(self, node: int, *more: object, suite: Path = SUITE) -> subprocess.Popen[str]:
+    def start(self, node: int, *more: object, suite: Path = SUITE, full: bool = False) -> subprocess.Popen[str]:
         command = [
             *self.prefixes[node], sys.executable, "-m", "gpubench", "run", "--suite", str(suite), "--device", "cpu",
-            "--precision", "fp32", "--quick", "--nodes", "2", "--rendezvous", self.where,
+            "--precision", "fp32", "--full" if full else "--quick", "--nodes", "2", "--rendezvous", self.where,
             "--out", str(self.out(node)), *map(str, more),
         ]  # fmt: skip
-        return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """What a failed test left running."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
 
     def out(self, node: int) -> Path:
         return self.folder / f"node{node}.csv"
@@ -45,8 +55,12 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path, left_over):
     """Two machines that are this one."""
-    yield Machines(tmp_path, "127.0.0.1")
-    assert not left_over()
+    found = Machines(tmp_path, "127.0.0.1")
+    try:
+        yield found
+        assert not left_over()
+    finally:
+        found.stop()
 
 
 @pytest.fixture
@@ -74,11 +88,12 @@ def cabled(tmp_path, left_over):
         prefixes = [("ip", "netns", "exec", name) for name in names]
         found = Machines(tmp_path, "10.77.0.1", prefixes)
         found.cut = lambda: subprocess.run(["ip", "-n", names[1], "link", "set", ends[1], "down"], check=True)
-        yield found
-        assert not left_over()
+        try:
+            yield found
+            assert not left_over()
+        finally:
+            found.stop()
     finally:
-        for process in left_over(0):
-            process.kill()
         for name in names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
@@ -156,12 +171,11 @@ def test_two_machines_with_a_cable(cabled):
 
 
 @pytest.mark.parametrize("what", ["worker", "agent", "both", "command", "link"])
-def test_what_happens_to_the_other_machine_is_a_row(cabled, left_over, what):
+def test_what_happens_to_the_other_machine_is_a_row(cabled, what):
     """One side loses its worker, its agent alone, both, the whole command, or its cable."""
-    trial = ("--time-limit", "40s", "--set", "what=slow", "--set", "samples=100000", "--full")
-    trial = tuple(word for word in trial if word != "--full")
-    first, second = cabled.start(0, *trial, "--set", "epochs=2"), cabled.start(1, *trial, "--set", "epochs=2")
-    agent, worker = group_of(second, left_over)
+    trial = ("--time-limit", "40s", "--set", "what=slow", "--set", "samples=100000")
+    first, second = cabled.start(0, *trial, full=True), cabled.start(1, *trial, full=True)
+    agent, worker = group_of(second)
     began = time.monotonic()
     if what in {"agent", "both"}:
         agent.send_signal(signal.SIGKILL)
@@ -183,14 +197,14 @@ def test_what_happens_to_the_other_machine_is_a_row(cabled, left_over, what):
     second.communicate(timeout=90)
 
 
-def group_of(command: subprocess.Popen[str], left_over) -> tuple[psutil.Process, psutil.Process]:
+def group_of(command: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
     """Agent and worker of a machine, once the worker trains."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for process in psutil.Process(command.pid).children(recursive=True):
-            words = " ".join(process.cmdline())
-            if "spawn_main" in words and process.cpu_times().user > 2:
-                time.sleep(2)
-                return process.parent(), process
+            with contextlib.suppress(psutil.NoSuchProcess):  # the child that asks for the devices ends soon
+                if "spawn_main" in " ".join(process.cmdline()) and process.cpu_times().user > 2:
+                    time.sleep(2)
+                    return process.parent(), process
         time.sleep(0.2)
     raise AssertionError(command.communicate(timeout=1))

@@ -182,3 +182,29 @@ def test_a_mistake_is_one_line_and_exit_2(tmp_path, arguments, words):
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_row_names_neither_user_nor_home(tmp_path):
+    out = tmp_path / "a.csv"
+    leaky = tmp_path / "leaky.py"
+    leaky.write_text(
+        '''"""Leaks."""
+from pathlib import Path
+from gpubench.suite import Suite
+
+
+def train(trial, clock):
+    raise FileNotFoundError(Path.home() / "secret.bin")
+
+
+SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
+'''
+    )
+    run("run", "--suite", leaky, "--device", "cpu", "--precision", "fp32", "--quick", "--out", out, cwd=tmp_path)
+    assert "~/secret.bin" in rows_of(out)[0]["reason"]
+
+
+def test_the_columns_of_laps_are_nothing_to_compare_by(tmp_path):
+    done = run("compare", *(Path(__file__).parents[1] / "results").glob("*.csv"), "--by", "laps", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--by laps" in done.stderr

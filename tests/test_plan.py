@@ -128,3 +128,32 @@ def test_params_text_is_sorted_and_lower_case():
 def test_models_of_several_suites(tmp_path):
     with pytest.raises(UserError, match="huge: no such model; there are large, small"):
         cases_of(tmp_path, models=("huge",))
+
+
+def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
+    broken = replace(GPU, problem="no kernel image")
+    for wish in ("auto", "all"):
+        with pytest.raises(UserError, match="--device cpu measures the CPU"):
+            choose_devices(wish, [broken, CPU])
+    assert choose_devices("all", [broken, GPU1, CPU]) == [broken, GPU1]
+    assert choose_devices("auto", [broken, GPU1, CPU]) == [GPU1]
+
+
+def test_a_broken_card_among_good_ones_is_a_refusal(tmp_path):
+    broken = replace(GPU, problem="no kernel image")
+    refusals = [case.refusal for case in cases_of(tmp_path, [broken, GPU1], precision="fp32", batch="8")]
+    assert [bool(refusal) for refusal in refusals] == [True, True, False, False]
+    assert "no kernel image" in refusals[0]
+
+
+def test_a_batch_larger_than_the_data_is_refused(tmp_path):
+    suites = [loaded(tmp_path, train_samples=lambda params: 10 * params["epochs"])]
+    with pytest.raises(UserError, match="30"):
+        plan(suites, Options(batch="31"), [GPU], {"demo": "toy"}, {})
+    assert plan(suites, Options(batch="30"), [GPU], {"demo": "toy"}, {})
+
+
+def test_a_memory_limit_is_refused_where_torch_has_none(tmp_path):
+    apple = replace(GPU, device="mps:0", kind="mps")
+    with pytest.raises(UserError, match="--memory-limit"):
+        cases_of(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)

@@ -120,3 +120,12 @@ def test_a_full_disk_is_a_line_of_advice(monkeypatch):
 
 def test_no_column_could_hold_a_host_or_a_user():
     assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
+
+
+def test_a_whole_last_line_only_gets_its_newline_back(tmp_path):
+    path = tmp_path / "a.csv"
+    records.append(path, [ROW])
+    whole = path.read_text()
+    path.write_text(whole.rstrip("\n"))
+    assert records.seal(path) == ""
+    assert path.read_text() == whole

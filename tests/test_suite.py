@@ -118,3 +118,24 @@ def test_a_users_suite_shadows_no_module(tmp_path):
 def test_suites_are_frozen():
     with pytest.raises(AttributeError):
         Suite(print, ("m",), {}, 1).version = 2
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    first, second = write(tmp_path, GOOD), write(tmp_path / "other", GOOD)
+    assert [each.path for each in suite.find_all([str(first), str(first)])] == [first]
+    with pytest.raises(UserError, match="same name"):
+        suite.find_all([str(first), str(second)])
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "0", "-1"])
+def test_a_parameter_has_a_least_value(text):
+    with pytest.raises(UserError, match="1 or more"):
+        Param(30.0, "epochs", least=1).parse("epochs", text)
+
+
+def test_a_suite_that_leaves_or_cannot_be_read_is_a_line(tmp_path):
+    with pytest.raises(UserError, match="does not load: SystemExit"):
+        suite.load(write(tmp_path, "raise SystemExit(3)"))
+    with pytest.raises(UserError, match="cannot be read"):
+        suite.load(tmp_path / "gone.py")

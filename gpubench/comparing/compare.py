@@ -116,7 +116,7 @@ def compare(paths: Sequence[Path], by: str | None = None, baseline: str | None =
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
     by = {"batch": "batch_size"}.get(by or "", by)
-    if by is not None and by not in COLUMNS:
+    if by is not None and by not in set(COLUMNS) - {"laps", "batch_curve"}:
         raise UserError(f"--by {by}: no such column; try card, precision, torch, batch_size or mode")
     left_out: list[str] = []
     frame = once(completed(loaded.frame), left_out)

@@ -57,6 +57,7 @@ class Clock:
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self._reported = 0.0
         self._steady = ""
+        self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
         self.together = True
@@ -112,8 +113,13 @@ class Clock:
     @property
     def enough(self) -> bool:
         """Whether the epoch that runs, or has just ended, is the last one needed."""
-        limit = self._sampling.epochs
-        return self._epoch + 1 >= (self._planned if limit is None else min(limit, self._planned))
+        begun, limit = self._epoch + 1, self._sampling.epochs
+        if limit is None or begun >= self._planned:
+            return begun >= self._planned
+        # Epochs may be so short that two of them show little.
+        wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
+        seen = sum(lap.seconds for lap in self._timed)
+        return begun >= limit and (seen >= wanted or not self._timed)
 
     @property
     def complete(self) -> bool:
@@ -223,10 +229,12 @@ class Clock:
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
-                steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
-                self._steady = drift(laps) or steady
+                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
             total = seen if ended_by_suite else max(seen, whole)
-            self._phases.append(Phase(phase, self._epoch, tuple(_some_timed(laps)), total, cut))
+            laps = _some_timed(laps)
+            if phase == "train":
+                self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
+            self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
 
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
@@ -286,7 +294,7 @@ class Clock:
         once = [phase for phase in self._phases if id(phase) not in in_epochs]
         return {
             "setup_seconds": first - self._built,
-            "steady": self._steady,
+            "steady": drift(self._timed) or self._steady,
             **self._between_processes(),
             **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
         }

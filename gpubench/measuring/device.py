@@ -53,7 +53,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "memory_bytes": int(properties.total_memory),
         "capability": f"{properties.major}.{properties.minor}",
         "driver": _nvidia_driver(),
-        "identity": str(getattr(properties, "uuid", "")) or f"{properties.name} {index}",
+        "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
         "unsupported": unsupported,
         "problem": problem,
     }
@@ -64,6 +64,7 @@ def _xpu(kind: str, index: int) -> dict[str, Any]:
     return {
         **_other(kind, index),
         "card": properties.name,
+        "identity": _nth(properties.name, index),
         "memory_bytes": int(properties.total_memory),
         "driver": str(getattr(properties, "driver_version", "")),
     }
@@ -78,9 +79,14 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "memory_bytes": None,
         "capability": "",
         "driver": "",
-        "identity": cpu["identity"],
+        "identity": _nth(kind, index),
         "unsupported": {"tf32": f"{kind} has no TF32"},
     }
+
+
+def _nth(name: str, index: int) -> str:
+    """An identity for a device without a serial number: the n-th of its name in this machine."""
+    return f"{environment.cpu_device()['identity']} {name} {index}"
 
 
 def _nvidia_driver() -> str:
@@ -93,6 +99,10 @@ def _nvidia_driver() -> str:
         return ""
 
 
+LARGEST_CONTEXT_BYTES = 1 << 30
+"""A CUDA context with its loaded kernels takes 0.2 to 0.8 GiB."""
+
+
 def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     """Make `name` the current device, and cap its allocator at the limit less what the context itself takes."""
     device = torch.device(name)
@@ -102,7 +112,8 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     torch.zeros(1, device=device)
     if memory_limit_bytes and device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        context = total - free - torch.cuda.memory_reserved(device)
+        # What others hold on the card is in here too; a context alone is never larger than this.
+        context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
         share = max(0.0, memory_limit_bytes - context) / total
         torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
     return device
@@ -168,6 +179,8 @@ OUT_OF_MEMORY = (
     "cudnn_status_not_supported",
     "cudnn_status_alloc_failed",
     "cublas_status_alloc_failed",
+    "cublas_status_not_initialized",
+    "cudnn_status_internal_error",
     "unable to find an engine to execute this computation",
 )
 """What a full memory says, also in disguise (pytorch/benchmark#496, huggingface/accelerate)."""

@@ -1,8 +1,10 @@
 """Provenance: device, host and software as flat facts. Never imports torch, keeps no host or user name."""
 
+import getpass
 import hashlib
 import os
 import platform
+import re
 import secrets
 import subprocess
 import sys
@@ -61,8 +63,8 @@ def devices_of(facts: Mapping[str, Any]) -> list[Device]:
     devices = []
     for entry in facts["devices"]:
         known = {key: value for key, value in entry.items() if key != "identity"}
-        digest = salted_hash(f"{entry['device']} {entry['identity']}")
-        devices.append(Device(**known, device_hash=digest))
+        # Not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards.
+        devices.append(Device(**known, device_hash=salted_hash(str(entry["identity"]))))
     return devices
 
 
@@ -135,6 +137,15 @@ def salted_hash(identity: str) -> str:
     except OSError:
         return ""  # no place for a salt: an unknown specimen, which nothing is pooled with
     return hashlib.sha256(f"{salt} {identity}".encode()).hexdigest()[:12]
+
+
+def without_names(text: str) -> str:
+    """`text` without this account's folder, user and host: a row is made to be passed on."""
+    text = text.replace(str(Path.home()), "~")
+    for name, stand_in in ((getpass.getuser(), "USER"), (platform.node(), "HOST")):
+        if len(name) > 2 and name not in {"root", "localhost"}:
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", stand_in, text)
+    return text
 
 
 def _cpu_bf16() -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastai.callback.core import Callback, CancelFitException, CancelStepException
 from fastai.learner import Learner
+from fastai.torch_core import to_device
 
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.precision import Mode
@@ -174,6 +175,10 @@ def train_resident(learn: Learner, clock: Clock) -> None:
     """After a fit: the Learner's own training step, on one batch that stays on the device."""
     learn.model.train()
     learn.training = True
+    device = next(learn.model.parameters()).device  # torch's own loaders know none
+    resident = None
     for batch in clock.resident():
+        # A worker's batch lies in the host's memory; it moves once, so that no copy is in these laps.
+        resident = to_device(batch, device) if resident is None else resident
         with quiet(learn.model, clock.together):
-            learn.one_batch(0, batch)
+            learn.one_batch(0, resident)

@@ -99,7 +99,7 @@ class Nodes:
     # The others
 
     def tasks(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Number and task, one after the other, until node 0 ends the run or is lost; then `code` and `text` say how."""
+        """Number and task, one after the other, until node 0 ends the run or is lost: see `code`, `text`."""
         while not self.trouble:
             said = self._child.ask({"ask": "next"}, PATIENCE_SECONDS) or {"lost": f"nothing was heard of {self.host}"}
             if "lost" in said:

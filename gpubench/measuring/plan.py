@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
@@ -61,12 +61,13 @@ class Options:
 
 def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
     """The devices that `--device` names; raises UserError listing those there are."""
-    usable = [device for device in devices if not device.problem]
-    accelerators = [device for device in usable if device.kind != "cpu"]
-    if wish == "auto":
-        return accelerators[:1] or [d for d in usable if d.kind == "cpu"]
-    if wish == "all":
-        return accelerators or usable
+    accelerators = [device for device in devices if device.kind != "cpu"]
+    usable = [device for device in accelerators if not device.problem]
+    if wish in {"auto", "all"}:
+        if accelerators and not usable:  # never the CPU in their place without a word
+            _refuse(wish, accelerators[0])
+        # A card that torch cannot use is part of `all`: its rows say why they are empty.
+        return (usable[:1] if wish == "auto" else accelerators) or list(devices)
     chosen = []
     for name in wish.split(","):
         full = f"{name}:0" if name in {"cuda", "xpu", "mps"} else name
@@ -75,12 +76,16 @@ def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
             there = ", ".join(device.device for device in devices)
             raise UserError(f"--device {name}: not on this machine, which has {there}")
         if found[0].problem:
-            raise UserError(
-                f"--device {name}: torch cannot compute on it ({found[0].problem});"
-                " `gpubench doctor` says what to install"
-            )
+            _refuse(name, found[0])
         chosen += [device for device in found if device not in chosen]
     return chosen
+
+
+def _refuse(wish: str, device: Device) -> NoReturn:
+    raise UserError(
+        f"--device {wish}: torch cannot compute on {device.device}, {device.card} ({device.problem});"
+        " `gpubench doctor` says what to install, --device cpu measures the CPU"
+    )
 
 
 def choose_precisions(wish: str, device: Device) -> list[str]:
@@ -111,19 +116,26 @@ def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[Load
     return [model for model in suite.suite.models if not wish or model in wish]
 
 
-def choose_batch(suite: LoadedSuite, options: Options, device: Device) -> tuple[str, int | None]:
+def choose_batch(
+    suite: LoadedSuite, options: Options, device: Device, params: Mapping[str, ParamValue]
+) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
     on_cpu = device.kind == "cpu"
-    default = str(suite.suite.cpu_batch) if on_cpu else suite.suite.batch
-    wish = options.batch or default
+    if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
+        raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
+    default = suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
             raise UserError(
                 "--batch max on a CPU needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
             )
         return wish, None
-    if not wish.isdigit() or int(wish) == 0:
+    if not wish.isdecimal() or int(wish) == 0:
         raise UserError(f"--batch {wish}: give max, fastest or a number above 0")
+    samples = suite.samples(params)
+    if samples and int(wish) > samples:
+        raise UserError(f"--batch {wish}: an epoch of {suite.name} has {samples} {suite.suite.unit} here")
     return "fixed", int(wish)
 
 
@@ -174,7 +186,7 @@ def plan(
     for suite in suites:
         params = choose_threads(options, suite.resolve_params(options.settings_for(suite, suites)), cpu_count)
         for device, model in product(devices, choose_models(suite, options.models, suites)):
-            policy, size = choose_batch(suite, options, device)
+            policy, size = choose_batch(suite, options, device, params)
             precisions = choose_precisions(options.precision, device)
             for processes, precision in product(options.processes, precisions):
                 case = Case(
@@ -208,7 +220,9 @@ def plan(
 def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:
     if processes > 1 and not suite.suite.processes:
         return f"the suite {suite.name} trains in one process"
-    return device.unsupported.get(precision, "") if suite.suite.torch else ""
+    if not suite.suite.torch:
+        return ""
+    return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")
 
 
 def schedule(cases: Sequence[Case], rounds: int, seed: int) -> list[Trial]:

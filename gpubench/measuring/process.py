@@ -33,6 +33,8 @@ class Outcome:
     exit_code: int | None = None
     tail: str = ""
     """Last lines the child printed."""
+    peak_resident_bytes: int | None = None
+    """Most memory the child and all it started had at once; only looked at under a limit."""
 
     @property
     def reason(self) -> str:
@@ -86,6 +88,7 @@ def run_child(
         answer=watch.answer,
         exit_code=child.returncode,
         tail=" | ".join(watch.tail),
+        peak_resident_bytes=watch.peak_resident_bytes or None,
     )
 
 
@@ -163,6 +166,7 @@ class _Watch:
         self.child, self.channel = child, channel
         self.on_event, self.on_output = on_event, on_output
         self.answer: Mapping[str, Any] | None = None
+        self.peak_resident_bytes = 0
         self.tail: deque[str] = deque(maxlen=8)
         self._pending = {"channel": b"", "output": b""}
         self._output: IO[bytes] | None = child.stdout
@@ -187,8 +191,10 @@ class _Watch:
                 return "answered" if self.answer is not None else "died"
             if time_limit is not None and time.monotonic() - started > time_limit:
                 return "timed_out"
-            if resident_limit is not None and _resident_bytes(self.child.pid) > resident_limit:
-                return "over_memory"
+            if resident_limit is not None:
+                self.peak_resident_bytes = max(self.peak_resident_bytes, _resident_bytes(self.child.pid))
+                if self.peak_resident_bytes > resident_limit:
+                    return "over_memory"
 
     def drain(self) -> None:
         """Read what is still in the pipes, without waiting for more."""
@@ -231,14 +237,15 @@ class _Watch:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Resident memory of a process and all that it started."""
+    """Resident memory of a process, and what those it started have of their own: forked loaders share its pages."""
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        for member in [process, *process.children(recursive=True)]:
+        total = process.memory_info().rss
+        for member in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                total += member.memory_info().rss
-    return total
+                total += member.memory_full_info().uss
+    return int(total)
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:

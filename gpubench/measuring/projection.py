@@ -74,8 +74,9 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
     train = _total(epochs, planned, "train") + _once(once, "train")
     valid = _total(epochs, planned, "valid") + _once(once, "valid")
-    # A sampled run's last epoch is the one without the run's own start-up.
-    recent = epochs[-1:] if len(epochs) < planned or any(p.cut for p in phases) else epochs
+    # A sampled run's epochs after the first are without the run's own start-up.
+    sampled = len(epochs) < planned or any(p.cut for p in phases)
+    recent = epochs[1:] or epochs if sampled else epochs
     steady = [phase for epoch in recent for phase in epoch.phases] if epochs else once
     timed = [
         lap for phase in steady for lap in phase.laps if phase.name == "train" and lap.kind == "timed" and lap.samples
@@ -108,7 +109,7 @@ def _once(phases: Sequence[Phase], name: str | None) -> float:
 def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
     """Seconds of `planned` epochs (of one phase of them, where named) from those that ran.
 
-    The first epoch counts as it was; every epoch that did not run is like the last one that did. Where
+    The first epoch counts as it was; every epoch that did not run is like the mean of those after it. Where
     only the first ran, the others are like it without the start-up of its phases.
     """
     done = sum(_epoch_seconds(epoch, name) for epoch in epochs)
@@ -116,7 +117,8 @@ def _total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
     if missing <= 0 or not epochs:
         return done
     if len(epochs) > 1:
-        return done + missing * _epoch_seconds(epochs[-1], name)
+        later = [_epoch_seconds(epoch, name) for epoch in epochs[1:]]
+        return done + missing * sum(later) / len(later)
     phases = [phase for phase in epochs[0].phases if name in (None, phase.name)]
     between = epochs[0].between_seconds if name is None else 0.0
     return done + missing * (between + sum(phase.again_seconds for phase in phases))

@@ -44,12 +44,9 @@ def find_data(
     return folders, names
 
 
-def find_weights(
-    loaded: Sequence[LoadedSuite], options: Options, console: Console
-) -> tuple[Path | None, dict[tuple[str, str], str]]:
+def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Console) -> dict[tuple[str, str], str]:
     """Per (suite, model) the pretrained weights it starts from, `random` where they cannot be had."""
     found: dict[tuple[str, str], str] = {}
-    folder: Path | None = options.weights
     for each in loaded:
         name_of = each.suite.weights
         params = each.resolve_params(options.settings_for(each, loaded))
@@ -58,21 +55,19 @@ def find_weights(
             if not name:
                 continue
             path = datasets.locate_weights(name, options.weights)
-            if path is None and options.mode != "quick" and not options.synthetic:
+            if path is None and options.mode != "quick" and not options.synthetic and not options.dry_run:
                 try:
                     path = datasets.fetch(name)
                 except UserError as error:
                     console.print(str(error), markup=False)
-            if path is None:
+            if path is None and not options.dry_run:
                 console.print(
                     f"{model}: no pretrained weights here, so it starts from random ones;"
                     " its rows say weights=random and carry no accuracy (--weights DIR gives them)",
                     markup=False,
                 )
-            else:
-                folder = path.parent
-            found[each.name, model] = name if path else "random"
-    return folder, found
+            found[each.name, model] = name if path or options.dry_run else "random"
+    return found
 
 
 def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]) -> Path:

@@ -1,6 +1,7 @@
 """From what came back to the row, and from a file's rows to what a resumed run may skip."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ import pandas as pd
 
 from gpubench.errors import UserError
 from gpubench.loading import load
-from gpubench.measuring.environment import Device, Environment
+from gpubench.measuring.environment import Device, Environment, without_names
 from gpubench.measuring.plan import Options, params_text
 from gpubench.records import Row
 from gpubench.trial import FINISHED, Case, Lap, Measurement, Trial
@@ -65,7 +66,7 @@ def row_of(
         trial=trial.index,
         started=started,
         status=measurement.status,
-        reason=measurement.reason,
+        reason=without_names(measurement.reason),
         seconds=_rounded(seconds),
         seconds_low=_rounded(low),
         seconds_high=_rounded(high),
@@ -83,6 +84,7 @@ def row_of(
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
         peak_memory_bytes=measurement.peak_memory_bytes,
+        allocator_retries=measurement.allocator_retries if device.kind == "cuda" else None,
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
         backend=measurement.backend,
@@ -105,8 +107,8 @@ def _lap_list(lap: Lap) -> list[str | int | float]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Six significant digits: finer than any clock here, and short in the file."""
-    return None if value is None else float(f"{value:.6g}")
+    """Six significant digits: finer than any clock here, and short in the file. Not a number is no figure."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
 class Earlier:
@@ -138,7 +140,9 @@ class Earlier:
             now = _terms(case, devices[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             differing = [key for key, value in now.items() if _differs(old[key], value)]
-            if not same.empty and case.batch_policy not in set(same["batch_policy"]):
+            # A twin at fp32's batch comes and goes with what the search finds.
+            policies = set(same["batch_policy"].replace("max-fp32", "max"))
+            if not same.empty and case.batch_policy.replace("max-fp32", "max") not in policies:
                 differing.append("batch_policy")
             elif case.batch_policy == "fixed" and _differs(same["batch_size"], case.batch_size):
                 differing.append("batch_size")
@@ -193,6 +197,7 @@ def _terms(case: Case, device: Device, environment: Environment) -> dict[str, ob
         "params": params_text(case.params),
         "mode": case.mode,
         "data": case.data,
+        "weights": case.weights,
         "memory_limit_bytes": case.memory_limit_bytes,
     }
 

@@ -39,14 +39,14 @@ SOAK_SECONDS = 30.0
 def run(options: Options) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
     console = Console(stderr=True, highlight=False)
-    loaded = [suite.find(name) for name in dict.fromkeys(options.suites)]
+    loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
     check_processes(options, list(devices.values()), there)
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
-    weights_dir, weights = find_weights(loaded, options, console)
+    weights = find_weights(loaded, options, console)
     cases = plan(loaded, options, list(devices.values()), data, weights, environment.cpu_count)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
@@ -60,7 +60,6 @@ def run(options: Options) -> int:
         environment=environment,
         path=path,
         folders=folders,
-        weights_dir=weights_dir,
     )
     with _terminate_as_interrupt():
         if options.nodes == 1:
@@ -99,13 +98,12 @@ class Runner:
         environment: env.Environment,
         path: Path,
         folders: Mapping[str, Path | None],
-        weights_dir: Path | None,
     ) -> None:
         self.suites, self.options, self.devices = suites, options, devices
         self.environment, self.path = environment, path
         self.session = ""
         self.nodes: Nodes | None = None
-        self.folders, self.weights_dir = folders, weights_dir
+        self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
 
@@ -146,14 +144,11 @@ class Runner:
         done = 0
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = [
-                trial
-                for trial in schedule(ready, self.options.rounds, self.options.seed)
-                if not (earlier and earlier.has(trial))
-            ]
+            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
             if earlier and not trials:
                 console.print(f"{self.path}: every trial is already there", markup=False)
-            self._soak({device for trial in trials for device in self._devices_of(trial.case)}, console)
+            used = {device for trial in trials if not trial.case.refusal for device in self._devices_of(trial.case)}
+            self._soak(used, console)
             with TrialProgress(len(trials)) as progress:
                 self.on_event, self.say = progress.lap, progress.say
                 for number, trial in enumerate(trials, start=1):
@@ -164,7 +159,8 @@ class Runner:
                     statuses.append(row.status)
                     done = number
         except KeyboardInterrupt:
-            trials = trials or schedule(cases, self.options.rounds, self.options.seed)  # stopped in the batch search
+            if not trials:  # stopped in the batch search
+                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
             self._write_off(trials[done:], Measurement("interrupted", "the run was stopped before this trial ended"))
             console.print(
                 f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
@@ -173,7 +169,8 @@ class Runner:
             )
             return INTERRUPTED
         except NodeLost as lost:
-            trials = trials or schedule(cases, self.options.rounds, self.options.seed)
+            if not trials:
+                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
             self._write_off(trials[done:], Measurement("failed", str(lost)))
             console.print(f"{lost}; {done} of {len(trials)} trials are in {self.path}", markup=False)
             return SOME_FAILED
@@ -189,7 +186,7 @@ class Runner:
     def _measure_here(self, trial: Trial, place: Mapping[str, Any] | None) -> tuple[Measurement, Outcome]:
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.weights_dir or ""))
+        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
         limit_seconds = self._time_limit(case)
         local = case.processes // case.nodes
@@ -211,8 +208,11 @@ class Runner:
             )
         measurement = _measurement_of(outcome)
         limit = case.memory_limit_bytes
+        if on_cpu and limit and local == 1 and measurement.status == "ok":
+            # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+            peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
+            measurement = replace(measurement, peak_memory_bytes=peak)
         if on_cpu and limit and (measurement.peak_memory_bytes or 0) > limit:
-            # The parent looks a few times a second; the child's own peak misses nothing.
             measurement = replace(
                 measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
             )
@@ -242,7 +242,7 @@ class Runner:
     def _row(self, trial: Trial) -> records.Row:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         if trial.case.refusal:
-            refused = Measurement(status="unsupported", reason=trial.case.refusal)
+            refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
             return self._as_row(trial, refused, started, None)
         measurement, outcome = self.measure(trial)
         answer = outcome.answer or {}
@@ -298,18 +298,23 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].suite.train_samples
+                samples = self.suites[case.suite].samples(case.params)
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 or None,
+                        samples // 20 // case.processes or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
+    """The trials that an earlier run has not finished."""
+    return [trial for trial in trials if not (earlier and earlier.has(trial))]
 
 
 def _curve(text: object) -> tuple[tuple[int, float, int], ...]:

@@ -18,7 +18,7 @@ class Sampling:
     """How much of a run a mode measures. None means everything."""
 
     epochs: int | None
-    """Epochs begun before the trial ends."""
+    """Least epochs begun before the trial ends."""
     lap_seconds: float
     """Least length of a lap, so that a synchronisation is a small part of it."""
     warmup_seconds: float
@@ -128,14 +128,13 @@ class Stop:
 
 
 def drift(laps: Sequence[Lap]) -> str:
-    """Why the timed laps of a phase are no steady state, or an empty string."""
-    timed = [lap for lap in laps if lap.kind == "timed"]
-    half = len(timed) // 2
+    """Why these timed laps are no steady state, or an empty string."""
+    half = len(laps) // 2
     if half < 2:
         return ""
     early, late = (
         sum(lap.seconds for lap in part) / max(1, sum(lap.samples for lap in part))
-        for part in (timed[:half], timed[-half:])
+        for part in (laps[:half], laps[-half:])
     )
     if early <= 0 or abs(late / early - 1) <= DRIFT:
         return ""

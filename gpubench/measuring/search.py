@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
-    """The case with its batch, the curve of the search, and a refusal where no batch fits.
+    """The case with its batch and the curve of the search, or with a refusal where no batch works.
 
     The answer of the search is confirmed by one more trial at the full memory limit.
     """
@@ -29,14 +29,21 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     # Probes run, and the prediction aims, at what the margin leaves.
     within = int(capacity * (1 - MARGIN)) if capacity else None
 
+    fitted: list[int] = []
+    last = Measurement(status="out_of_memory")
+
     def probe(batch: int) -> Probe:
+        nonlocal last
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
-        answer = measure(Trial(trial_case, 0, options.seed))
+        last = answer = measure(Trial(trial_case, 0, options.seed))
         fits = answer.status == "ok" and answer.allocator_retries == 0
         rate = answer.samples_per_second or 0.0
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else answer.status}")
-        if answer.status not in {"ok", "out_of_memory"}:
+        if fits:
+            fitted.append(batch)
+        elif answer.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
             raise ProbeFailed(answer)
+        # A larger batch that crashes, hangs or is killed is most often memory in disguise: it does not fit.
         return Probe(fits=fits, rate=rate, memory_bytes=answer.peak_memory_bytes or 0)
 
     say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
@@ -45,9 +52,17 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
             found = largest_batch(probe, capacity_bytes=within, cap=cap)
         else:
             found = fastest_batch(probe, cap=cap)
+        if found.batch is None:
+            return _refused(case, last, found.reason)
         return _confirmed(case, found, measure, options, say)
     except ProbeFailed as failure:
-        return replace(case, refusal=f"{failure.answer.status} in the batch search: {failure.answer.reason}")
+        return _refused(case, failure.answer, "failed in the batch search")
+
+
+def _refused(case: Case, answer: Measurement, why: str) -> Case:
+    """Not `unsupported`, which would end well and never be tried again: it goes by what the last probe said."""
+    status = "out_of_memory" if answer.status == "ok" else answer.status
+    return replace(case, refusal=f"{why}: {answer.reason}" if answer.reason else why, refusal_status=status)
 
 
 class ProbeFailed(Exception):
@@ -60,17 +75,20 @@ class ProbeFailed(Exception):
 
 def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say: Say) -> Case:
     batch = found.batch
+    case = replace(case, batch_curve=found.curve)
+    answer = Measurement(status="out_of_memory")
     while batch:
         trial = Trial(replace(case, batch_size=batch, mode="quick"), 0, options.seed)
         answer = measure(trial)
         if answer.status == "ok" and answer.allocator_retries == 0:
-            say(f"  batch {batch} confirmed by a trial{', capped' if found.capped else ''}")
-            return replace(case, batch_size=batch, batch_capped=found.capped, batch_curve=found.curve)
-        if answer.status not in {"ok", "out_of_memory"}:
-            raise ProbeFailed(answer)
+            capped = found.capped and batch == found.batch
+            say(f"  batch {batch} confirmed by a trial{', capped' if capped else ''}")
+            return replace(case, batch_size=batch, batch_capped=capped)
+        if answer.status == "timed_out":
+            break
         smaller = int(batch * BACK_OFF) // 8 * 8
         batch = smaller if smaller >= 8 else batch // 2
-    return replace(case, batch_curve=found.curve, refusal=found.reason or "no batch fits in memory")
+    return _refused(case, answer, f"batch {found.batch} was found, and no trial could confirm it or a smaller one")
 
 
 def with_fp32_batches(cases: Sequence[Case]) -> list[Case]:

@@ -1,0 +1,57 @@
+"""What the probes of a batch search answer becomes a batch, or a refusal with the right status."""
+
+import pytest
+
+from gpubench.measuring.environment import Device
+from gpubench.measuring.plan import Options
+from gpubench.measuring.search import fit_batch
+from gpubench.trial import Case, Measurement
+
+CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
+CASE = Case(
+    suite="demo", suite_version=1, suite_digest="d", suite_path="demo.py", model="m", precision="fp32",
+    device="cuda:0", params={}, batch_policy="max", batch_size=None, mode="sampled", data="toy",
+)  # fmt: skip
+
+
+def search(answer, cap=None):
+    """Search with a device that answers `answer(batch, mode)`; returns the case and the lines said."""
+    lines = []
+
+    def measure(trial):
+        return answer(trial.case.batch_size, trial.case.mode)
+
+    return fit_batch(CASE, CARD, Options(), cap, measure, lines.append), lines
+
+
+def fits(batch):
+    return Measurement(status="ok", samples_per_second=100.0, peak_memory_bytes=batch * 10**6)
+
+
+def test_a_batch_that_crashes_above_one_that_fitted_is_too_large():
+    crash = Measurement(status="failed", reason="ended by SIGSEGV")
+    case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else crash)
+    assert case.batch_size == 96
+    assert not case.refusal
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out", "out_of_memory"])
+def test_a_search_that_finds_nothing_ends_as_its_last_probe(status):
+    case, _ = search(lambda batch, mode: Measurement(status=status, reason="the reason"))
+    assert case.refusal_status == status
+    assert case.refusal.endswith("the reason")
+
+
+def test_the_confirming_trial_backs_off_and_then_is_not_capped():
+    full = Measurement(status="out_of_memory", reason="full")
+    case, lines = search(lambda batch, mode: full if mode == "quick" and batch > 60 else fits(batch), cap=64)
+    assert (case.batch_size, case.batch_capped) == (56, False)
+    assert lines[-1].endswith("batch 56 confirmed by a trial")
+
+
+def test_a_batch_that_no_trial_confirms_is_a_refusal_with_its_curve():
+    full = Measurement(status="out_of_memory", reason="full")
+    case, _ = search(lambda batch, mode: full if mode == "quick" else fits(batch), cap=64)
+    assert case.refusal_status == "out_of_memory"
+    assert "no trial could confirm" in case.refusal
+    assert case.batch_curve
