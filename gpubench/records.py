@@ -121,6 +121,10 @@ class Row:
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )
+    table: str = column(
+        "JSON: the suite's own figures, a list of columns and then lines; scaling's are those of nccl-tests"
+        " (seconds of one all-reduce, algbw and busbw in GB/s, elements that were not the exact sum)"
+    )
     end: str = column("always `end`: a line without it was torn", "end")
 
 

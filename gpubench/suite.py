@@ -84,6 +84,8 @@ class Suite:
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
     processes: bool = False
     """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
+    several: tuple[str, ...] = ()
+    """Models that mean nothing in a single process."""
     torch: bool = True
     """False for a suite that never touches torch (a scripted one): its rows carry no proof of precision."""
 

@@ -141,6 +141,8 @@ class Measurement:
     settings: Mapping[str, str] = field(default_factory=dict)
     """What the process found set: versions and threads, as strings."""
     laps: tuple[Lap, ...] = ()
+    table: tuple[Mapping[str, str | int | float], ...] = ()
+    """What a suite measured beside laps."""
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -158,4 +160,4 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
 def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
     """A measurement from what the child sent; raises TypeError where a field is unknown."""
     laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
-    return Measurement(**{**data, "laps": laps})
+    return Measurement(**{**data, "laps": laps, "table": tuple(data.get("table", ()))})

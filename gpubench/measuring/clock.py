@@ -60,6 +60,8 @@ class Clock:
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.table: list[Mapping[str, str | int | float]] = []
+        """What the suite wants the row to hold beside laps: lines that all have the same columns."""
         self.together = True
         """False while `resident` wants steps without any communication between processes."""
 
@@ -284,6 +286,11 @@ class Clock:
         self._alone = [each[0] for each in self._agree([own])]
         self.together = True
 
+    def step_seconds(self, phase: str) -> float:
+        """Seconds of a step in the timed laps of the phases of this name, as all processes see them."""
+        laps = [lap for each in self._phases if each.name == phase for lap in each.laps if lap.kind == "timed"]
+        return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
+
     # Answers
 
     def summary(self) -> dict[str, Any]:
@@ -295,6 +302,7 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": drift(self._timed) or self._steady,
+            "table": tuple(self.table),
             **self._between_processes(),
             **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
         }

@@ -206,7 +206,7 @@ def plan(
                     processes=processes * options.nodes,
                     nodes=options.nodes,
                     memory_limit_bytes=options.memory_limit_bytes,
-                    refusal=_refusal(suite, device, precision, processes * options.nodes),
+                    refusal=_refusal(suite, model, device, precision, processes * options.nodes),
                 )
                 cases.append(case)
                 twin = policy == "max" and precision != "fp32" and "fp32" in precisions
@@ -217,9 +217,11 @@ def plan(
     return cases
 
 
-def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:
+def _refusal(suite: LoadedSuite, model: str, device: Device, precision: str, processes: int) -> str:
     if processes > 1 and not suite.suite.processes:
         return f"the suite {suite.name} trains in one process"
+    if processes == 1 and model in suite.suite.several:
+        return f"{model} needs --processes 2 or more"
     if not suite.suite.torch:
         return ""
     return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")

@@ -98,7 +98,16 @@ def row_of(
         )
         if measurement.laps
         else "",
+        table=_table(measurement.table),
     )
+
+
+def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
+    """Column names first, then the lines."""
+    if not lines:
+        return ""
+    values = [[_rounded(v) if isinstance(v, float) else v for v in line.values()] for line in lines]
+    return json.dumps([list(lines[0]), *values], separators=(",", ":"))
 
 
 def _lap_list(lap: Lap) -> list[str | int | float]:

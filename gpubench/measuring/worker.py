@@ -127,10 +127,10 @@ def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
     return {}
 
 
-Join = Callable[[], tuple[Peers, Mapping[str, str]]]
+Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
 
 
-def _alone() -> tuple[Peers, Mapping[str, str]]:
+def _alone() -> tuple[Peers, Mapping[str, Any]]:
     return Peers(), {}
 
 
