@@ -177,11 +177,23 @@ def compare(
         str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
     ] = None,
     charts: Annotated[Path | None, typer.Option(help="Folder for charts (PNG and SVG).")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="With --beta: seconds of a message, for the scaling model.", min=0)
+    ] = None,
+    beta: Annotated[float | None, typer.Option(help="Seconds of a byte, for the scaling model.", min=0)] = None,
+    scale_to: Annotated[
+        int | None, typer.Option(help="With --alpha and --beta: processes the scaling model goes to (2048, say).")
+    ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
     from gpubench.comparing.compare import compare_files
 
-    return compare_files(files, by=by, baseline=baseline, charts=charts)
+    if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
+        raise UserError(
+            "--alpha, --beta and --scale-to go together: the model needs both to go beyond what was measured"
+        )
+    alpha_beta = None if alpha is None or beta is None else (alpha, beta)
+    return compare_files(files, by=by, baseline=baseline, charts=charts, alpha_beta=alpha_beta, to=scale_to)
 
 
 @app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")

@@ -254,7 +254,9 @@ def train_network(trial: Trial, clock: Clock) -> None:
     mode = mode_of(trial.case.precision, trial.case.device)
     layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
     network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout)
-    model = distributed(network, trial, bucket_cap_mb=params.bucket_mib, broadcast_buffers=False)
+    model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
+    gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
+    clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
     optimizer = lars(network, params.lr)
     scaler = mode.scaler()
 

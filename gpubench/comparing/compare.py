@@ -92,19 +92,26 @@ def compare_files(
     by: str | None = None,
     baseline: str | None = None,
     charts: Path | None = None,
+    alpha_beta: tuple[float, float] | None = None,
+    to: int | None = None,
 ) -> int:
     """Print the comparison of all rows in `paths`, draw charts where asked; returns the exit code.
 
     Raises UserError where no row can be read, or `by` or `baseline` name nothing that is there.
     """
     result = compare(paths, by, baseline)
-    from gpubench.comparing.table import print_result
+    from gpubench.comparing.scaleview import draw_scaling, print_scaling
+    from gpubench.comparing.scaling import curves_of, sums_of
+    from gpubench.comparing.table import console_of_output, print_result
 
     print_result(result)
+    frame = load(paths).frame
+    curves, sums = curves_of(frame, alpha_beta, to), sums_of(frame)
+    print_scaling(curves, sums, console_of_output())
     if charts is not None:
         from gpubench.comparing.plot import draw
 
-        for path in draw(result, charts):
+        for path in [*draw(result, charts), *draw_scaling(curves, sums, charts)]:
             print(path)
     return 0 if result.comparisons else NOTHING_COMPARABLE
 

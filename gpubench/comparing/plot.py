@@ -98,9 +98,9 @@ def draw(result: Result, folder: Path) -> list[str]:
                     lines.append(f"{stem}: {len(group.cells)} cases are too many for a chart; compare fewer files")
                     continue
                 if group.cells:
-                    lines += _save(seconds_chart(group), folder / f"seconds-{stem}")
+                    lines += save(seconds_chart(group), folder / f"seconds-{stem}")
                 if group.comparisons:
-                    lines += _save(speedup_chart(group), folder / f"speedup-{stem}")
+                    lines += save(speedup_chart(group), folder / f"speedup-{stem}")
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
@@ -263,7 +263,8 @@ def _footer(group: Group) -> Iterator[str]:
     yield "; ".join([*facts, "gpubench"])
 
 
-def _save(figure: "Figure", stem: Path) -> list[str]:
+def save(figure: "Figure", stem: Path) -> list[str]:
+    """Write a figure as PNG and SVG; returns their paths."""
     files = []
     for kind, metadata in (("png", {"Software": "gpubench"}), ("svg", {"Date": None, "Creator": "gpubench"})):
         path = stem.with_name(f"{stem.name}.{kind}")

@@ -23,9 +23,14 @@ FOLDED = 12
 GAP = 3
 
 
+def console_of_output() -> Console:
+    """Writes to stdout: as wide as the terminal, and in a pipe as wide as it takes."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
 def print_result(result: Result, console: Console | None = None) -> None:
     """Everything, to stdout; what could not be read, to stderr."""
-    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = console or console_of_output()
     errors = Console(stderr=True, highlight=False)
     for problem in result.problems:
         errors.print(Text(problem, style="yellow"), soft_wrap=True)
