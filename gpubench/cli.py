@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,6 +100,9 @@ def run(
     rendezvous: Annotated[
         str, typer.Option(help="HOST:PORT where the machines meet; the one that HOST is writes the rows.")
     ] = "",
+    slurm: Annotated[
+        str, typer.Option(help="Run as a Slurm job: partition=gpu,nodes=4,gpus_per_node=8,time=60 (minutes).")
+    ] = "",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
     ] = None,
@@ -133,29 +137,50 @@ def run(
     for name, equals, _ in pairs:
         if not equals or not name:
             raise UserError(f"--set {name}: write it as key=value")
-    return run_plan(
-        Options(
-            suites=tuple(suite or ("resnet",)),
-            precision=precision,
-            models=tuple(model for model in models.split(",") if model),
-            batch=batch,
-            device=device,
-            processes=parse_processes(processes),
-            nodes=nodes,
-            rendezvous=rendezvous,
-            repeats=repeats,
-            mode="quick" if quick else "full" if full else "sampled",
-            out=out,
-            data=data,
-            weights=weights,
-            synthetic=synthetic,
-            memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
-            time_limit_seconds=parse_duration(time_limit) if time_limit else None,
-            seed=seed,
-            settings={name.strip(): value.strip() for name, _, value in pairs},
-            dry_run=dry_run,
-        )
+    options = Options(
+        suites=tuple(suite or ("resnet",)),
+        precision=precision,
+        models=tuple(model for model in models.split(",") if model),
+        batch=batch,
+        device=device,
+        processes=parse_processes(processes),
+        nodes=nodes,
+        rendezvous=rendezvous,
+        repeats=repeats,
+        mode="quick" if quick else "full" if full else "sampled",
+        out=out,
+        data=data,
+        weights=weights,
+        synthetic=synthetic,
+        memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
+        time_limit_seconds=parse_duration(time_limit) if time_limit else None,
+        seed=seed,
+        settings={name.strip(): value.strip() for name, _, value in pairs},
+        dry_run=dry_run,
     )
+    if slurm:
+        from rich.console import Console
+
+        from gpubench.measuring.slurm import parse_slurm, run_on_slurm
+
+        wishes = parse_slurm(slurm)
+        here = replace(options, nodes=wishes["nodes"])
+        return run_on_slurm(
+            wishes, without(sys.argv[1:], "--slurm", "--out"), here, Console(stderr=True, highlight=False)
+        )
+    return run_plan(options)
+
+
+def without(arguments: Sequence[str], *options: str) -> list[str]:
+    """The arguments but for these options and their values."""
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if skip or name in options:
+            skip = not skip and not equals
+        else:
+            kept.append(argument)
+    return kept
 
 
 @app.command(

@@ -1,4 +1,4 @@
-"""The suite scaling, and what compare makes of its rows: exact sums, S, T(N), e(N), and a model that says what it is."""
+"""The suite scaling, and what compare makes of its rows: exact sums, S, T(N), e(N), and a model that says so."""
 
 import json
 

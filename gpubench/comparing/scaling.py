@@ -200,9 +200,8 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
         for _, row in rows.iterrows():
             group = _group_of(row)
             for each in table_of(row["table"]):
-                key = (
-                    int(row["processes"]), group, each["algorithm"], bool(each["fusion_bytes"]), each["what"], each["bytes"],
-                )  # fmt: skip
+                what = (each["algorithm"], bool(each["fusion_bytes"]), each["what"], each["bytes"])
+                key = (int(row["processes"]), group, *what)
                 lines.setdefault(key, []).append((float(each["seconds"]), float(each["busbw"])))
         every = tuple(
             Sum(*key, float(np.median([s for s, _ in values])), float(np.median([b for _, b in values])))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import secrets
 import signal
 import tempfile
@@ -23,6 +24,7 @@ from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of, terms_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.slurm import PLAN
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 
@@ -32,6 +34,10 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
+STOPS = {
+    signal.SIGTERM: "the run was ended by SIGTERM before this trial ended",
+    signal.SIGUSR2: "the time of the job was over before this trial ended",
+}
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
@@ -118,6 +124,9 @@ class Runner:
                 console.print(problem, markup=False)
             earlier.check(cases, self.options, self.devices, self.environment)
         self.session = (earlier.session if earlier else None) or secrets.token_hex(6)
+        if plan_file := os.environ.get(PLAN):
+            trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
+            self._write_off(trials, Measurement("interrupted", "planned"), Path(plan_file))
         _say_what_it_can_decide(self.options, cases, console)
         return self.run(cases, earlier, console)
 
@@ -158,10 +167,11 @@ class Runner:
                     progress.finish(trial, row)
                     statuses.append(row.status)
                     done = number
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             if not trials:  # stopped in the batch search
                 trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            self._write_off(trials[done:], Measurement("interrupted", "the run was stopped before this trial ended"))
+            why = str(stop) or "the run was stopped before this trial ended"
+            self._write_off(trials[done:], Measurement("interrupted", why))
             console.print(
                 f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
                 " the same command with --out on that file goes on",
@@ -250,10 +260,10 @@ class Runner:
         startup = outcome.seconds - float(inside) if inside is not None else None
         return self._as_row(trial, measurement, started, startup)
 
-    def _write_off(self, trials: Sequence[Trial], why: Measurement) -> None:
+    def _write_off(self, trials: Sequence[Trial], why: Measurement, path: Path | None = None) -> None:
         """A row for each trial that will not run."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        records.append(self.path, [self._as_row(trial, why, now, None) for trial in trials])
+        records.append(path or self.path, [self._as_row(trial, why, now, None) for trial in trials])
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
         return row_of(
@@ -338,13 +348,14 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
 
 
 class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does; and so does their notice that time is up."""
 
     def __enter__(self) -> None:
         def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(STOPS[signal.Signals(number)])
 
-        self._before = signal.signal(signal.SIGTERM, interrupt)
+        self._before = {number: signal.signal(number, interrupt) for number in STOPS}
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
