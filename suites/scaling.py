@@ -150,11 +150,11 @@ def hierarchical(world: int, group: int, rank: int) -> Callable[[torch.Tensor], 
     import torch.distributed as dist
 
     first = rank // group * group
-    inside = None
+    inside: Any = None
     for start in range(0, world, group):  # every process has to take part in making each group
         made = dist.new_group(list(range(start, start + group)))
         inside = made if start == first else inside
-    between = dist.new_group(list(range(0, world, group)))
+    between: Any = dist.new_group(list(range(0, world, group)))
 
     def sum_one(tensor: torch.Tensor) -> None:
         dist.reduce(tensor, dst=first, group=inside)
@@ -296,7 +296,7 @@ class Images:
             for _ in range(POOL)
         ]
         # Only whole steps: what is left is less than one, and the clock scales the time.
-        self.steps = max(1, trial.params.train_images // (many * trial.case.processes))
+        self.steps: int = max(1, trial.params.train_images // (many * trial.case.processes))
 
     def __len__(self) -> int:
         return self.steps

@@ -5,7 +5,7 @@
 #
 #   tests/slurm_cluster.sh start DIR     # DIR/slurm.conf; export SLURM_CONF to use it
 #   tests/slurm_cluster.sh stop DIR
-set -euo pipefail
+set -Eeuo pipefail
 dir=$(realpath -m "$2")
 
 start_munge() {
@@ -20,10 +20,10 @@ start_munge() {
 start_accounting() {
     mkdir -p "$dir/db" && chown mysql: "$dir/db"
     mariadb-install-db --user=mysql --datadir="$dir/db" --auth-root-authentication-method=socket >/dev/null
-    mariadbd --no-defaults --user=mysql --datadir="$dir/db" --skip-networking --socket="$dir/db.sock" \
-        --pid-file="$dir/db.pid" --innodb-lock-wait-timeout=900 >"$dir/db.log" 2>&1 &
-    for _ in $(seq 100); do mariadb --socket="$dir/db.sock" -e 'select 1' >/dev/null 2>&1 && break; sleep 0.2; done
-    mariadb --socket="$dir/db.sock" -e "create database slurm; create user slurm@localhost identified by 'x';
+    mariadbd --no-defaults --user=mysql --datadir="$dir/db" --skip-networking --socket="$dir/db/sock" \
+        --pid-file="$dir/db/pid" --innodb-lock-wait-timeout=900 >"$dir/db.log" 2>&1 &
+    for _ in $(seq 100); do mariadb --socket="$dir/db/sock" -e 'select 1' >/dev/null 2>&1 && break; sleep 0.2; done
+    mariadb --socket="$dir/db/sock" -e "create database slurm; create user slurm@localhost identified by 'x';
         grant all on slurm.* to slurm@localhost"
     cat >"$dir/slurmdbd.conf" <<EOF
 AuthType=auth/munge
@@ -39,13 +39,22 @@ PidFile=$dir/slurmdbd.pid
 EOF
     chmod 600 "$dir/slurmdbd.conf"
     # slurmdbd finds the database by its usual socket
-    mkdir -p /run/mysqld && ln -sf "$dir/db.sock" /run/mysqld/mysqld.sock
+    mkdir -p /run/mysqld && ln -sf "$dir/db/sock" /run/mysqld/mysqld.sock
     SLURM_CONF="$dir/slurmdbd.conf" slurmdbd
     for _ in $(seq 100); do SLURM_CONF="$dir/slurm.conf" sacctmgr -i show cluster >/dev/null 2>&1 && break; sleep 0.2; done
 }
 
+stop() {
+    for pid in "$dir"/slurmd.n1.pid "$dir"/slurmd.n2.pid "$dir/slurmctld.pid" "$dir/slurmdbd.pid" "$dir/db/pid" \
+        /run/munge/gpubench.pid; do
+        [ -s "$pid" ] && kill "$(cat "$pid")" 2>/dev/null || true
+    done
+    sleep 2
+}
+
 case $1 in
 start)
+    trap 'stop' ERR
     mkdir -p "$dir/state"
     accounting=
     if command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null; then
@@ -90,12 +99,10 @@ EOF
         sleep 0.2
     done
     echo "the nodes did not come up; see $dir/*.log" >&2
+    stop
     exit 1
     ;;
 stop)
-    for pid in "$dir"/slurmd.n1.pid "$dir"/slurmd.n2.pid "$dir/slurmctld.pid" "$dir/slurmdbd.pid" "$dir/db.pid" /run/munge/gpubench.pid; do
-        [ -s "$pid" ] && kill "$(cat "$pid")" 2>/dev/null || true
-    done
-    sleep 2
+    stop
     ;;
 esac

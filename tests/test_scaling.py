@@ -112,7 +112,9 @@ def test_a_wrong_sum_is_seen():
     try:
         broken = PARTS["Algorithm"]("broken", 0, nothing)
         payload = PARTS["Payload"]("9 B", (9,))
-        assert PARTS["wrong_sums"](broken, payload, torch.float32, torch.device("cpu"), Lost) == 9
+        assert (
+            PARTS["wrong_sums"](broken, payload, torch.float32, torch.device("cpu"), Lost) == 6
+        )  # a third has nothing to add
     finally:
         torch.distributed.destroy_process_group()
 

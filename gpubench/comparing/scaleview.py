@@ -69,7 +69,7 @@ def draw_scaling(curves: Sequence[Curve], sums: Sequence[Sums], folder: Path) ->
     lines: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context({**STYLE, "axes.grid.axis": "both"}):  # type: ignore[arg-type]
+        with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
             if curves:
                 lines += save(scaling_chart(curves), folder / "scaling")
             if sums:
@@ -103,6 +103,8 @@ def scaling_chart(curves: Sequence[Curve]) -> "Figure":
                     axes.fill_between(
                         x, [v / (1 + band) for v in y], [v * (1 + band) for v in y], color=colour, alpha=0.15
                     )
+    for axes in (rates, shares):
+        axes.grid(True, axis="both")
     rates.set_yscale("log")
     rates.set_ylabel("T: samples per second")
     shares.set_ylabel("e: share of perfect scaling")
@@ -136,6 +138,7 @@ def busbw_chart(sums: Sequence[Sums]) -> "Figure":
                         marker=MARKS[index % len(MARKS)],
                     )  # fmt: skip
         sizes = sorted({line.bytes for line in each.lines if line.what == "message"})
+        axes.grid(True, axis="both")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=30)

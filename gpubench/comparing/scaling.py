@@ -123,12 +123,13 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     keys = ["suite", "suite_version", "model", "precision", "card", "batch_size", "params", "data", "mode"]
     curves = []
     for names, rows in ok.groupby(keys, dropna=False, sort=False):
-        by_count = rows.groupby("processes")["samples_per_second"]
-        rates = {int(count): float(rate) for count, rate in by_count.median().items()}
-        if len(rates) < 2:
+        counts = sorted({int(count) for count in rows["processes"]})
+        if len(counts) < 2:
             continue
-        trials = {int(count): int(many) for count, many in by_count.size().items()}
-        known = dict(zip(keys, names, strict=True))
+        of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
+        rates = {count: float(found.median()) for count, found in of_count.items()}
+        trials = {count: len(found) for count, found in of_count.items()}
+        known: dict[str, Any] = dict(zip(keys, names, strict=True))
         title = f"{known['suite']} {known['model']} {known['precision']}, {short(str(known['card']))}"
         gradients, samples = _gradients_of(rows, float(known["batch_size"]))
         curves.append(
@@ -200,13 +201,10 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
         for _, row in rows.iterrows():
             group = _group_of(row)
             for each in table_of(row["table"]):
-                what = (each["algorithm"], bool(each["fusion_bytes"]), each["what"], each["bytes"])
-                key = (int(row["processes"]), group, *what)
+                what = (each["algorithm"], bool(each["fusion_bytes"]), each["what"], int(each["bytes"]))
+                key: tuple[Any, ...] = (int(row["processes"]), group, *what)
                 lines.setdefault(key, []).append((float(each["seconds"]), float(each["busbw"])))
-        every = tuple(
-            Sum(*key, float(np.median([s for s, _ in values])), float(np.median([b for _, b in values])))
-            for key, values in lines.items()
-        )
+        every = tuple(Sum(*key, *map(float, np.median(values, axis=0))) for key, values in lines.items())
         card, backend, between, precision = names
         messages = [line for line in every if line.what == "message"]
         fits = {

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
 from gpubench import records, suite
@@ -228,9 +229,11 @@ def _rows(path: Path) -> list[records.Row]:
     names = [name for name in records.COLUMNS if name in frame]
     kept = []
     for record in frame[names].to_dict("records"):
-        values = {str(name): value for name, value in record.items() if value == value and value is not None}
-        whole = {name for name in ("trial", "processes", "nodes", "batch_size", "seed", "schema") if name in values}
-        kept.append(records.Row(**{**values, **{name: int(values[name]) for name in whole}}))
+        values: dict[str, Any] = {str(name): value for name, value in record.items() if not pd.isna(value)}
+        for name in ("trial", "processes", "nodes", "batch_size", "seed", "schema"):
+            if name in values:
+                values[name] = int(values[name])
+        kept.append(records.Row(**values))
     return kept
 
 
