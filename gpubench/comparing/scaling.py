@@ -164,14 +164,14 @@ def _curve(
     ]
     alpha, beta = alpha_beta or _least_squares(lines)
     errors: dict[str, float] = {}
-    note = "given by hand" if alpha_beta else "" if len(lines) > 1 else FEW
+    note = "given by hand" if alpha_beta else "" if len(lines) > 2 else FEW
 
     def predicted(count: int, fitted: tuple[float, float]) -> float:
         messages, share = steps_of("flat", count, 1)
         seconds = step(base) + fitted[0] * (messages - start[0]) + fitted[1] * (share - start[1]) * gradients
         return samples * count / seconds
 
-    if not alpha_beta and len(lines) > 1:
+    if not alpha_beta and len(lines) > 2:  # two unknowns
         kept = [line for line, (count, *_) in zip(lines, beyond, strict=True) if count != most]
         errors[f"N={most}"] = abs(predicted(most, _least_squares(kept)) / rates[most] - 1)
     limit = to if alpha_beta and to else most * REACH
