@@ -53,7 +53,8 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
         return 50 * count / (0.1 + ALPHA * messages + BETA * share * 10**6)
 
     rows = [
-        row(suite="scaling", model="resnet50", processes=n, samples_per_second=rate(n), table=table) for n in (1, 2, 3, 4)
+        row(suite="scaling", model="resnet50", processes=n, samples_per_second=rate(n), table=table)
+        for n in (1, 2, 3, 4)
     ]
     frame = frame_of(tmp_path, rows)
     (curve,) = curves_of(frame)
@@ -72,11 +73,19 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
 def test_compare_prints_and_draws_it(cli, tmp_path):
     rows = [allreduce(count, "flat", 2) for count in (2, 4, 8)]
     rows += [row(suite="scaling", model="resnet50", processes=n, samples_per_second=100.0 * n**0.9) for n in (1, 2, 4)]
+    rows += [
+        row(
+            suite="largebatch", model="small", params=f"epochs=9 global_batch={n} optimizer=sgd", accuracy=0.7 - n / 1e5
+        )
+        for n in (512, 4096)
+    ]
     frame_of(tmp_path, rows)
     done = cli("compare", "rows.csv", "--charts", "charts")
     assert "e  87.1% of N=1's   1 trial(s)" in done.stdout, done.stdout + done.stderr
     assert "model" in done.stdout
     assert "best: flat" in done.stdout
+    assert "4096 samples a step   65.90%   -3.58 points" in done.stdout
+    assert (tmp_path / "charts/largebatch.svg").exists()
     assert (tmp_path / "charts/scaling.svg").exists()
     assert ">model of it: alpha" in (tmp_path / "charts/scaling.svg").read_text()
     assert (tmp_path / "charts/allreduce.png").exists()

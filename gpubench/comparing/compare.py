@@ -101,17 +101,17 @@ def compare_files(
     """
     result = compare(paths, by, baseline)
     from gpubench.comparing.scaleview import draw_scaling, print_scaling
-    from gpubench.comparing.scaling import curves_of, sums_of
+    from gpubench.comparing.scaling import curves_of, held_of, sums_of
     from gpubench.comparing.table import console_of_output, print_result
 
     print_result(result)
     frame = load(paths).frame
-    curves, sums = curves_of(frame, alpha_beta, to), sums_of(frame)
-    print_scaling(curves, sums, console_of_output())
+    curves, sums, held = curves_of(frame, alpha_beta, to), sums_of(frame), held_of(frame)
+    print_scaling(curves, sums, held, console_of_output())
     if charts is not None:
         from gpubench.comparing.plot import draw
 
-        for path in [*draw(result, charts), *draw_scaling(curves, sums, charts)]:
+        for path in [*draw(result, charts), *draw_scaling(curves, sums, held, charts)]:
             print(path)
     return 0 if result.comparisons else NOTHING_COMPARABLE
 

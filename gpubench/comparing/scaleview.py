@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpubench.comparing.plot import COLOURS, STYLE, save
-from gpubench.comparing.scaling import Curve, Fit, Sums
+from gpubench.comparing.scaling import Curve, Fit, Held, Sums
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 MARKS = "osD^vP*X"
 
 
-def print_scaling(curves: Sequence[Curve], sums: Sequence[Sums], console: Console) -> None:
-    """A line for each number of processes, and for each thing summed the fastest way."""
+def print_scaling(curves: Sequence[Curve], sums: Sequence[Sums], held: Sequence[Held], console: Console) -> None:
+    """A line for each number of processes, for each thing summed the fastest way, and accuracy by batch."""
+    for line in held:
+        _say(console, f"accuracy as the batch grows: {line.title}", bold=True)
+        for size, accuracy, trials in line.points:
+            change = (accuracy - line.points[0][1]) * 100
+            _say(console, f"  {size:>7} samples a step   {accuracy:.2%}   {change:+.2f} points   {trials} trial(s)")
+        _say(console, "")
     for curve in curves:
         _say(console, f"scaling of {curve.title}", bold=True)
         for point in curve.points:
@@ -62,8 +68,8 @@ def size_text(size: int) -> str:
     return f"{value:.4g} {unit}"
 
 
-def draw_scaling(curves: Sequence[Curve], sums: Sequence[Sums], folder: Path) -> list[str]:
-    """Write `scaling.*` and `allreduce.*`, where there is anything; returns their paths."""
+def draw_scaling(curves: Sequence[Curve], sums: Sequence[Sums], held: Sequence[Held], folder: Path) -> list[str]:
+    """Write `scaling.*`, `allreduce.*` and `largebatch.*`, where there is anything; returns their paths."""
     import matplotlib
 
     lines: list[str] = []
@@ -74,6 +80,8 @@ def draw_scaling(curves: Sequence[Curve], sums: Sequence[Sums], folder: Path) ->
                 lines += save(scaling_chart(curves), folder / "scaling")
             if sums:
                 lines += save(busbw_chart(sums), folder / "allreduce")
+            if held:
+                lines += save(accuracy_chart(held), folder / "largebatch")
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
@@ -146,6 +154,26 @@ def busbw_chart(sums: Sequence[Sums]) -> "Figure":
         axes.set_ylabel("busbw, GB/s")
         axes.legend(frameon=False, fontsize=9)
     axes.set_xlabel("bytes summed")
+    return figure
+
+
+def accuracy_chart(held: Sequence[Held]) -> "Figure":
+    """Accuracy against the samples of a step, a line for each optimizer and precision."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(True, axis="both")
+    for number, line in enumerate(held):
+        sizes, values = [size for size, *_ in line.points], [value for _, value, _ in line.points]
+        style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+        axes.plot(sizes, values, label=line.title, **style)  # type: ignore[arg-type]
+    every = sorted({size for line in held for size, *_ in line.points})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(every, [str(size) for size in every])
+    axes.set_xlabel("samples of a step")
+    axes.set_ylabel("accuracy on the test images")
+    axes.legend(frameon=False)
     return figure
 
 

@@ -265,6 +265,29 @@ def _group_of(row: "pd.Series[Any]") -> int:
     return int(asked) or int(row["processes"]) // nodes
 
 
+@dataclass(frozen=True)
+class Held:
+    """Accuracy of one optimizer and precision against the samples of a step."""
+
+    title: str
+    points: tuple[tuple[int, float, int], ...]
+    """(samples of a step, median accuracy, trials), smallest first."""
+
+
+def held_of(frame: pd.DataFrame) -> list[Held]:
+    """What `largebatch` rows of several batches show, a line for each recipe."""
+    ok = frame[(frame["status"] == "ok") & (frame["suite"] == "largebatch") & frame["accuracy"].notna()]
+    found: dict[str, dict[int, list[float]]] = {}
+    for _, row in ok.iterrows():
+        params = dict(pair.partition("=")[::2] for pair in str(row["params"]).split())
+        title = f"{params['optimizer']}, {row['precision']}, {params['epochs']} epochs"
+        found.setdefault(title, {}).setdefault(int(params["global_batch"]), []).append(float(row["accuracy"]))
+    return [
+        Held(title, tuple((size, float(np.median(values)), len(values)) for size, values in sorted(sizes.items())))
+        for title, sizes in found.items()
+    ]
+
+
 def table_of(text: object) -> list[dict[str, Any]]:
     """The lines of a row's `table`, by column."""
     if not isinstance(text, str) or not text:
