@@ -110,7 +110,9 @@ class Row:
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
     backend: str = column("how several processes talk: nccl, gloo; empty for one process")
-    interconnect: str = column("what lies between them: loopback, NVLink, PCIe, a network interface and its speed")
+    interconnect: str = column(
+        "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way"
+    )
     rank_spread: float | None = column(
         "slowest process's own step time, loader included and all-reduce left out, over the fastest's, less 1", None
     )

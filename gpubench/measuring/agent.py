@@ -8,8 +8,9 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -19,6 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpubench.measuring.blame import Failure, cause, together
 from gpubench.measuring.interconnect import interface_of
+from gpubench.measuring.nccl import LOG, told
 from gpubench.measuring.ranks import Place, connect
 from gpubench.measuring.worker import run_rank
 from gpubench.trial import Case, Measurement, measurement_from_json, trial_from_json
@@ -78,10 +80,10 @@ def _place(task: Mapping[str, Any]) -> tuple[Place, dist.Store | None]:
     """Where the processes meet: on a single machine, a store that is opened for this trial and returned too."""
     seconds = float(task["collective_seconds"])
     if task["place"]:
-        return Place(**task["place"], collective_seconds=seconds), None
+        return Place(**task["place"], scratch=task["scratch"], collective_seconds=seconds), None
     limit = timedelta(seconds=seconds)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit)
-    return Place("127.0.0.1", store.port, "trial", 0, "127.0.0.1", seconds), store
+    return Place("127.0.0.1", store.port, "trial", 0, "127.0.0.1", task["scratch"], seconds), store
 
 
 def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> dict[str, Any]:
@@ -92,6 +94,8 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     oks = {int(key.partition("/")[2]): each for key, each in said.items() if each["measurement"]["status"] == "ok"}
     if len(oks) == case.processes:
         measurement = together({rank: measurement_from_json(each["measurement"]) for rank, each in oks.items()})
+        if words := told(Path(place.scratch) / LOG):
+            measurement = replace(measurement, interconnect=f"{measurement.interconnect}; {words}")
         return {"measurement": asdict(measurement), "train_call_seconds": oks[0]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from gpubench.measuring import nccl
 from gpubench.measuring.interconnect import interconnect
 from gpubench.measuring.peers import Peers
 from gpubench.trial import Trial
@@ -60,6 +62,8 @@ class Place:
     node: int
     address: str
     """This machine's own, as the others see it."""
+    scratch: str
+    """A folder of this machine that goes with the trial."""
     collective_seconds: float
     """How long a process waits in a collective for the others before it says that they are lost."""
 
@@ -79,6 +83,8 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
     device = torch.device(trial.case.device)
     on_cpu = device.type == "cpu"
     backend = "gloo" if on_cpu else dist.get_default_backend_for_device(device)
+    if backend == "nccl" and trial.rank == 0 and "NCCL_DEBUG" not in os.environ:
+        os.environ.update(nccl.SETTINGS, NCCL_DEBUG_FILE=str(Path(place.scratch) / nccl.LOG))
     with _silence():
         dist.init_process_group(
             backend if on_cpu else f"cpu:gloo,{device.type}:{backend}",
