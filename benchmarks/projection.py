@@ -1,6 +1,7 @@
 """How well a sampled trial projects the full run: interleaved pairs, and the interval of their ratio.
 
-    python benchmarks/projection.py --data DIR --epochs 1 --pipeline device --pairs 8
+    python benchmarks/projection.py --data DIR --suite resnet --model resnet18 --batch 128 --pairs 8 \\
+        --set epochs=1 --set image_size=32 --set train_images=12800 --set valid_images=2560
 
 Each pair is one full and one sampled trial of the same case and seed, in fresh processes, in an order
 that alternates from pair to pair, so that a drift of the machine hits both alike. Prints a row per pair
@@ -22,14 +23,11 @@ from gpubench.comparing.stats import median, median_interval
 def seconds_of(mode: str, seed: int, arguments: argparse.Namespace, folder: Path) -> pd.Series:
     """One trial's row."""
     out = folder / f"{mode}-{seed}.csv"
-    command = [sys.executable, "-m", "gpubench", "run", "--suite", "resnet", "--models", arguments.model]
-    command += ["--precision", arguments.precision, "--batch", str(arguments.batch), "--repeats", "1"]
-    command += ["--seed", str(seed), "--out", str(out), "--data", str(arguments.data)]
-    command += ["--set", f"epochs={arguments.epochs}", "--set", f"image_size={arguments.image_size}"]
-    command += ["--set", f"pipeline={arguments.pipeline}", "--set", f"workers={arguments.workers}"]
-    command += ["--set", f"train_images={arguments.train_images}"]
-    command += ["--set", f"valid_images={arguments.valid_images}"]
-    command += ["--set", f"threads={arguments.threads}"]
+    command = [sys.executable, "-m", "gpubench", "run", "--suite", arguments.suite, "--models", arguments.model]
+    command += ["--precision", arguments.precision, "--repeats", "1", "--seed", str(seed), "--out", str(out)]
+    command += ["--data", str(arguments.data)]
+    command += ["--batch", arguments.batch] if arguments.batch else []
+    command += [word for setting in arguments.set for word in ("--set", setting)]
     command += ["--full"] if mode == "full" else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -41,23 +39,19 @@ def main() -> None:
     """Run the pairs and print their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--suite", default="resnet")
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--image-size", type=int, default=32)
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--pipeline", default="device")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--train-images", type=int, default=12_800)
-    parser.add_argument("--valid-images", type=int, default=2_560)
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--batch", default="", help="the suite's default where it is left out")
+    parser.add_argument("--set", action="append", default=[], help="key=value, as for gpubench run; repeatable")
     parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--first-seed", type=int, default=100, help="another one for more pairs")
     arguments = parser.parse_args()
     ratios, shares = [], []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(arguments.pairs):
             order = ("sampled", "full") if pair % 2 else ("full", "sampled")
-            rows = {mode: seconds_of(mode, 100 + pair, arguments, Path(folder)) for mode in order}
+            rows = {mode: seconds_of(mode, arguments.first_seed + pair, arguments, Path(folder)) for mode in order}
             full, sampled = rows["full"], rows["sampled"]
             spent = sum(lap[5] for lap in json.loads(sampled.laps) if lap[0] == "train")
             ratios.append(sampled.seconds / full.seconds)
@@ -69,8 +63,8 @@ def main() -> None:
             )
     low, high = median_interval(ratios) or (min(ratios), max(ratios))
     print(
-        f"{arguments.pipeline} epochs={arguments.epochs}: median projected/full {median(ratios):.3f},"
-        f" 95% [{low:.3f}, {high:.3f}], n={len(ratios)}"
+        f"{arguments.suite} {' '.join(arguments.set)}: median projected/full {median(ratios):.3f},"
+        f" 95% [{low:.3f}, {high:.3f}], single pairs {min(ratios):.3f} to {max(ratios):.3f}, n={len(ratios)}"
     )
 
 

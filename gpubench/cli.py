@@ -84,9 +84,12 @@ def run(
         list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="both, mixed, all, or names: fp32, tf32, fp16, bf16, joined by commas.")
+        str,
+        typer.Option(
+            help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
+        ),
     ] = "both",
-    models: Annotated[str, typer.Option(help="Models joined by commas; all of the suite's by default.")] = "",
+    models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",
     batch: Annotated[
         str | None, typer.Option(help="max, fastest, or a number; each suite has its own default.")
     ] = None,
@@ -105,6 +108,14 @@ def run(
     ] = "",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="1%: after 6 rounds go on until each case's interval is this share to either side."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="With --until: add no round that would end later than this (90s, 2h); 20m by default."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
@@ -133,6 +144,10 @@ def run(
 
     if quick and full:
         raise UserError("--quick and --full ask for opposite things; give one of them")
+    if until and (quick or repeats):
+        raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
+    if budget and not until:
+        raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
     pairs = [text.partition("=") for text in settings or ()]
     for name, equals, _ in pairs:
         if not equals or not name:
@@ -154,6 +169,8 @@ def run(
         synthetic=synthetic,
         memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
         time_limit_seconds=parse_duration(time_limit) if time_limit else None,
+        until=parse_share("--until", until) if until else None,
+        budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
         seed=seed,
         settings={name.strip(): value.strip() for name, _, value in pairs},
         dry_run=dry_run,
@@ -190,6 +207,8 @@ Examples:
 Every card and precision, and what the ratios are worth: `gpubench compare results/*.csv`
 
 Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
+
+As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
 )
 @advised
@@ -202,6 +221,16 @@ def compare(
         str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
     ] = None,
     charts: Annotated[Path | None, typer.Option(help="Folder for charts (PNG and SVG).")] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
+    ] = False,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Compare what is not alike too, without verdict; says where.")
+    ] = False,
+    fail_on_slower: Annotated[
+        str | None,
+        typer.Option(help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is."),
+    ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="With --beta: seconds of a message, for the scaling model.", min=0)
     ] = None,
@@ -217,8 +246,17 @@ def compare(
         raise UserError(
             "--alpha, --beta and --scale-to go together: the model needs both to go beyond what was measured"
         )
-    alpha_beta = None if alpha is None or beta is None else (alpha, beta)
-    return compare_files(files, by=by, baseline=baseline, charts=charts, alpha_beta=alpha_beta, to=scale_to)
+    return compare_files(
+        files,
+        by=by,
+        baseline=baseline,
+        charts=charts,
+        why=why,
+        allow_mismatch=allow_mismatch,
+        fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
+        alpha_beta=None if alpha is None or beta is None else (alpha, beta),
+        to=scale_to,
+    )
 
 
 @app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
@@ -232,7 +270,9 @@ def list_suites(
     for name in suite or built_in_names():
         found = find(name)
         typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
-        typer.echo(f"  models: {', '.join(found.suite.models)}")
+        usual = found.suite.default_models
+        without = f" (without --models: {', '.join(usual)})" if usual else ""
+        typer.echo(f"  models: {', '.join(found.suite.models)}{without}")
         typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
         for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
             default = str(param.default).lower() if isinstance(param.default, bool) else param.default
@@ -240,24 +280,73 @@ def list_suites(
             typer.echo(f"  --set {key}={default}{choices}  {param.help}")
 
 
-@app.command(epilog="Example: `gpubench doctor` or `gpubench doctor --data ~/datasets`")
+@app.command(
+    epilog="""
+Examples:
+
+What to fix before measuring: `gpubench doctor`
+
+Is my card healthy? `gpubench doctor mine.csv --against results`
+"""
+)
 @advised
 def doctor(
+    files: Annotated[list[Path] | None, typer.Argument(help="CSV files measured here, for --against.")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV file, or folder of them, with reference rows of the same card. Repeatable."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
-    """What to fix before measuring: device, driver, torch build, data, disk. Exit code 4 if anything."""
-    from gpubench.doctor import findings, nvidia_cards, surroundings
+    """What to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
+
+    With files of measured rows it says instead whether the card is as fast as others of its kind.
+    """
+    from gpubench import apex
+    from gpubench.comparing.health import health
+    from gpubench.doctor import nvidia_cards, of_apex, surroundings
+    from gpubench.measuring import environment, host
+    from gpubench.measuring.checkup import checkup
     from gpubench.measuring.process import describe
 
+    if bool(files) != bool(against):
+        raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    found = findings(describe(), nvidia_cards()) + surroundings(data)
+    if files and against:
+        found = health(files, against)
+    else:
+        at_rest = host.host(environment.cpu_count())
+        found = checkup(describe(), at_rest, nvidia_cards())
+        found += [of_apex(apex.installed()), *surroundings(data)]
     for finding in found:
         typer.echo(f"{marks[finding.level]}  {finding.text}")
         if finding.advice:
             typer.echo(f"        {finding.advice}")
     return 4 if any(finding.level == "fix" for finding in found) else 0
+
+
+@app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")
+@advised
+def peak(
+    device: Annotated[str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
+) -> int:
+    """The most this device reaches, beside what its maker lists. Kept for `run`. Exit code 4 if any fails."""
+    from gpubench.ceiling import run_peak
+
+    return run_peak(device, precision, threads)
+
+
+@app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
+@advised
+def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
+    """Whether the tool tells the truth on this device, in about three minutes. Exit code 1 if it does not."""
+    from gpubench.selftest import run_selftest
+
+    return run_selftest(device)
 
 
 @app.command(epilog="Example: `gpubench columns`")
@@ -318,7 +407,19 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
-def parse_duration(text: str) -> float:
+def parse_share(option: str, text: str) -> float:
+    """The fraction that `1%` or `0.5 %` stands for; raises UserError."""
+    number, sign, rest = text.strip().partition("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = 0.0
+    if not sign or rest or not 0 < share < 1:
+        raise UserError(f"{option} {text}: write it as a percentage, 1% or 0.5%")
+    return share
+
+
+def parse_duration(text: str, option: str = "--time-limit") -> float:
     """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
     import re
 
@@ -327,5 +428,5 @@ def parse_duration(text: str) -> float:
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
     total = float(hours) * 3600 + float(minutes) * 60 + float(seconds)
     if total <= 0:
-        raise UserError(f"--time-limit {text}: write it as 90s, 10m or 1h30m")
+        raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
     return total

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 from filelock import FileLock
 
+from gpubench import corpus
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Dataset:
     urls: Mapping[str, str]
     """Address to MD5 of what is downloaded: one archive that holds the folder, or the files themselves."""
     about: str
+    is_corpus: bool = False
+    """Whether it is the three text files of a word-level corpus, for which any other such corpus may stand in."""
 
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
@@ -72,6 +75,7 @@ DATASETS: dict[str, Dataset] = {
         _WIKITEXT_FILES,
         {f"{_WIKITEXT}/{name}": md5 for name, md5 in _WIKITEXT_FILES.items()},
         "2 million words of Wikipedia, 13 MB, CC BY-SA (Merity et al. 2016)",
+        is_corpus=True,
     ),
 }
 
@@ -101,7 +105,8 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
 
     Looks in `data` (--data: such a root, or such a folder itself), else in $GPUBENCH_DATA, else in the
     cache. Raises UserError where a folder that the user named lacks a file, or a file is not the official
-    one: each is summed here, so that a bad one is found before hours of work.
+    one: each is summed here, so that a bad one is found before hours of work. Of a corpus that the user
+    named any text will do; `row_name` tells what it is.
     """
     for name in wanted:
         if name not in DATASETS:
@@ -120,8 +125,34 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
         itself = any(named.name == DATASETS[name].folder for name in wanted)
         root = named.parent if itself else named
     for name in wanted:
-        check(name, root)
+        if named and DATASETS[name].is_corpus:
+            corpus.files_of(_corpus_folder(name, root))
+        else:
+            check(name, root)
     return root
+
+
+def row_name(name: str, root: Path) -> str:
+    """What a row says of dataset `name` under `root`: its own name, or another for a corpus that stands in for it.
+
+    A corpus is read whole, so that text that cannot be read is found here; raises UserError then.
+    """
+    if not DATASETS[name].is_corpus:
+        return name
+    folder = _corpus_folder(name, root)
+    load_corpus(name, root)
+    return corpus.name_of(folder, name, DATASETS[name].files)
+
+
+def load_corpus(name: str, root: Path) -> corpus.Corpus:
+    """The corpus that is, or stands in for, dataset `name` under `root`, as token numbers."""
+    return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
+
+
+def _corpus_folder(name: str, root: Path) -> Path:
+    """The official folder under `root`, or `root` itself where the text files lie there."""
+    official = root / DATASETS[name].folder
+    return official if official.is_dir() or corpus.file_of(root, "train") is None else root
 
 
 def is_complete(name: str, root: Path) -> bool:

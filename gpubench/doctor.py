@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpubench import datasets
+from gpubench.apex import LAST_WITH_AMP, Apex
 from gpubench.errors import UserError
 from gpubench.trial import PRECISIONS
 
@@ -61,7 +62,7 @@ def _unseen(card: Card, cuda: str) -> Finding:
             text,
             f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}",
         )
-    return Finding("fix", text, "is CUDA_VISIBLE_DEVICES set, or the container started without the card?")
+    return Finding("fix", text, "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)")
 
 
 def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
@@ -80,11 +81,16 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
             )
         ]
     if problem:
-        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", "is the driver up to date?")]
+        return [
+            Finding(
+                "fix", f"{name}: torch cannot compute on it ({problem})", "update the driver, then restart the machine"
+            )
+        ]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Finding("ok", f"{name}; precisions {can}")]
-    found += [Finding("note", f"{device['device']}: no {p}: {why}") for p, why in unsupported.items()]
+    advice = "nothing to do: such cases become `unsupported` rows, never another precision"
+    found += [Finding("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return found
 
 
@@ -125,6 +131,28 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor.partition(".")[0] or 0)
 
 
+def of_apex(apex: Apex | None) -> Finding:
+    """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
+    if apex is None:
+        return Finding("ok", "no apex package, and none is needed (docs/apex.md)")
+    name = f"apex {apex.version}".rstrip()
+    if not apex.real:
+        return Finding(
+            "note",
+            f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
+            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/apex.md)",
+        )
+    built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
+    text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
+    if apex.can_fp16_optimizer:
+        return Finding("ok", f"{text}: `--set engine=apex` of wordlm can use it")
+    return Finding(
+        "note",
+        f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP}",
+        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
+    )
+
+
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> list[Finding]:
     """What this machine's disk and data say: datasets present and whole, room for rows and downloads."""
     found = []
@@ -146,7 +174,7 @@ def _of_data(name: str, data: Path | None) -> Finding:
         root = datasets.locate([name], data)
     except UserError as error:
         # A folder given for one dataset need not hold the others.
-        return Finding("note", f"{name}: {error}")
+        return Finding("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
     if root is None:
         return Finding("note", f"{name}: not here", f"gpubench data fetch {name}")
     return Finding("ok", f"{name}: in {root}")

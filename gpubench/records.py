@@ -32,7 +32,7 @@ class Row:
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
-    batch_size: int | None = column("samples in one step of one process", None)
+    batch_size: int | None = column("samples in one step of one process; columns of text for a language model", None)
     batch_policy: str = column(
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
         " author (a published figure's own)"
@@ -55,10 +55,31 @@ class Row:
     device_hash: str = column("salted hash that tells two specimens of one card apart")
     card_memory_bytes: int | None = column("memory of the card, or of the host for a CPU", None)
     driver: str = column("driver of the device")
+    power_limit_watts: float | None = column("power limit of the card as it was set", None)
+    default_power_limit_watts: float | None = column("power limit it comes with", None)
+    card_max_sm_clock_mhz: int | None = column("highest SM clock the card allows", None)
+    card_max_memory_clock_mhz: int | None = column("highest memory clock the card allows", None)
+    clocks_policy: str = column(
+        "default, or what was done to the clocks: application clock, offset (a lock by nvidia-smi -lgc cannot be read)"
+    )
+    ecc: str = column("error correction of the card's memory: on or off")
+    mig: str = column("on where the device is a slice of a card")
+    persistence: str = column("whether the driver stays loaded between processes: on or off")
+    max_pcie_generation: int | None = column("PCIe generation that card and slot can do", None)
+    max_pcie_width: int | None = column("PCIe lanes that card and slot can do", None)
+    numa_node: int | None = column("memory node of the host that the card is attached to", None)
     cpu: str = column("model of the host's CPU")
     cpu_count: int | None = column("logical CPUs the process may use", None)
     threads: int | None = column("threads torch computed with", None)
     os: str = column("operating system and release")
+    cpu_governor: str = column("frequency governor of the CPUs; empty where there is none, as in a virtual machine")
+    numa_nodes: int | None = column("memory nodes of the host", None)
+    container: str = column("docker, podman, kubernetes, apptainer, another's name, or none")
+    load_average: float | None = column("processes that wanted a CPU in the minute before the run began", None)
+    host_reference_seconds: float | None = column(
+        "a fixed Python loop and a copy of 64 MiB, once per run: the host's own speed, which launch-bound work feels",
+        None,
+    )
     # Software.
     torch: str = column("version of torch, with its build")
     torchvision: str = column("version of torchvision")
@@ -71,6 +92,11 @@ class Row:
     # Which run.
     session: str = column("random name of the run; trials of one session are interleaved")
     trial: int | None = column("round inside the session, from 0", None)
+    until: float | None = column(
+        "--until: rounds were added until every case's interval was this share of its median to either side;"
+        " empty where their number was fixed",
+        None,
+    )
     started: str = column("UTC time the trial started, ISO 8601")
     source: str = column("where a published figure comes from; empty for our own rows")
     # What came of it.
@@ -90,11 +116,39 @@ class Row:
     epochs: int | None = column("epochs that `seconds` stands for", None)
     samples: int | None = column("samples really trained in this trial, warm-up included", None)
     steady: str = column("how the steady state was found, or `unsteady` and why")
+    marks: str = column(
+        "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
+        " clock that fell by 3%), shared (others computed on the card), unsteady"
+    )
     data_stall: float | None = column(
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",
         None,
     )
     loader_wait: float | None = column("share of the timed laps that the host waited for the loader", None)
+    resident_samples_per_second: float | None = column("training samples / wall time on one resident batch", None)
+    run_samples: int | None = column("training samples of the whole run that `seconds` stands for", None)
+    step_samples: int | None = column("samples in the step that was counted", None)
+    flops_per_sample: float | None = column(
+        "FLOPs of forward and backward per sample: torch's FlopCounterMode, or the suite's formula where it has one",
+        None,
+    )
+    bytes_per_sample: float | None = column(
+        "bytes a sample moves, a model: every call reads its tensors and writes its results once (no fusion, no cache)",
+        None,
+    )
+    ops_per_step: int | None = column("calls that torch dispatched in one training step, views not counted", None)
+    odd_flops_share: float | None = column(
+        "share of the FLOPs in products with a dimension (of a convolution: channels) that is no multiple of 8", None
+    )
+    measured_peak_flops: float | None = column(
+        "`gpubench peak` of this device and precision: FLOP/s of the fastest matrix product", None
+    )
+    measured_bandwidth_bytes_per_second: float | None = column(
+        "`gpubench peak` of this device: bytes read and written per second by a large copy", None
+    )
+    op_overhead_seconds: float | None = column(
+        "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors", None
+    )
     startup_seconds: float | None = column(
         "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown", None
     )
@@ -103,12 +157,47 @@ class Row:
         "largest relative error of the probe's matmul, convolution and RNN against float64", None
     )
     precision_proof: str = column("what the probe, the flags and the operands of the model's own calls showed")
+    loss_scale: float | None = column("loss scale at the end of the training; empty where no loss is scaled", None)
+    skipped_steps: int | None = column(
+        "training steps that were not taken because a gradient overflowed; fp16-pure takes them all", None
+    )
+    nonfinite_losses: int | None = column("training steps whose loss was infinite or not a number", None)
     peak_memory_bytes: int | None = column(
         "accelerator: most memory allocated; CPU: peak resident memory of the process", None
     )
     allocator_retries: int | None = column("CUDA: how often the allocator had to give memory back and ask again", None)
+    # Read by the parent over the timed training laps; empty where less than a second of them was read.
+    device_memory_bytes: int | None = column("most memory in use on the card, by everyone", None)
+    mean_power_watts: float | None = column("energy / seconds of the timed training laps", None)
+    energy_joules: float | None = column("energy of the device over the timed training laps", None)
+    energy_source: str = column(
+        "counter (the card's own), integrated (power readings over time: coarser), or rapl (all CPU packages)"
+    )
+    joules_per_sample: float | None = column("energy / samples of the timed training laps", None)
+    cpu_energy_joules: float | None = column("energy of all CPU packages meanwhile, by RAPL where readable", None)
+    mean_sm_clock_mhz: float | None = column("SM clock", None)
+    min_sm_clock_mhz: float | None = column("lowest reading of the SM clock", None)
+    mean_memory_clock_mhz: float | None = column("memory clock", None)
+    max_temperature_celsius: float | None = column("highest temperature of the card", None)
+    mean_utilisation: float | None = column("share of the time in which anything ran on the card", None)
+    pcie_generation: int | None = column("PCIe generation the link ran at", None)
+    pcie_width: int | None = column("PCIe lanes the link ran with", None)
+    throttle: str = column(
+        "share of the time for each reason that kept the clock from being higher (power_cap is normal under load),"
+        " or none"
+    )
+    foreign_load: str = column(
+        "others' processes on the card, as `1 compute, 2 graphics`, none, or unknown where the driver's process ids"
+        " mean nothing here, as in most containers"
+    )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
+    perplexity: float | None = column(
+        "of the validation text at the best epoch, exp of the mean loss per token; full runs only", None
+    )
+    test_perplexity: float | None = column(
+        "of the test text, with the weights that were best in validation; full runs only", None
+    )
     backend: str = column("how several processes talk: nccl, gloo; empty for one process")
     interconnect: str = column(
         "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way"

@@ -50,6 +50,8 @@ COMMON_PARAMS: Mapping[str, Param] = {
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
+    "huge_pages": Param(True, "on a CPU: large tensors in huge pages where Linux gives them, so that few pages fault"),
+    "loss_scale": Param(0, "fixed loss scale of fp16, fp16-master and fp16-pure; 0 is dynamic, and 1 in fp16-pure"),
 }
 
 
@@ -58,7 +60,7 @@ class Suite:
     """One benchmark: a function that trains, and what may be asked of it.
 
     `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
-    returns its qualities by name (fractions or losses); `quality` names the one that counts.
+    returns its qualities by name (fractions, losses, perplexities); `quality` names the one that counts.
     """
 
     train: Callable[..., Mapping[str, float]]
@@ -66,26 +68,35 @@ class Suite:
     params: Mapping[str, Param]
     version: int
     """Raised when an edit can change a timing or a result."""
+    default_models: tuple[str, ...] = ()
+    """What runs without --models; all of them where it is empty."""
     quality: str = ""
     unit: str = "images"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU, whose memory is not a card's."""
+    recipe_batch: Callable[[Mapping[str, ParamValue]], int] | None = None
+    """Given the params, the batch that the recipe itself has: the default on every device, instead of the two above."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: no cap)."""
+    samples_per_unit: int = 1
+    """Samples that one unit of --batch puts into a step: an image is one, a column of text is 35 tokens, say."""
     data: tuple[str, ...] = ()
     """Names of the datasets it reads (see `gpubench data list`)."""
     presets: Mapping[str, Mapping[ParamValue, Mapping[str, ParamValue]]] = field(default_factory=dict)
-    """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes."""
+    """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes, or the `model`."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
+    refuse: Callable[..., str] | None = None
+    """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
+    flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
+    """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
+    cannot see them (nn.LSTM)."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
     processes: bool = False
     """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
-    several: tuple[str, ...] = ()
-    """Models that mean nothing in a single process."""
     torch: bool = True
     """False for a suite that never touches torch (a scripted one): its rows carry no proof of precision."""
 
@@ -110,8 +121,8 @@ class LoadedSuite:
         known = self.suite.train_samples
         return known(params) if callable(known) else known
 
-    def resolve_params(self, settings: Mapping[str, str]) -> dict[str, ParamValue]:
-        """Every parameter's value: --set first, then the presets it selects, then the defaults.
+    def resolve_params(self, settings: Mapping[str, str], model: str = "") -> dict[str, ParamValue]:
+        """Every parameter's value for `model`: --set first, then the presets it selects, then the defaults.
 
         Raises UserError for a name the suite does not declare or a value it does not allow.
         """
@@ -125,7 +136,7 @@ class LoadedSuite:
         given = {name: declared[name].parse(name, text) for name, text in settings.items()}
         values |= given
         for name, by_value in self.suite.presets.items():
-            values |= by_value.get(values[name], {})
+            values |= by_value.get(model if name == "model" else values[name], {})
         return values | given
 
 

@@ -10,11 +10,15 @@ from gpubench.suite import ParamValue
 Mode = Literal["sampled", "full", "quick", "probe"]
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure")
 """The precisions there are, in the order `all` runs them."""
 
 FINISHED: frozenset[Status] = frozenset({"ok", "unsupported", "goal_missed"})
 """Statuses that a resumed run does not try again."""
+
+
+DIVERGED = "diverged:"
+"""How the reason of a failed trial begins whose training went well but taught nothing."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,34 @@ class Lap:
     seconds: float
     wait_seconds: float
     """Part of `seconds` in which the loop waited for the loader."""
+    started: float = 0.0
+    """When it began, in seconds of the monotonic clock, which on one machine all processes share."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What the parent read of the device while the timed training laps ran; None and empty where it could not.
+
+    Its fields are columns of the row, which say more.
+    """
+
+    device_memory_bytes: int | None = None
+    mean_power_watts: float | None = None
+    energy_joules: float | None = None
+    energy_source: str = ""
+    joules_per_sample: float | None = None
+    cpu_energy_joules: float | None = None
+    mean_sm_clock_mhz: float | None = None
+    min_sm_clock_mhz: float | None = None
+    mean_memory_clock_mhz: float | None = None
+    max_temperature_celsius: float | None = None
+    mean_utilisation: float | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    throttle: str = ""
+    foreign_load: str = ""
+    marks: str = ""
+    """`throttled`, `shared`, both or neither; the row adds `unsteady`."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +153,15 @@ class Measurement:
     steady: str = ""
     data_stall: float | None = None
     loader_wait: float | None = None
+    resident_samples_per_second: float | None = None
+    run_samples: int | None = None
+    """Training samples of the whole run that `seconds` stands for."""
+    step_samples: int | None = None
+    """Samples in the step that was counted."""
+    flops_per_sample: float | None = None
+    bytes_per_sample: float | None = None
+    ops_per_step: int | None = None
+    odd_flops_share: float | None = None
     setup_seconds: float | None = None
     """From the call of `train` to its first step: building model and data."""
     precision_error: float | None = None
@@ -136,6 +177,10 @@ class Measurement:
     communication_share: float | None = None
     """1 - (step time without the gradients' all-reduce / step time with it)."""
     peak_memory_bytes: int | None = None
+    loss_scale: float | None = None
+    """At the end of the training; None where no loss was scaled."""
+    skipped_steps: int | None = None
+    nonfinite_losses: int | None = None
     allocator_retries: int = 0
     quality: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -143,6 +188,13 @@ class Measurement:
     laps: tuple[Lap, ...] = ()
     table: tuple[Mapping[str, str | int | float], ...] = ()
     """What a suite measured beside laps."""
+    telemetry: Telemetry = Telemetry()
+    """The parent's part: a child leaves it empty."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it failed in its figures only: everything ran, and fitted."""
+        return self.status == "failed" and self.reason.startswith(DIVERGED)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -160,4 +212,5 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
 def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
     """A measurement from what the child sent; raises TypeError where a field is unknown."""
     laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
-    return Measurement(**{**data, "laps": laps, "table": tuple(data.get("table", ()))})
+    known = {name: value for name, value in data.items() if name != "telemetry"}
+    return Measurement(**{**known, "laps": laps, "table": tuple(data.get("table", ()))})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
     from gpubench.measuring.clock import Clock
-    from gpubench.trial import Trial
+    from gpubench.trial import Case, Trial
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -206,6 +206,11 @@ class Images:
             yield x, self.labels[index]
 
 
+def refuse(case: Case) -> str:
+    """It trains by autocast."""
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
 SUITE = Suite(
     train=train,
     version=1,
@@ -222,6 +227,7 @@ SUITE = Suite(
     },
     quality="accuracy",
     processes=True,
+    refuse=refuse,
     unit="images",
     batch="512",
     cpu_batch=256,

@@ -135,7 +135,7 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
         metrics=accuracy,
         opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True),
         wd=1e-2,
-        cbs=callbacks(clock, mode, data.train.samples, data.valid.samples),
+        cbs=callbacks(clock, mode, data.train.samples, data.valid.samples, trial.params.loss_scale),
         **options,
     )
 

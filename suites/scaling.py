@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
     from gpubench.measuring.clock import Clock
-    from gpubench.trial import Trial
+    from gpubench.trial import Case, Trial
 
 CLASSES = 1000
 IMAGES = 1_281_167
@@ -354,13 +354,20 @@ def alexnet_bn() -> torch.nn.Module:
     )
 
 
+def refuse(case: Case) -> str:
+    """What is left of `allreduce` in one process is nothing; the networks keep their weights in fp32."""
+    if case.model == "allreduce" and case.processes == 1:
+        return "allreduce needs --processes 2 or more"
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
 NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": alexnet_bn}
 
 SUITE = Suite(
     train=train,
     version=1,
     models=("allreduce", *NETWORKS),
-    several=("allreduce",),
+    refuse=refuse,
     params={
         "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
         "largest": Param(1 << 28, "bytes of the largest"),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ import pytest
 
 from gpubench import datasets
 from gpubench.doctor import nvidia_cards
+
+# A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 USERS_DATA = os.environ.get(datasets.ENVIRONMENT_VARIABLE)
 USERS_CACHE = datasets.cache_folder()
@@ -73,6 +77,15 @@ def real_data() -> Path:
     root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
     if not datasets.is_complete("cifar100", root):
         pytest.skip(f"no CIFAR-100 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+    return root
+
+
+@pytest.fixture
+def real_text() -> Path:
+    """A root that holds the real WikiText-2; skips the test where there is none."""
+    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
+    if not datasets.is_complete("wikitext-2", root):
+        pytest.skip(f"no WikiText-2 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
     return root
 
 

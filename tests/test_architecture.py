@@ -14,7 +14,11 @@ MAY_IMPORT_TORCH = {
     "measuring/worker.py",
     "measuring/device.py",
     "measuring/precision.py",
+    "measuring/stepping.py",  # an optimizer's step is torch's
     "measuring/fastai.py",
+    "measuring/counting.py",  # a dispatch mode beside that of precision.py
+    "measuring/rates.py",  # what a device reaches; runs in a child
+    "measuring/selftest_suite.py",  # a suite; it lies in the package because no user benchmarks it
     # Only ever imported by a child: the agent of several processes, what they join, and where machines meet.
     "measuring/agent.py",
     "measuring/ranks.py",
@@ -25,8 +29,20 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 # Lower layers first; a module imports only from its own layer or a lower one.
 LAYERS = [
     {"__init__.py", "errors.py"},
-    {"suite.py", "trial.py", "records.py", "loading.py", "datasets.py", "doctor.py"},
+    {
+        "suite.py",
+        "trial.py",
+        "records.py",
+        "loading.py",
+        "interval.py",
+        "corpus.py",
+        "datasets.py",
+        "apex.py",
+        "doctor.py",
+        "conditions.py",
+    },
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
+    {"ceiling.py", "selftest.py"},  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},
 ]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpubench.cli import app, parse_duration, parse_size
+from gpubench.conditions import Host
 from gpubench.errors import UserError
 from gpubench.measuring.plan import Options
 
@@ -136,9 +137,11 @@ def test_no_text_breaks_the_parsers(text):
 def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatch):
     cpu = {
         "device": "cpu", "kind": "cpu", "card": "A CPU", "memory_bytes": None, "capability": "", "driver": "",
-        "unsupported": {}, "problem": "",
+        "unsupported": {}, "problem": "", "identity": "",
     }  # fmt: skip
     facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [cpu]}
+    quiet = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+    monkeypatch.setattr("gpubench.measuring.host.host", lambda cpu_count: quiet)
     monkeypatch.setattr("gpubench.measuring.process.describe", lambda: facts)
     monkeypatch.setattr("gpubench.doctor.nvidia_cards", list)
     monkeypatch.setattr("gpubench.doctor.ROOMY_BYTES", 1)

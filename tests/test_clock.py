@@ -1,6 +1,7 @@
 """Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -387,3 +388,35 @@ def test_epochs_too_short_to_show_much_are_followed_by_more():
 def test_a_rate_that_drifts_between_epochs_is_not_steady():
     summary, _ = train("sampled", 30, lambda e, s: 0.01 * 1.1 ** min(e, 20), steps=20)
     assert summary["steady"].startswith("unsteady")
+
+
+def warmed(settles_at, seconds=100):
+    """The steady text and the warm-up of a training whose card settles after so many seconds."""
+    time = Time()
+    sampling = replace(sampling_for("sampled", accelerator=True), train_seconds=4.0)
+    clock = Clock(sampling, now=time, settled=lambda: time.now >= settles_at)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(seconds * 10, time), "train"):
+            time.now += 0.1
+    summary = clock.summary()
+    return summary["steady"], sum(lap.seconds for lap in summary["laps"] if lap.kind == "warmup")
+
+
+def test_the_warm_up_lasts_until_the_card_has_settled_too():
+    steady, warmup = warmed(settles_at=12.0)
+    assert steady.startswith("flat")
+    assert 12.0 <= warmup < 13.0
+
+
+def test_a_card_that_never_settles_is_waited_for_thirty_seconds_and_called_unsteady():
+    steady, warmup = warmed(settles_at=1e9)
+    assert steady.startswith("unsteady: the card's clock or temperature still moved")
+    assert 30.0 <= warmup < 31.0
+
+
+def test_laps_know_when_they_began():
+    summary, _ = train("sampled", 2, lambda e, s: 0.1, valid=0.1, between=1.0)
+    laps = [lap for lap in summary["laps"] if lap.kind != "resident"]
+    assert laps[0].started == 0.0
+    for before, after in pairwise(laps):
+        assert after.started >= before.started + before.seconds - 1e-9

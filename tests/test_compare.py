@@ -58,7 +58,6 @@ def test_across_sessions_each_side_is_one_specimen(tmp_path):
         {"mode": "quick"},
         {"weights": "random"},
         {"processes": 2},
-        {"memory_limit_bytes": 10**9},
         {"source": "github.com/someone/else"},
         {"model": "resnet34"},
         {"batch_policy": "max"},
@@ -90,7 +89,16 @@ def test_max_splits_the_speedup_into_precision_and_batch(tmp_path):
     assert sorted(c.notes[0] for c in result.comparisons) == ["batch 2 x", "same batch"]
 
 
-@pytest.mark.parametrize("change", [{"torch": "2.14.1"}, {"cudnn": "90800"}, {"threads": 16}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"torch": "2.14.1"},
+        {"cudnn": "90800"},
+        {"threads": 16},
+        {"memory_limit_bytes": 10**9},
+        {"params": "cudnn_benchmark=false epochs=1"},
+    ],
+)
 def test_another_stack_leaves_the_ratio_and_takes_the_verdict(tmp_path, change):
     c = only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, **change)))
     assert c.verdict == "card + stack"
@@ -263,3 +271,34 @@ def test_few_trials_say_how_many_more(tmp_path):
     c = only(result_of(tmp_path, rows(SLOW[:3]), rows(FAST[:3], precision="fp16")))
     assert c.verdict == "few trials"
     assert c.notes == ("about 3 more trials a side would decide",)
+
+
+def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
+    groups = rows(FAST), rows(SLOW, **OTHER, batch_size=128, params="epochs=2", data="synthetic")
+    assert result_of(tmp_path, *groups).comparisons == []
+    c = only(result_of(tmp_path, *groups, allow_mismatch=True))
+    assert (c.verdict, c.ratio.value) == ("not alike", pytest.approx(1.3))
+    (note,) = [note for note in c.notes if note.startswith("differs in")]
+    for part in ("params (epochs=2 / epochs=1)", "data (synthetic / cifar100)", "batch (128 / 64)"):
+        assert part in note
+
+
+def test_allow_mismatch_leaves_like_rows_as_they_are(tmp_path):
+    groups = rows(FAST), rows(SLOW, **OTHER)
+    plain, loose = (only(result_of(tmp_path, *groups, allow_mismatch=loose)) for loose in (False, True))
+    assert (loose.verdict, loose.ratio) == (plain.verdict, plain.ratio)
+
+
+def test_the_interval_of_a_mean_knows_that_two_specimens_err_alike(tmp_path):
+    many = [rows(FAST, model=f"m{i}") + rows(SLOW, **OTHER, model=f"m{i}") for i in range(9)]
+    result = result_of(tmp_path, *many)
+    low, high = result.groups[0].means[0].interval
+    one = result.comparisons[0].ratio
+    assert (low, high) == (pytest.approx(one.low, rel=0.001), pytest.approx(one.high, rel=0.001))
+
+
+def test_unsure_says_how_many_more_trials_would_decide(tmp_path):
+    shaky = [100.0, 104, 96, 102, 99, 101]
+    c = only(result_of(tmp_path, rows(shaky), rows([v * 0.96 for v in shaky], precision="bf16")))
+    assert c.verdict == "unsure"
+    assert c.notes[-1].endswith("more trials a side would decide")

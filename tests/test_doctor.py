@@ -1,5 +1,8 @@
 """The doctor's advice follows from facts alone, so every card can be examined without owning it."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from gpubench import doctor
@@ -101,6 +104,23 @@ def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "ROOMY_BYTES", 1 << 60)
     assert len([f for f in doctor.surroundings(None, tmp_path) if f.level == "fix"]) == 2
     assert any("not there" in f.text for f in doctor.surroundings(tmp_path, tmp_path))
+
+
+def test_every_finding_that_is_not_ok_says_what_to_do(tmp_path):
+    package = Path(doctor.__file__).parent
+    calls = [
+        call
+        for path in package.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Finding"
+    ]
+    assert len(calls) > 30
+    for call in calls:
+        level = getattr(call.args[0], "value", "")
+        assert level == "ok" or len(call.args) == 3, ast.unparse(call)
+    everything = findings(facts(card="V100", capability="7.0"), [Card("V100", "550.1", "12.4")])
+    everything += doctor.surroundings(tmp_path, tmp_path)
+    assert all(finding.advice for finding in everything if finding.level != "ok")
 
 
 def test_no_driver_is_no_card():

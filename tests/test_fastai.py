@@ -12,7 +12,7 @@ from fastai.optimizer import OptimWrapper
 from torch import nn
 
 from gpubench.measuring.fastai import PrecisionCallback, callbacks, train_resident
-from gpubench.measuring.precision import mode_of
+from gpubench.measuring.precision import KINDS, mode_of
 
 BATCHES, BATCH = 3, 4
 
@@ -30,7 +30,7 @@ class Batches:
 
 
 class Spy(nn.Module):
-    """A linear layer that notes, per call, whether it trains and the dtype autocast computes in (None: off)."""
+    """A linear layer that notes, per call, whether it trains and the dtype it computes in."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Spy(nn.Module):
     def forward(self, x):
         if self.error:
             raise self.error
-        self.calls.append((self.training, autocast_dtype()))
+        self.calls.append((self.training, autocast_dtype() or x.dtype))
         return self.linear(x)
 
 
@@ -53,6 +53,9 @@ class FakeClock:
     @property
     def enough(self):
         return sum(event == "end" for event in self.events) >= self.limit
+
+    def note(self, notes):
+        self.notes = notes
 
     def plan_epochs(self, n):
         self.events.append(f"plan {n}")
@@ -97,7 +100,16 @@ def fit(learn, epochs=1):
         learn.fit(epochs)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("fp32", None), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("fp32", torch.float32),
+        ("bf16", torch.bfloat16),
+        ("fp16", torch.float16),
+        ("fp16-master", torch.float16),
+        ("fp16-pure", torch.float16),
+    ],
+)
 def test_training_and_validation_compute_in_the_precision(name, dtype):
     seen = []
 
@@ -108,22 +120,36 @@ def test_training_and_validation_compute_in_the_precision(name, dtype):
     learn, _ = make(name, loss=loss)
     fit(learn)
     assert learn.model.calls == [(True, dtype)] * BATCHES + [(False, dtype)] * BATCHES
-    assert seen == [(torch.float32, dtype)] * 2 * BATCHES
+    assert seen == [(torch.float32, KINDS[name].autocast)] * 2 * BATCHES
     assert autocast_dtype() is None
 
 
 def trained(name):
-    learn, precision = make(name)
+    learn, _ = make(name)
     fit(learn)
-    assert precision.skipped_steps == 0
-    return learn.model.linear.weight.detach()
+    assert not learn.clock.clock.notes().skipped_steps
+    return learn.model.linear.weight.detach().float()
 
 
-def test_a_scaled_loss_trains_the_same_weights():
-    torch.testing.assert_close(trained("fp16"), trained("fp32"), rtol=0, atol=2e-3)
+@pytest.mark.parametrize("name", ["fp16", "fp16-master", "fp16-pure"])
+def test_every_way_to_fp16_trains_the_same_weights(name):
+    torch.testing.assert_close(trained(name), trained("fp32"), rtol=0, atol=2e-3)
 
 
-def test_an_overflowed_step_is_skipped_and_counted():
+def test_the_optimizer_of_a_second_fit_keeps_its_masters():
+    learn, _ = make("fp16-master")
+    fit(learn)
+    masters = [p for group in learn.opt.opt.param_groups for p in group["params"]]
+    learn.clock.clock.events.clear()
+    fit(learn)
+    again = [p for group in learn.opt.opt.param_groups for p in group["params"]]
+    assert all(p is master for p, master in zip(again, masters, strict=True))
+    assert {p.dtype for p in masters} == {torch.float32}
+    assert learn.model.linear.weight.dtype == torch.float16
+
+
+@pytest.mark.parametrize("name", ["fp16", "fp16-master"])
+def test_an_overflowed_step_is_skipped_and_counted(name):
     """The scaler starts at 65536, one more than fp16 can hold: the first gradient overflows, the next does not."""
     weights = []
 
@@ -132,19 +158,21 @@ def test_an_overflowed_step_is_skipped_and_counted():
             if self.training:
                 weights.append(self.learn.model.linear.weight.detach().clone())
 
-    learn, precision = make("fp16", loss=lambda pred, _: pred.sum() / BATCH, cbs=[Keep()])
+    learn, _ = make(name, loss=lambda pred, _: pred.sum() / BATCH, cbs=[Keep()])
     before = learn.model.linear.weight.detach().clone()
     fit(learn)
-    assert precision.skipped_steps == 1
-    assert torch.equal(weights[0], before)
+    notes = learn.clock.clock.notes()
+    assert (notes.skipped_steps, notes.loss_scale, notes.diverged) == (1, 2**15, "")
+    assert torch.equal(weights[0], before.to(weights[0].dtype))
     assert not torch.equal(weights[1], before)
     assert learn.model.linear.weight.isfinite().all()
 
 
-def test_a_step_never_asks_for_the_scale(monkeypatch):
+@pytest.mark.parametrize("name", ["fp16", "fp16-master"])
+def test_a_step_never_asks_for_the_scale(monkeypatch, name):
     """Reading it waits for the accelerator, which would slow fp16 down and no other precision."""
     monkeypatch.setattr(torch.amp.GradScaler, "get_scale", lambda self: pytest.fail("get_scale was called"))
-    fit(make("fp16")[0])
+    fit(make(name)[0])
 
 
 def test_a_cancelled_batch_leaves_no_autocast_behind():

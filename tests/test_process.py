@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -132,6 +133,48 @@ def test_waiting_for_a_child_costs_no_cpu(tmp_path):
     before = time.process_time()
     run_child(task(tmp_path, "import time; time.sleep(2)"))
     assert time.process_time() - before < 0.3
+
+
+STEPS = """
+import time
+for _ in clock.epochs(1):
+    for _ in clock.steps([range(4)] * 400, phase="train"):
+        time.sleep(0.02)
+"""
+
+
+def sampled(tmp_path, *, watched, on_wake=lambda pid: None):
+    """A measurement of short steps, and the parent's clock before and after."""
+    asked = task(tmp_path, STEPS)
+    asked["trial"]["case"]["mode"] = "sampled"
+    before = time.monotonic()
+    answer = measured(run_child({**asked, "watched": watched}, on_wake=on_wake))
+    return answer, before, time.monotonic()
+
+
+def test_the_parent_is_woken_with_the_childs_id_and_what_it_says_reaches_the_child(tmp_path):
+    woken = []
+
+    def on_wake(pid):
+        woken.append((time.monotonic(), pid))
+        return {"settled": True} if len(woken) > 8 else None
+
+    answer, _, _ = sampled(tmp_path, watched=True, on_wake=on_wake)
+    assert answer.steady.startswith("flat")
+    assert len({pid for _, pid in woken}) == 1
+    gaps = [after - before for (before, _), (after, _) in pairwise(woken)]
+    assert sorted(gaps)[len(gaps) // 2] < 0.3
+
+
+def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path):
+    answer, _, _ = sampled(tmp_path, watched=True)
+    assert answer.steady.startswith("unsteady: the card's clock or temperature")
+
+
+def test_laps_are_stamped_with_the_clock_that_parent_and_child_share(tmp_path):
+    answer, before, after = sampled(tmp_path, watched=False)
+    assert answer.steady.startswith("flat")
+    assert before < answer.laps[0].started < answer.laps[-1].started < after
 
 
 def test_an_interrupt_kills_the_child(tmp_path):

@@ -152,6 +152,18 @@ def test_fp16_with_its_scaled_loss(monkeypatch, recipe):
     assert "float16" in watch.check("fp16")
 
 
+@pytest.mark.parametrize(
+    ("name", "recipe"), [("fp16-master", "full"), ("fp16-master", "article"), ("fp16-pure", "full")]
+)
+def test_fp16_weights(monkeypatch, name, recipe):
+    _, clock, watch, _ = run_small(
+        monkeypatch, mode="quick", name=name, recipe=recipe, pipeline="device", loss_scale="128"
+    )
+    assert "convolution float16" in watch.check(name)
+    assert precision.check_weights(name, clock.notes.weights)
+    assert (clock.notes.loss_scale, clock.notes.nonfinite_losses) == (128, 0)
+
+
 def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
     done = cli(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "both", "--device", "cpu", "--quick",

@@ -62,6 +62,19 @@ def test_columns_with_nothing_in_them_are_left_out(tmp_path):
     assert "50.00%" in printed(tmp_path, rows([100.0], accuracy=0.5, session="s2"))
 
 
+def test_marked_trials_are_said_and_counted_in(tmp_path):
+    trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
+    text = printed(tmp_path, trials)
+    assert "1 of 3 shared; 2 of 3 throttled" in text
+
+
+def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
+    other = {"card": "NVIDIA GeForce GTX 1080 Ti", "session": "s2"}
+    text = printed(tmp_path, rows([100.0, 101.0], marks="throttled"), rows([200.0, 201.0], **other))
+    (line,) = [line for line in text.splitlines() if " / " in line]
+    assert "RTX 2080 Ti: 2 of 2 throttled" in line
+
+
 def test_unsteady_and_projected_are_said(tmp_path):
     trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
     assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)

@@ -11,8 +11,12 @@ FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
     "mode": {"measured"},
     "batch_size": {"fixed_batch", "batch_policy"},
+    "power_limit_watts": {"power_cap"},
 }
 """Columns that a compared column brings with it."""
+
+FULL = {"fp32", "tf32"}
+"""Precisions that are not mixed ones."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
@@ -36,15 +40,24 @@ def wished(wish: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, 
 
 
 def pairs_along(
-    axis: str, cells: list[Cell], wish: tuple[str, str] | None, left_out: list[str], *, explicit: bool
+    axis: str,
+    cells: Sequence[Cell],
+    wish: tuple[str, str] | None,
+    left_out: list[str],
+    *,
+    explicit: bool,
+    allow_mismatch: bool = False,
 ) -> list[tuple[Cell, Cell]]:
-    """(subject, other): every other value of `axis` against the baseline, wherever the rest of the key agrees."""
+    """(subject, other): every other value of `axis` against the baseline, wherever the rest of the key agrees.
+
+    With `allow_mismatch`, a cell without such a partner gets the one of its suite and model that is most alike.
+    """
     values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
     if len(values) < 2:
         return []
     base = wish[1] if wish and wish[0] == axis else _fastest(axis, cells)
     if base not in values:
-        left_out.append(f"{title_of(cells[0])}: {base} has no row here, so nothing is compared along {axis}")
+        left_out.append(f"{title_of(cells)}: {base} has no row here, so nothing is compared along {axis}")
         return []
     buckets: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -58,6 +71,8 @@ def pairs_along(
         if axis_value(cell, axis) == local:
             continue
         partners = [c for c in bucket if axis_value(c, axis) == local]
+        if allow_mismatch and not partners:
+            partners = _most_alike(axis, cell, [c for c in cells if axis_value(c, axis) == local])
         if partners:
             found.append((cell, max(partners, key=lambda c: _closeness(cell, c))))
         elif explicit or axis == "card":
@@ -65,6 +80,40 @@ def pairs_along(
                 f"{cell.suite} {cell.model} {cell.precision} {_batch(cell)} on {cell.label}:"
                 f" {local} has no row of the same kind"
             )
+    return found
+
+
+def _most_alike(axis: str, cell: Cell, others: Sequence[Cell]) -> list[Cell]:
+    """Those of the same suite and model, in full or in mixed precision as it is, that differ in the fewest keys."""
+    free = {axis, *FOLLOWS.get(axis, ())}
+
+    def kind(c: Cell) -> tuple[str, ...]:
+        full = str(c.precision in FULL)
+        return tuple(
+            value
+            for column, value in (("suite", c.suite), ("model", c.model), ("precision", full))
+            if column not in free
+        )
+
+    alike = [c for c in others if kind(c) == kind(cell)]
+    fewest = min((len(mismatch(axis, cell, c)) for c in alike), default=0)
+    return [c for c in alike if len(mismatch(axis, cell, c)) == fewest]
+
+
+def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
+    """Each part of the key in which two cells differ although it was not to be compared, with both values."""
+    free = {axis, *FOLLOWS.get(axis, ())}
+    if axis == "precision" and TWIN_POLICIES.get(subject.batch_policy) == other.batch_policy:
+        free.add("batch_policy")
+    found = []
+    for column in KEY:
+        one, two = text_of(subject.row[column]), text_of(other.row[column])
+        if column in free or one == two:
+            continue
+        if column == "params":
+            ours, theirs = set(one.split()), set(two.split())
+            one, two = " ".join(sorted(ours - theirs)), " ".join(sorted(theirs - ours))
+        found.append(f"{column.removeprefix('fixed_')} ({one or 'none'} / {two or 'none'})")
     return found
 
 

@@ -120,7 +120,9 @@ def seconds_chart(group: Group) -> "Figure":
     for cell in group.cells:
         text = f"{seconds_text(cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
         extra = "" if axis in {"card", "precision"} else f"  {axis} {cell.row[axis]}"
-        bars.append(Bar(cell.model, _name(cell), text + extra, cell.median, median_interval(cell.seconds)))
+        bars.append(
+            Bar(cell.model, _name(cell), text + extra, cell.median, median_interval(cell.seconds, cell.adaptive))
+        )
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
     panel = Panel("seconds of a whole run; in brackets relative to the model's fastest", bars)
     return _figure(group, f"{_suite(group)}: seconds of a whole run", [panel])
@@ -259,6 +261,8 @@ def _footer(group: Group) -> Iterator[str]:
     facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
     stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
     facts += [f"torch {stacks}"] if stacks else []
+    marks = Counter(mark for cell in cells for mark, count in cell.marks.items() for _ in range(count))
+    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
     yield group.title
     yield "; ".join([*facts, "gpubench"])
 

@@ -19,10 +19,10 @@ MARKS = "osD^vP*X"
 
 def print_scaling(curves: Sequence[Curve], sums: Sequence[Sums], held: Sequence[Held], console: Console) -> None:
     """A line for each number of processes, for each thing summed the fastest way, and accuracy by batch."""
-    for line in held:
-        _say(console, f"accuracy as the batch grows: {line.title}", bold=True)
-        for size, accuracy, trials in line.points:
-            change = (accuracy - line.points[0][1]) * 100
+    for recipe in held:
+        _say(console, f"accuracy as the batch grows: {recipe.title}", bold=True)
+        for size, accuracy, trials in recipe.points:
+            change = (accuracy - recipe.points[0][1]) * 100
             _say(console, f"  {size:>7} samples a step   {accuracy:.2%}   {change:+.2f} points   {trials} trial(s)")
         _say(console, "")
     for curve in curves:

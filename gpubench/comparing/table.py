@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from rich import box
@@ -12,12 +12,15 @@ from rich.text import Text
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
+from gpubench.comparing.why import lines as why_lines
+from gpubench.comparing.why import not_faster
 
 PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
-WORDS = ("model", "card", "precision", "what", "verdict", "notes")
+WORDS = ("model", "card", "precision", "what", "verdict", "notes", "bound by", "peak", "evidence")
 """Columns that may be folded in a narrow terminal, down to FOLDED; numbers never are."""
 FOLDED = 12
 GAP = 3
@@ -28,8 +31,8 @@ def console_of_output() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def print_result(result: Result, console: Console | None = None) -> None:
-    """Everything, to stdout; what could not be read, to stderr."""
+def print_result(result: Result, console: Console | None = None, *, why: bool = False) -> None:
+    """Everything, to stdout; what could not be read, to stderr. With `why`, what bounds each case, too."""
     console = console or console_of_output()
     errors = Console(stderr=True, highlight=False)
     for problem in result.problems:
@@ -39,8 +42,13 @@ def print_result(result: Result, console: Console | None = None) -> None:
         _print(console, cells_table(group))
         if group.comparisons:
             _print(console, comparisons_table(group))
+        for sentence in not_faster(group):
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+        if why and group.cells:
+            _print(console, _table(why_lines(group)))
         for mean in group.means:
             value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
+            value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
             text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
             console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
         console.print()
@@ -52,6 +60,13 @@ def print_result(result: Result, console: Console | None = None) -> None:
         console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
 
 
+def print_gate(lines: Sequence[str]) -> None:
+    """What --fail-on-slower found, to stderr."""
+    console = Console(stderr=True, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
 def _print(console: Console, table: Table) -> None:
     # In a terminal narrower than the numbers its own wrapping does less harm than rich's cutting.
     width = console.width
@@ -60,7 +75,7 @@ def _print(console: Console, table: Table) -> None:
     console.width = width
 
 
-def _table(lines: Sequence[dict[str, str | Text]], sections: Sequence[str] = ()) -> Table:
+def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = ()) -> Table:
     """A table of the columns that have anything in them; a rule where `sections` changes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     names = [name for name in lines[0] if any(str(line[name]) for line in lines)]
@@ -102,6 +117,7 @@ def cells_table(group: Group) -> Table:
                 "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
                 "trials": str(cell.trials) if cell.seconds else "",
                 "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
                 "notes": _notes(cell),
             }
         )
@@ -127,12 +143,12 @@ def _half_width(low: float, high: float) -> float | None:
 
 
 def _seconds_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     return seconds_text(cell.median, _half_width(*interval) if interval else None)
 
 
 def _interval_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds)
+    interval = median_interval(cell.seconds, cell.adaptive)
     if not interval:
         return ""
     half = _half_width(*interval)
@@ -141,13 +157,19 @@ def _interval_of(cell: Cell) -> str:
 
 def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
-    if cell.unsteady:
-        notes.append(f"{cell.unsteady} of {cell.trials} unsteady")
+    if cell.parts:
+        notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
+    notes += marks_of(cell)
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:
         notes.append(cell.reason)
     return "; ".join(notes)
+
+
+def marks_of(cell: Cell) -> list[str]:
+    """What speaks against some of its trials, as `2 of 6 throttled`."""
+    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
 
 
 def comparisons_table(group: Group) -> Table:
@@ -165,10 +187,15 @@ def comparisons_table(group: Group) -> Table:
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
-                "notes": "; ".join(comparison.notes),
+                "notes": "; ".join([*comparison.notes, *_marks_of_sides(comparison)]),
             }
         )
     return _table(lines)
+
+
+def _marks_of_sides(comparison: Comparison) -> list[str]:
+    sides = ((comparison.subject_name, comparison.subject), (comparison.other_name, comparison.other))
+    return [f"{name}: {', '.join(marks)}" for name, cell in sides if (marks := marks_of(cell))]
 
 
 def places(ratio: Ratio) -> int:

@@ -7,7 +7,7 @@ an accelerator's queue is never drained inside a lap.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
@@ -15,6 +15,20 @@ from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
 from gpubench.measuring.projection import Epoch, Phase, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the steps of a training say of themselves once it is over (see stepping.Stepper)."""
+
+    loss_scale: float | None = None
+    """At the end; None where no loss was scaled."""
+    skipped_steps: int | None = None
+    nonfinite_losses: int | None = None
+    diverged: str = ""
+    """Why the run taught the model nothing, or empty."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
 
 
 class Clock:
@@ -26,6 +40,7 @@ class Clock:
         now: seconds, monotonic.
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
+        settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
         peers: the processes that train together. At every lap boundary they agree on the lap: samples of
             all of them over the time of the slowest. So all decide alike, and stop at the same step.
     """
@@ -37,10 +52,12 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        settled: Callable[[], bool] | None = None,
         peers: Peers | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
-        self._report, self._watch, self._peers = report, watch, peers or Peers()
+        self._report, self._watch, self._settled = report, watch, settled
+        self._peers = peers or Peers()
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -57,9 +74,13 @@ class Clock:
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self._reported = 0.0
         self._steady = ""
+        self._note: Callable[[], Notes] = Notes
+        self._notes: Notes | None = None
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
         self.proved = False
         """Whether a step ran under `watch`."""
+        self.watched_samples = 0
+        """Samples of that step."""
         self.table: list[Mapping[str, str | int | float]] = []
         """What the suite wants the row to hold beside laps: lines that all have the same columns."""
         self.together = True
@@ -154,7 +175,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0)
+        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -189,7 +210,8 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = self._agreed(Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait))
+                own = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
+                lap = self._agreed(own)
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
@@ -205,7 +227,8 @@ class Clock:
             del batch
             if not cut and (steps or not laps or wait or self._peers.world > 1):
                 self._synchronize()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, self._now() - lap_started, wait)
+                seconds = self._now() - lap_started
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started)
                 # Where the suite left its loop, it may have failed: then the others will never be heard of.
                 alone = replace(lap, samples=lap.samples * self._peers.world)
                 lap = alone if ended_by_suite else self._agreed(lap)
@@ -246,12 +269,13 @@ class Clock:
         with `together` false: the same steps without communication.
         """
         self.end_epoch()  # where a cancelled fit has not
+        self._notes = self.notes  # these steps are no training
         if self._resident is None:
             return
         batch, size = self._resident
         with self._watch():
             yield batch
-        self.proved = True
+        self.proved, self.watched_samples = True, size
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
         if not self._sampling.steps:
             yield batch  # warm-up
@@ -262,7 +286,8 @@ class Clock:
                 yield batch
             self._synchronize()
             seconds = self._now() - started
-            lap = self._agreed(Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0))
+            own = Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
+            lap = self._agreed(own)
             if lap.seconds < self._sampling.lap_seconds:
                 steps_per_lap *= 2  # too short to count
                 continue
@@ -293,6 +318,17 @@ class Clock:
 
     # Answers
 
+    def note(self, notes: Callable[[], Notes]) -> None:
+        """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
+        self._note = notes
+
+    @property
+    def notes(self) -> Notes:
+        """What was noted of the training, which is over by now."""
+        if self._notes is None:
+            self._notes = self._note()
+        return self._notes
+
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
         self.end_epoch()
@@ -302,6 +338,9 @@ class Clock:
         return {
             "setup_seconds": first - self._built,
             "steady": drift(self._timed) or self._steady,
+            "loss_scale": self.notes.loss_scale,
+            "skipped_steps": self.notes.skipped_steps,
+            "nonfinite_losses": self.notes.nonfinite_losses,
             "table": tuple(self.table),
             **self._between_processes(),
             **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),

@@ -52,11 +52,20 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "card": properties.name,
         "memory_bytes": int(properties.total_memory),
         "capability": f"{properties.major}.{properties.minor}",
-        "driver": _nvidia_driver(),
+        "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
         "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
         "unsupported": unsupported,
         "problem": problem,
+        "uuid": str(getattr(properties, "uuid", "")),
+        "bus": _bus(properties),
     }
+
+
+def _bus(properties: Any) -> str:
+    """The PCI address, domain:bus:device; empty from torch before 2.8."""
+    parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    known = [int(part) for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
 
 
 def _xpu(kind: str, index: int) -> dict[str, Any]:
@@ -82,6 +91,11 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "identity": _nth(kind, index),
         "unsupported": {"tf32": f"{kind} has no TF32"},
     }
+
+
+def _amd_driver() -> str:
+    version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
+    return version.read_text().strip() if version.exists() else ""
 
 
 def _nth(name: str, index: int) -> str:
@@ -123,7 +137,8 @@ def soak(names: Sequence[str], seconds: float) -> None:
     """Multiply matrices on all devices for `seconds`, so that the first trial finds them as warm as the last."""
     devices = [open_device(name, None) for name in names]
     # Random values: constant ones draw less power and warm a card less.
-    matrices = [torch.randn(4096, 4096, device=device) for device in devices]
+    sizes = [4096 if device.type != "cpu" else 512 for device in devices]
+    matrices = [torch.randn(size, size, device=device) for size, device in zip(sizes, devices, strict=True)]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(8):

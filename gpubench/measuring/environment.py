@@ -17,6 +17,7 @@ from typing import Any
 import platformdirs
 
 import gpubench
+from gpubench.measuring import host
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Device:
     unsupported: Mapping[str, str]
     problem: str = ""
     """Why torch cannot compute on it at all, or empty."""
+    uuid: str = ""
+    """The maker's own, by which the driver is asked; it never gets into a row."""
+    bus: str = ""
+    """PCI address: domain:bus:device."""
 
     @property
     def mixed(self) -> str:
@@ -56,6 +61,11 @@ class Environment:
     cpu: str
     cpu_count: int
     os: str
+    cpu_governor: str = ""
+    numa_nodes: int | None = None
+    container: str = ""
+    load_average: float | None = None
+    host_reference_seconds: float | None = None
 
 
 def devices_of(facts: Mapping[str, Any]) -> list[Device]:
@@ -82,6 +92,10 @@ def environment_of(facts: Mapping[str, Any]) -> Environment:
         cpu=cpu_name(),
         cpu_count=cpu_count(),
         os=f"{platform.system()} {platform.release()}",
+        cpu_governor=host.cpu_governor(),
+        numa_nodes=host.numa_nodes(),
+        container=host.container(),
+        load_average=host.load_average(),
     )
 
 

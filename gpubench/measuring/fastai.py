@@ -8,33 +8,42 @@ from fastai.learner import Learner
 from fastai.torch_core import to_device
 
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.precision import Mode
+from gpubench.measuring.precision import Mode, mode_of
 from gpubench.measuring.ranks import distributed, quiet
+from gpubench.measuring.stepping import Stepper
 from gpubench.trial import Trial
 
 
 class PrecisionCallback(Callback):
-    """Autocast and loss scaling on every kind of device; fastai's own MixedPrecision is tied to CUDA.
+    """Any precision on every kind of device; fastai's own MixedPrecision and NonNativeMixedPrecision need CUDA.
 
-    Forward and loss of training and validation run under the mode's autocast; the loss gets the prediction
-    in float32. A step whose gradients overflowed is skipped and counted.
+    Forward and loss of training and validation run under the mode's autocast, or in the model's own fp16; the
+    loss gets the prediction in float32. What a step needs beyond the optimizer is a Stepper's.
     """
 
     order = 10  # after fastai's own preparations, before its recorder
+    stepper: Stepper
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, clock: Clock, loss_scale: float = 0) -> None:
         super().__init__()
-        self.mode, self.skipped_steps = mode, 0
+        self.mode, self.clock, self.loss_scale = mode, clock, loss_scale
+        self._opt: Any = None
         self._context: Any = None
-        self._finite = True
 
     def before_fit(self) -> None:
-        """A fresh scaler for each fit, and no autocast that an exception left open in the last one."""
+        """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
         self._leave()
-        self.scaler = self.mode.scaler()
+        if self._opt is self.opt:
+            return  # a second fit goes on with its master weights
+        self.mode.prepare(self.model)
+        self._opt = self.opt
+        # fastai wraps torch's optimizers; GradScaler and its fused steps need the inner one.
+        inner: Any = getattr(self.opt, "opt", self.opt)
+        self.stepper = Stepper(self.mode, self.model, inner, self.clock, loss_scale=self.loss_scale)
 
     def before_batch(self) -> None:
-        """Enter autocast for this batch."""
+        """Cast the inputs to what the model takes, and enter autocast for this batch."""
+        self.learn.xb = tuple(self.mode.input(x) for x in self.xb)
         self._context = self.mode.autocast()
         self._context.__enter__()
 
@@ -48,29 +57,13 @@ class PrecisionCallback(Callback):
 
     def before_backward(self) -> None:
         """Scale the loss, so that small fp16 gradients survive."""
-        self.learn.loss_grad = self.scaler.scale(self.loss_grad)
+        self.learn.loss_grad = self.stepper.scaled(self.loss_grad)
 
     def before_step(self) -> None:
-        """Unscale, and let the step go ahead unless a gradient overflowed."""
-        if not self.scaler.is_enabled():
-            return
-        # The scaler is given this callback for an optimizer, as fastai's own does: it calls `step` only if
-        # all is finite. Asking it for its scale instead would drain an accelerator's queue twice a step.
-        self._finite = False
-        self.scaler.step(self)
-        self.scaler.update()
-        if not self._finite:
-            self.skipped_steps += 1
+        """Take the step in fastai's place, where it is more than the optimizer's."""
+        if not self.stepper.plain:
+            self.stepper.step()
             raise CancelStepException
-
-    @property
-    def param_groups(self) -> Any:
-        """What the scaler unscales: the optimizer's parameters."""
-        return self.opt.param_groups
-
-    def step(self) -> None:
-        """The scaler found every gradient finite; fastai takes the step itself."""
-        self._finite = True
 
     def after_cancel_batch(self) -> None:
         """A cancelled batch must not leave autocast on."""
@@ -156,9 +149,12 @@ class _Timed:
         return getattr(self._loader, name)
 
 
-def callbacks(clock: Clock, mode: Mode, train_samples: int, valid_samples: int) -> list[Callback]:
-    """What a suite adds to its Learner."""
-    return [ClockCallback(clock, train_samples, valid_samples), PrecisionCallback(mode), EpochEnd(clock)]
+def callbacks(
+    clock: Clock, mode: Mode, train_samples: int, valid_samples: int, loss_scale: float = 0
+) -> list[Callback]:
+    """What a suite adds to its Learner; `loss_scale` as in Stepper."""
+    precision = PrecisionCallback(mode, clock, loss_scale)
+    return [ClockCallback(clock, train_samples, valid_samples), precision, EpochEnd(clock)]
 
 
 def share(learn: Learner, trial: Trial) -> None:
@@ -167,6 +163,7 @@ def share(learn: Learner, trial: Trial) -> None:
     Call it when the Learner is frozen as it will be. Alone, it does nothing.
     """
     if trial.case.processes > 1:
+        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)  # DDP keeps what it is given
         learn.model = distributed(learn.model, trial)
         learn.add_cb(WeighCallback())
 

@@ -1,9 +1,9 @@
 """From options to cases to interleaved trials. Pure: opens no device, reads no data."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import count, islice, product
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -37,9 +37,17 @@ class Options:
     synthetic: bool = False
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = None
+    until: float | None = None
+    """Add rounds until each case's interval is this share of its median to either side."""
+    budget_seconds: float | None = None
+    """Add no round to `until` that would end later than this."""
     seed: int = 42
     settings: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    soak: bool = True
+    """Warm accelerators before the first trial."""
+    peaks: bool = True
+    """Measure the peaks that are not known yet."""
 
     def settings_for(self, suite: LoadedSuite, suites: Sequence[LoadedSuite]) -> dict[str, str]:
         """The --set values meant for `suite`: with several suites, those that it declares.
@@ -53,10 +61,10 @@ class Options:
 
     @property
     def rounds(self) -> int:
-        """Trials per case."""
+        """Trials per case; with `until`, the least."""
         if self.repeats is not None:
             return self.repeats
-        return SAMPLED_REPEATS if self.mode == "sampled" else 1
+        return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1
 
 
 def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
@@ -108,12 +116,13 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
 
 
 def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
-    """The suite's models among those wished for, in the suite's order; raises UserError for an unknown one."""
+    """The suite's models among those wished for, or its usual ones; raises UserError for an unknown one."""
     known = {model for each in suites for model in each.suite.models}
     for model in wish:
         if model not in known:
             raise UserError(f"--models {model}: no such model; there are {', '.join(sorted(known))}")
-    return [model for model in suite.suite.models if not wish or model in wish]
+    usual = wish or suite.suite.default_models or suite.suite.models
+    return [model for model in suite.suite.models if model in usual]
 
 
 def choose_batch(
@@ -123,7 +132,8 @@ def choose_batch(
     on_cpu = device.kind == "cpu"
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
-    default = suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    of_recipe = suite.suite.recipe_batch
+    default = of_recipe(params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
     wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
@@ -184,8 +194,10 @@ def plan(
     """
     cases = []
     for suite in suites:
-        params = choose_threads(options, suite.resolve_params(options.settings_for(suite, suites)), cpu_count)
+        settings = options.settings_for(suite, suites)
+        suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
         for device, model in product(devices, choose_models(suite, options.models, suites)):
+            params = choose_threads(options, suite.resolve_params(settings, model), cpu_count)
             policy, size = choose_batch(suite, options, device, params)
             precisions = choose_precisions(options.precision, device)
             for processes, precision in product(options.processes, precisions):
@@ -206,8 +218,10 @@ def plan(
                     processes=processes * options.nodes,
                     nodes=options.nodes,
                     memory_limit_bytes=options.memory_limit_bytes,
-                    refusal=_refusal(suite, model, device, precision, processes * options.nodes),
+                    refusal=_refusal(suite, device, precision, processes * options.nodes),
                 )
+                if suite.suite.refuse and not case.refusal:
+                    case = replace(case, refusal=suite.suite.refuse(case))
                 cases.append(case)
                 twin = policy == "max" and precision != "fp32" and "fp32" in precisions
                 if twin and not case.refusal:
@@ -217,27 +231,30 @@ def plan(
     return cases
 
 
-def _refusal(suite: LoadedSuite, model: str, device: Device, precision: str, processes: int) -> str:
+def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:
     if processes > 1 and not suite.suite.processes:
         return f"the suite {suite.name} trains in one process"
-    if processes == 1 and model in suite.suite.several:
-        return f"{model} needs --processes 2 or more"
     if not suite.suite.torch:
         return ""
     return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")
 
 
-def schedule(cases: Sequence[Case], rounds: int, seed: int) -> list[Trial]:
-    """Every case once per round, shuffled inside each round so that drift hits all cases alike.
+def rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
+    """Round after round without end: every case once, in an order of its own, so that drift hits all cases alike.
 
     Trials of one round share a seed: they see the same data order and differ only in what is compared.
-    Refused cases come once, first.
     """
     dice = random.Random(seed)
-    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
-    for index in range(rounds):
+    for index in count():
         this_round = [Trial(case, index, seed + index) for case in cases if not case.refusal]
         dice.shuffle(this_round)
+        yield this_round
+
+
+def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
+    """The first `number` rounds, one after the other. Refused cases come once, first."""
+    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
+    for this_round in islice(rounds(cases, seed), number):
         trials += this_round
     return trials
 

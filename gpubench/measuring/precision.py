@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from fastai.fp16_utils import convert_network
+from torch import nn
 
 # The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,12 +31,17 @@ class Kind:
     autocast: torch.dtype | None
     tf32: bool
     scaled: bool
+    """Whether a GradScaler scales the loss."""
     band: tuple[float, float]
+    weights: torch.dtype = torch.float32
+    """The dtype of the model's own weights."""
+    masters: bool = False
+    """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
 
     @property
     def operand(self) -> torch.dtype:
         """The dtype in which matmuls, convolutions and RNNs get their operands."""
-        return self.autocast or torch.float32
+        return self.autocast or self.weights
 
 
 KINDS = {
@@ -42,7 +49,12 @@ KINDS = {
     "tf32": Kind(None, True, False, (5e-5, 1.5e-3)),
     "fp16": Kind(torch.float16, False, True, (5e-5, 1.5e-3)),
     "bf16": Kind(torch.bfloat16, False, False, (1e-3, 2e-2)),
+    "fp16-master": Kind(None, False, True, (5e-5, 1.5e-3), torch.float16, masters=True),
+    "fp16-pure": Kind(None, False, False, (5e-5, 1.5e-3), torch.float16),
 }
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""The layers whose weights and statistics `fp16-master` leaves in float32."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,36 @@ class Mode:
             return nullcontext()
         return torch.autocast(self.device_type, dtype=dtype)
 
-    def scaler(self) -> torch.amp.GradScaler:
-        """The loss scaler; it passes everything through where the precision needs none."""
-        return torch.amp.GradScaler(self.device_type, enabled=KINDS[self.name].scaled)
+    def prepare(self, model: nn.Module) -> nn.Module:
+        """`model` with the weights of the precision, cast in place; before an optimizer or DDP gets hold of it.
+
+        fp16-master: everything but BatchNorm becomes float16, as in Apex O2 and fastai's non-native mixed
+        precision; BatchNorm takes float16 and computes in float32. fp16-pure: everything, as in Apex O3.
+        The others leave the model as it is.
+        """
+        kind = KINDS[self.name]
+        if kind.weights is torch.float32:
+            return model
+        if not kind.masters:
+            return model.half()
+        convert_network(model, kind.weights)
+        for module in model.modules():
+            if isinstance(module, BATCH_NORMS):
+                module.float()  # convert_network leaves only those with weights of their own
+        return model
+
+    def input(self, x: torch.Tensor) -> torch.Tensor:
+        """`x` as the model takes it: float16 where the model itself is, unless it holds integers."""
+        weights = KINDS[self.name].weights
+        return x.to(weights) if weights is not torch.float32 and x.is_floating_point() else x
+
+    def scaler(self, loss_scale: float = 0) -> torch.amp.GradScaler:
+        """The loss scaler; it passes everything through where the precision needs none.
+
+        `loss_scale` is where it starts; 0 is at 65536, as in torch.
+        """
+        start = float(loss_scale or 2**16)
+        return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=KINDS[self.name].scaled)
 
 
 def mode_of(name: str, device: str) -> Mode:
@@ -197,19 +236,19 @@ def check_probe(name: str, found: Probe) -> None:
             )
 
 
-Part = tuple[torch.nn.Module, torch.Tensor]
+Part = tuple[nn.Module, torch.Tensor]
 
 
 def _matmul() -> Part:
-    return torch.nn.Linear(512, 256, bias=False), torch.randn(128, 512)
+    return nn.Linear(512, 256, bias=False), torch.randn(128, 512)
 
 
 def _convolution() -> Part:
-    return torch.nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)
+    return nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)
 
 
 def _rnn() -> Part:
-    return torch.nn.GRU(256, 256), torch.randn(4, 16, 256)
+    return nn.GRU(256, 256), torch.randn(4, 16, 256)
 
 
 _PARTS: dict[str, Callable[[], Part]] = {"matmul": _matmul, "convolution": _convolution, "RNN": _rnn}
@@ -219,15 +258,42 @@ def _error(part: Part, device: str, mode: Mode) -> float:
     module, x = part
     with torch.no_grad():
         exact = _output(module.double()(x.double()))
-        module = module.float().to(device)
+        module = mode.prepare(module.float().to(device))
         with mode.autocast():
-            got = _output(module(x.to(device)))
+            got = _output(module(mode.input(x.to(device))))
     return float((got.cpu().double() - exact).norm() / exact.norm())
 
 
 def _output(result: Any) -> torch.Tensor:
     output: torch.Tensor = result[0] if isinstance(result, tuple) else result
     return output
+
+
+def check_weights(name: str, found: Mapping[str, int]) -> str:
+    """What the dtypes of the weights are, for the row; raises PrecisionError where they contradict the label.
+
+    `found` counts tensors by owner and dtype (`{"model float16": 21}`), as a Stepper notes them; with float16
+    weights no autocast can have made the float16 operands.
+    """
+    kind = KINDS[name]
+    if not found:
+        if kind.weights is torch.float32:
+            return ""
+        raise PrecisionError(
+            f"nothing proves the weights of {name}: the suite has to use mode.prepare and a Stepper"
+            " (see docs/adding-a-suite.md)"
+        )
+    kept = torch.float32 if kind.masters else kind.weights
+    wanted = {"model": kind.weights, "BatchNorm": kept, "optimizer": kept}
+    summary = ", ".join(f"{what} x{n}" for what, n in sorted(found.items(), key=lambda item: item[0].lower()))
+    for what, n in found.items():
+        owner, _, dtype = what.partition(" ")
+        if dtype != _plain(wanted[owner]):
+            raise PrecisionError(
+                f"asked for {name}, but {n} of the weights of the {owner} are {dtype},"
+                f" not {_plain(wanted[owner])}: {summary}"
+            )
+    return f"weights {summary}"
 
 
 FAMILIES = {

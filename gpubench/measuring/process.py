@@ -60,6 +60,7 @@ def run_child(
     *,
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
     on_output: Callable[[str], None] = lambda line: None,
+    on_wake: Callable[[int], Mapping[str, Any] | None] = lambda pid: None,
     time_limit_seconds: float | None = None,
     resident_limit_bytes: int | None = None,
 ) -> Outcome:
@@ -67,11 +68,12 @@ def run_child(
 
     The child answers on a socket of its own, so that what a suite prints stays the user's and reaches
     `on_output` line by line. When this process dies, the socket closes and the child ends itself.
+    `on_wake` is called with the child's process id a few times a second; what it returns is sent to the child.
     """
     started = time.monotonic()
     child, ours, lifeline = _start(subprocess.PIPE)
     with ours, lifeline:
-        watch = _Watch(child, ours, on_event, on_output)
+        watch = _Watch(child, ours, on_event, on_output, on_wake)
         try:
             ours.sendall(json.dumps(task).encode() + b"\n")
             end = watch.until_done(started, time_limit_seconds, resident_limit_bytes)
@@ -162,9 +164,10 @@ class _Watch:
         channel: socket.socket,
         on_event: Callable[[Mapping[str, Any]], None],
         on_output: Callable[[str], None],
+        on_wake: Callable[[int], Mapping[str, Any] | None],
     ) -> None:
         self.child, self.channel = child, channel
-        self.on_event, self.on_output = on_event, on_output
+        self.on_event, self.on_output, self.on_wake = on_event, on_output, on_wake
         self.answer: Mapping[str, Any] | None = None
         self.peak_resident_bytes = 0
         self.tail: deque[str] = deque(maxlen=8)
@@ -186,6 +189,9 @@ class _Watch:
                 key.data()
             if self.answer is not None:
                 return "answered"
+            if news := self.on_wake(self.child.pid):
+                with contextlib.suppress(OSError):  # it may have just ended, which the next line sees
+                    self.channel.sendall(json.dumps(news).encode() + b"\n")
             if self.child.poll() is not None:
                 self.drain()
                 return "answered" if self.answer is not None else "died"

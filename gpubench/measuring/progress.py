@@ -15,8 +15,8 @@ from gpubench.trial import Trial
 class TrialProgress:
     """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self) -> None:
+        self.total = 0
         self._console = Console(stderr=True, highlight=False)
         self._done = 0
         self._spent = 0.0
@@ -32,7 +32,7 @@ class TrialProgress:
             disable=not self._console.is_terminal,
             refresh_per_second=4,
         )
-        self._task = self._bar.add_task("", total=max(1, total), rate="", left="")
+        self._task = self._bar.add_task("", total=1, rate="", left="")
         self._unit = "samples"
 
     def __enter__(self) -> "TrialProgress":
@@ -51,13 +51,18 @@ class TrialProgress:
         """A line of ours, or of a suite's own output, above the bar."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def start(self, label: str, number: int, unit: str) -> None:
-        """A trial, or a probe of the batch search, begins."""
+    def expect(self, trials: int) -> None:
+        """So many more trials will come."""
+        self.total += trials
+        self._bar.update(self._task, total=max(1, self.total))
+
+    def start(self, label: str, unit: str) -> None:
+        """The next trial begins."""
         self._unit = unit
         self._started = time.monotonic()
         self._bar.update(
             self._task,
-            description=f"{min(number, self.total)}/{self.total} {label}",
+            description=f"{self._done + 1}/{self.total} {label}",
             completed=self._done,
             rate="starting",
             left=self._left(0.0),
@@ -98,8 +103,9 @@ def describe(row: Row, unit: str) -> str:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     if row.accuracy is not None:
         parts.append(f"accuracy {row.accuracy:.2%}")
-    if row.steady.startswith("unsteady"):
-        parts.append("unsteady")
+    if row.perplexity is not None:
+        parts.append(f"perplexity {row.perplexity:.2f}")
+    parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)
     return ", ".join(parts)

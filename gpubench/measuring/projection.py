@@ -92,7 +92,9 @@ def summarise(epochs: Sequence[Epoch], once: Sequence[Phase], resident: Sequence
         "epochs": planned or 1,
         "samples": sum(phase.samples for phase in phases if phase.name == "train"),
         "loader_wait": sum(lap.wait_seconds for lap in timed) / seconds if seconds > 0 else None,
-        "data_stall": _stall(rate, resident),
+        "data_stall": _stall(rate, _rate(resident)),
+        "resident_samples_per_second": _rate(resident),
+        "run_samples": _samples(epochs, once, planned) or None,
         "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
     }
 
@@ -130,8 +132,17 @@ def _epoch_seconds(epoch: Epoch, name: str | None) -> float:
     return between + sum(phase.projected_seconds for phase in phases)
 
 
-def _stall(rate: float | None, resident: Sequence[Lap]) -> float | None:
-    seconds, samples = sum(lap.seconds for lap in resident), sum(lap.samples for lap in resident)
-    if rate is None or not samples or seconds <= 0:
-        return None
-    return 1 - seconds / samples * rate
+def _rate(laps: Sequence[Lap]) -> float | None:
+    seconds, samples = sum(lap.seconds for lap in laps), sum(lap.samples for lap in laps)
+    return samples / seconds if samples and seconds > 0 else None
+
+
+def _stall(rate: float | None, resident: float | None) -> float | None:
+    return 1 - rate / resident if rate and resident else None
+
+
+def _samples(epochs: Sequence[Epoch], once: Sequence[Phase], planned: int) -> int:
+    """Training samples of the whole run: epochs that did not run are like the last one that did."""
+    by_epoch = [sum(phase.total_samples for phase in epoch.phases if phase.name == "train") for epoch in epochs]
+    missing = max(0, planned - len(epochs)) * by_epoch[-1] if by_epoch else 0
+    return sum(by_epoch) + missing + sum(phase.total_samples for phase in once if phase.name == "train")

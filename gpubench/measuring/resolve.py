@@ -41,6 +41,13 @@ def find_data(
             for dataset in wanted:
                 folder = datasets.fetch(dataset)
         folders[each.name] = folder
+        if folder is not None:
+            found = [datasets.row_name(dataset, folder) for dataset in wanted]
+            names[each.name] = "+".join(found)
+            for dataset, name in zip(wanted, found, strict=True):
+                if name != dataset:
+                    note = f"{folder}: not the official {dataset}, so its rows say data={name}"
+                    console.print(note, markup=False, soft_wrap=True)
     return folders, names
 
 
@@ -49,9 +56,9 @@ def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Conso
     found: dict[tuple[str, str], str] = {}
     for each in loaded:
         name_of = each.suite.weights
-        params = each.resolve_params(options.settings_for(each, loaded))
+        settings = options.settings_for(each, loaded)
         for model in choose_models(each, options.models, loaded):
-            name = name_of(model, params) if name_of else ""
+            name = name_of(model, each.resolve_params(settings, model)) if name_of else ""
             if not name:
                 continue
             path = datasets.locate_weights(name, options.weights)
@@ -82,7 +89,10 @@ def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[
 
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
-    table = Table(title=f"{len(cases)} cases x {options.rounds} rounds, {options.mode}")
+    number = f"{options.rounds} rounds"
+    if options.until:
+        number += f" or more, until {100 * options.until:.3g}%"
+    table = Table(title=f"{len(cases)} cases x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
         table.add_column(heading)
     for case in cases:
@@ -90,6 +100,10 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
         table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
     console = Console()
     console.print(table)
-    for name, text in {case.suite: params_text(case.params) for case in cases}.items():
-        console.print(f"{name}: {text}", markup=False)
+    models: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        named = models.setdefault((case.suite, params_text(case.params)), [])
+        named += [case.model] * (case.model not in named)
+    for (name, text), own in models.items():
+        console.print(f"{name} {', '.join(own)}: {text}", markup=False)
     console.print(f"rows would go to {path}", markup=False)

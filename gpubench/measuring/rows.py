@@ -9,9 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from gpubench.conditions import CardState
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment, without_names
+from gpubench.measuring.peak import Peak
 from gpubench.measuring.plan import Options, params_text
 from gpubench.records import Row
 from gpubench.trial import FINISHED, Case, Lap, Measurement, Trial
@@ -22,13 +24,20 @@ def row_of(
     measurement: Measurement,
     *,
     device: Device,
+    card: CardState,
     environment: Environment,
     session: str,
+    until: float | None,
     started: str,
     band: tuple[float, float] | None,
     startup_seconds: float | None,
+    peak: Peak | None = None,
 ) -> Row:
-    """The row of one trial. `band` is the suite's measured band of projected/full seconds."""
+    """The row of one trial.
+
+    `band` is the suite's measured band of projected/full seconds, `peak` what the device was measured to reach
+    in the trial's precision.
+    """
     case = trial.case
     seconds = measurement.seconds if measurement.status in {"ok", "goal_missed"} else None
     projected = seconds is not None and not measurement.measured
@@ -37,6 +46,7 @@ def row_of(
     trained = case.mode == "full" and case.data != "synthetic" and case.weights != "random"
     quality = measurement.quality if trained else {}
     threads = measurement.settings.get("threads")
+    unsteady = "unsteady" if measurement.steady.startswith("unsteady") else ""
     return Row(
         suite=case.suite,
         suite_version=case.suite_version,
@@ -61,9 +71,11 @@ def row_of(
         card_memory_bytes=device.memory_bytes,
         driver=device.driver,
         threads=int(threads) if threads else None,
+        **asdict(card),
         **asdict(environment),
         session=session,
         trial=trial.index,
+        until=until,
         started=started,
         status=measurement.status,
         reason=without_names(measurement.reason),
@@ -77,16 +89,33 @@ def row_of(
         epochs=measurement.epochs,
         samples=measurement.samples,
         steady=measurement.steady,
+        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady])),
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
+        resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
+        run_samples=measurement.run_samples,
+        step_samples=measurement.step_samples,
+        flops_per_sample=_rounded(measurement.flops_per_sample),
+        bytes_per_sample=_rounded(measurement.bytes_per_sample),
+        ops_per_step=measurement.ops_per_step,
+        odd_flops_share=_rounded(measurement.odd_flops_share),
+        measured_peak_flops=_rounded(peak.flops_per_second if peak else None),
+        measured_bandwidth_bytes_per_second=_rounded(peak.bytes_per_second if peak else None),
+        op_overhead_seconds=_rounded(peak.op_seconds if peak else None),
         startup_seconds=_rounded(startup_seconds),
         setup_seconds=_rounded(measurement.setup_seconds),
         precision_error=_rounded(measurement.precision_error),
         precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
         peak_memory_bytes=measurement.peak_memory_bytes,
         allocator_retries=measurement.allocator_retries if device.kind == "cuda" else None,
+        **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
+        perplexity=_rounded(quality.get("perplexity")),
+        test_perplexity=_rounded(quality.get("test_perplexity")),
         backend=measurement.backend,
         interconnect=measurement.interconnect,
         rank_spread=_rounded(measurement.rank_spread),
@@ -115,6 +144,10 @@ def _lap_list(lap: Lap) -> list[str | int | float]:
     return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
 
 
+def _short(value: Any) -> Any:
+    return _rounded(value) if isinstance(value, float) else value
+
+
 def _rounded(value: float | None) -> float | None:
     """Six significant digits: finer than any clock here, and short in the file. Not a number is no figure."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
@@ -139,6 +172,7 @@ class Earlier:
         cases: Sequence[Case],
         options: Options,
         devices: Mapping[str, Device],
+        cards: Mapping[str, CardState],
         environment: Environment,
     ) -> None:
         """Raise UserError naming every key in which the file's rows differ from what would be run now."""
@@ -146,7 +180,7 @@ class Earlier:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
                 continue
-            now = _terms(case, devices[case.device], environment)
+            now = _terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             differing = [key for key, value in now.items() if _differs(old[key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
@@ -157,6 +191,8 @@ class Earlier:
                 differing.append("batch_size")
             if _differs(old["seed"] - old["trial"], options.seed):
                 differing.append("seed")
+            if _differs(old["until"], options.until):
+                differing.append("until")
             if differing:
                 raise UserError(
                     f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"
@@ -175,6 +211,17 @@ class Earlier:
         rows = rows[rows["trial"] == trial.index]
         return bool(rows["status"].isin(FINISHED).any())
 
+    def seconds_of(self, case: Case) -> list[float]:
+        """The times of its ok trials."""
+        rows = self._rows_of(case)
+        return [float(value) for value in rows.loc[rows["status"] == "ok", "seconds"].dropna()]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were begun."""
+        last = self.frame["trial"].max()
+        return 0 if pd.isna(last) else int(last) + 1
+
     def _rows_of(self, case: Case) -> pd.DataFrame:
         frame = self.frame
         return frame[
@@ -188,12 +235,13 @@ class Earlier:
         ]
 
 
-def _terms(case: Case, device: Device, environment: Environment) -> dict[str, object]:
+def _terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
     return {
         "card": device.card,
         "device_hash": device.device_hash,
         "driver": device.driver,
+        "power_limit_watts": card.power_limit_watts,
         "torch": environment.torch,
         "torchvision": environment.torchvision,
         "fastai": environment.fastai,

@@ -6,25 +6,39 @@ import os
 import secrets
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
 from gpubench import records, suite
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
+from gpubench.measuring import host, peak
+from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.nodes import NodeLost, Nodes
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, check_processes, choose_devices, plan, schedule
+from gpubench.measuring.plan import (
+    SAMPLED_REPEATS,
+    Options,
+    check_processes,
+    choose_devices,
+    plan,
+    rounds,
+    schedule,
+)
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, row_of, terms_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
 from gpubench.measuring.slurm import PLAN
+from gpubench.measuring.telemetry import CardReader, Sampler
+from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
 from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 
@@ -34,22 +48,19 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
-STOPS = {
-    signal.SIGTERM: "the run was ended by SIGTERM before this trial ended",
-    signal.SIGUSR2: "the time of the job was over before this trial ended",
-}
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
 
-def run(options: Options) -> int:
+def run(options: Options, console: Console | None = None) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code."""
-    console = Console(stderr=True, highlight=False)
+    console = console or Console(stderr=True, highlight=False)
     loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
     check_processes(options, list(devices.values()), there)
+    cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights = find_weights(loaded, options, console)
@@ -63,11 +74,12 @@ def run(options: Options) -> int:
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
+        cards=cards,
         environment=environment,
         path=path,
         folders=folders,
     )
-    with _terminate_as_interrupt():
+    with runner.interrupts:
         if options.nodes == 1:
             return runner.lead(cases, console)
         terms = terms_of(cases, list(devices.values()), environment)
@@ -101,17 +113,23 @@ class Runner:
         suites: Mapping[str, LoadedSuite],
         options: Options,
         devices: Mapping[str, env.Device],
+        cards: Mapping[str, CardReader | None],
         environment: env.Environment,
         path: Path,
         folders: Mapping[str, Path | None],
+        session: str = "",
     ) -> None:
-        self.suites, self.options, self.devices = suites, options, devices
-        self.environment, self.path = environment, path
-        self.session = ""
-        self.nodes: Nodes | None = None
+        self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
+        self.environment, self.session, self.path = environment, session, path
         self.folders = folders
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
+        self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
+        """Measured peaks by device, precision and threads."""
+        self.soaked: set[str] = set()
+        self.interrupts = Interrupts()
+        self.nodes: Nodes | None = None
+        self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def lead(self, cases: Sequence[Case], console: Console) -> int:
         """Open the file, go on where an earlier run stopped, and run."""
@@ -122,11 +140,13 @@ class Runner:
         if earlier:
             for problem in earlier.problems:
                 console.print(problem, markup=False)
-            earlier.check(cases, self.options, self.devices, self.environment)
+            states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
+            earlier.check(cases, self.options, self.devices, states, self.environment)
+        self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
         self.session = (earlier.session if earlier else None) or secrets.token_hex(6)
         if plan_file := os.environ.get(PLAN):
-            trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            self._write_off(trials, Measurement("interrupted", "planned"), Path(plan_file))
+            planned = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
+            self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
         _say_what_it_can_decide(self.options, cases, console)
         return self.run(cases, earlier, console)
 
@@ -149,44 +169,77 @@ class Runner:
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
         statuses: list[str] = []
-        trials: list[Trial] = []
-        done = 0
+        waiting: list[Trial] = []
         try:
             ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
-            trials = _left(schedule(ready, self.options.rounds, self.options.seed), earlier)
-            if earlier and not trials:
-                console.print(f"{self.path}: every trial is already there", markup=False)
-            used = {device for trial in trials if not trial.case.refusal for device in self._devices_of(trial.case)}
-            self._soak(used, console)
-            with TrialProgress(len(trials)) as progress:
+            times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
+            with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for number, trial in enumerate(trials, start=1):
-                    progress.start(trial.case.label, number, self.suites[trial.case.suite].suite.unit)
-                    row = self._row(trial)
-                    records.append(self.path, [row])  # per row: a killed run loses nothing
-                    progress.finish(trial, row)
-                    statuses.append(row.status)
-                    done = number
-        except KeyboardInterrupt as stop:
-            if not trials:  # stopped in the batch search
-                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            why = str(stop) or "the run was stopped before this trial ended"
-            self._write_off(trials[done:], Measurement("interrupted", why))
+                for batch in self._batches(ready, earlier, times, statuses):
+                    waiting = batch
+                    progress.expect(len(waiting))
+                    wanted = [trial.case for trial in waiting if not trial.case.refusal]
+                    self._soak({device for case in wanted for device in _devices_of(case)})
+                    self._find_peaks([trial.case for trial in waiting])
+                    while waiting:
+                        self.interrupts.check()
+                        trial = waiting[0]
+                        progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
+                        row = self._row(trial)
+                        records.append(self.path, [row])  # per row: a killed run loses nothing
+                        progress.finish(trial, row)
+                        statuses.append(row.status)
+                        if row.status == "ok" and row.seconds is not None:
+                            times[trial.case.label].append(row.seconds)
+                        waiting = waiting[1:]
+        except (KeyboardInterrupt, NodeLost) as stop:
+            # With nothing done it was stopped in the batch search.
+            rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
+            rest = _left(rest, earlier)
+            done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
+            if isinstance(stop, NodeLost):
+                self._write_off(rest, Measurement("failed", str(stop)))
+                console.print(f"{stop}; {done}", markup=False)
+                return SOME_FAILED
+            self._write_off(rest, Measurement("interrupted", str(stop) or STOPPED))
             console.print(
-                f"\ninterrupted: {done} of {len(trials)} trials are in {self.path};"
-                " the same command with --out on that file goes on",
+                f"\ninterrupted: {done}; the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
-        except NodeLost as lost:
-            if not trials:
-                trials = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
-            self._write_off(trials[done:], Measurement("failed", str(lost)))
-            console.print(f"{lost}; {done} of {len(trials)} trials are in {self.path}", markup=False)
-            return SOME_FAILED
-        if trials:
+        if statuses:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+        else:
+            console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
+
+    def _batches(
+        self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
+    ) -> Iterator[list[Trial]]:
+        """The planned rounds; then, with --until, one more at a time until there is a reason to stop.
+
+        `times` and `done` grow while the trials run.
+        """
+        options = self.options
+        number = options.rounds
+        if options.until and earlier:
+            number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        planned = schedule(cases, number, options.seed)
+        began = time.monotonic()
+        yield _left(planned, earlier)
+        if not options.until:
+            return
+        for this_round in islice(rounds(cases, options.seed), number, None):
+            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
+            spent = time.monotonic() - began
+            needed = spent + spent / max(1, len(done)) * len(extra)
+            why = why_stop(times, options.until, options.budget_seconds, needed)
+            if why:
+                self.say(f"stopped after {number} rounds: {why}")
+                return
+            number += 1
+            self.say(f"round {number}: {standing(widths_of(times), options.until)}")
+            yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
         """One trial in one fresh process or group of processes; raises NodeLost."""
@@ -195,28 +248,38 @@ class Runner:
 
     def _measure_here(self, trial: Trial, place: Mapping[str, Any] | None) -> tuple[Measurement, Outcome]:
         case = trial.case
+        limit_seconds, local = self._time_limit(case), case.processes // case.nodes
         folder = self.folders[case.suite]
         placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
         on_cpu = self.devices[case.device].kind == "cpu"
-        limit_seconds = self._time_limit(case)
-        local = case.processes // case.nodes
+        # One card's energy and clocks are not those of a group.
+        card = self.cards[case.device] if case.processes == 1 else None
+        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            sampler.hear(event)
+            self.on_event(event)
+
         memory = case.memory_limit_bytes if on_cpu else None
         with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
             outcome = run_child(
                 {
                     "task": "trial",
                     "trial": trial_to_json(placed),
+                    "watched": sampler.watches,
                     "place": place,
                     "scratch": scratch,
                     "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
                 },
-                on_event=self.on_event,
+                on_event=on_event,
                 on_output=lambda line: self.say(f"    {line}"),
+                on_wake=sampler.tick,
                 time_limit_seconds=limit_seconds,
                 # A group's agent has about as much resident as one process before it trains.
                 resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
             )
         measurement = _measurement_of(outcome)
+        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
         if on_cpu and limit and local == 1 and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
@@ -228,21 +291,35 @@ class Runner:
             )
         return measurement, outcome
 
-    def _devices_of(self, case: Case) -> list[str]:
-        """The devices of this machine that the case's processes run on."""
-        kind, colon, first = case.device.partition(":")
-        local = case.processes // case.nodes
-        return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
-
-    def _soak(self, devices: Iterable[str], console: Console) -> None:
-        names = sorted(device for device in devices if not device.startswith("cpu"))
-        if not names or self.options.mode == "quick":
+    def _soak(self, devices: Iterable[str]) -> None:
+        """Once per device, those of one machine at the same time."""
+        names = sorted(device for device in set(devices) - self.soaked if not device.startswith("cpu"))
+        self.soaked.update(names)
+        if not names or self.options.mode == "quick" or not self.options.soak:
             return
-        console.print(f"warming {', '.join(names)} for {SOAK_SECONDS:.0f} s, untimed", markup=False)
+        self.say(f"warming {', '.join(names)} for {SOAK_SECONDS:.0f} s, untimed")
         task = {"task": "soak", "devices": names, "seconds": SOAK_SECONDS}
         if self.nodes:
             self.nodes.begin(task)
         run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
+
+    def _find_peaks(self, cases: Iterable[Case]) -> None:
+        """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
+        for case in cases:
+            wanted = _peak_key(case)
+            if case.refusal or not self.suites[case.suite].suite.torch or wanted in self.peaks:
+                continue
+            name, precision, threads = wanted
+            device, torch = self.devices[name], self.environment.torch
+            self.peaks[wanted] = peak.known(device, torch, precision, threads)
+            if self.peaks[wanted] or self.options.mode == "quick" or not self.options.peaks:
+                continue
+            self.say(f"measuring the peak of {name} in {precision}, once for this torch")
+            try:
+                soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
+            except UserError as error:
+                self.say(f"{error}; rows go without it")
 
     def _time_limit(self, case: Case) -> float | None:
         if self.options.time_limit_seconds is not None:
@@ -266,26 +343,33 @@ class Runner:
         records.append(path or self.path, [self._as_row(trial, why, now, None) for trial in trials])
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+        device = self.devices[trial.case.device]
         return row_of(
             trial,
             measurement,
-            device=self.devices[trial.case.device],
+            device=device,
+            card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=self.session,
+            until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
+            peak=self.peaks.get(_peak_key(trial.case)),
         )
 
     def _try_fp16(self, case: Case) -> Case:
-        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model."""
+        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+
+        What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+        """
         on_cpu = self.devices[case.device].kind == "cpu"
         uses_torch = self.suites[case.suite].suite.torch
         if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
             return case
         small = replace(case, batch_size=case.batch_size or 8, mode="probe")
         answer, _ = self.measure(Trial(small, 0, self.options.seed))
-        if answer.status == "failed":
+        if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
             return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
         return case
 
@@ -308,18 +392,30 @@ class Runner:
                     )
                 )
             else:
-                samples = self.suites[case.suite].samples(case.params)
+                suite = self.suites[case.suite]
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit // case.processes
                 fitted.append(
                     fit_batch(
                         case,
                         self.devices[case.device],
                         self.options,
-                        samples // 20 // case.processes or None,
+                        cap or None,
                         lambda trial: self.measure(trial)[0],
                         say,
                     )
                 )
         return with_fp32_batches(fitted)
+
+
+def _peak_key(case: Case) -> tuple[str, str, int]:
+    return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
+
+
+def _devices_of(case: Case) -> list[str]:
+    """The devices of this machine that the case's processes run on."""
+    kind, colon, first = case.device.partition(":")
+    local = case.processes // case.nodes
+    return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
 
 
 def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
@@ -347,15 +443,41 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does; and so does their notice that time is up."""
+STOPPED = "the run was stopped before this trial ended"
 
-    def __enter__(self) -> None:
-        def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt(STOPS[signal.Signals(number)])
 
-        self._before = {number: signal.signal(number, interrupt) for number in STOPS}
+class Interrupts:
+    """Ctrl-C, SIGTERM as schedulers send it, and Slurm's notice that time is up end a run alike, and are remembered.
+
+    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    """
+
+    SIGNALS: Mapping[int, str] = {
+        signal.SIGINT: STOPPED,
+        signal.SIGTERM: "the run was ended by SIGTERM before this trial ended",
+        signal.SIGUSR2: "the time of the job was over before this trial ended",
+    }
+
+    def __init__(self) -> None:
+        self.came = ""
+        """Why the run was stopped, or empty."""
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
+                signal.signal(number, self._interrupt)
+        return self
 
     def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt(self.came)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = self.SIGNALS[number]
+        raise KeyboardInterrupt(self.came)

@@ -1,6 +1,6 @@
 """How much of a run is measured: when warm-up is over, when there are enough timed laps. Pure Python."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +56,11 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
 class Stop:
     """Decides for one phase of one epoch which laps are warm-up and when there are enough."""
 
-    def __init__(self, sampling: Sampling, phase: str, *, first_epoch: bool) -> None:
+    def __init__(
+        self, sampling: Sampling, phase: str, *, first_epoch: bool, settled: Callable[[], bool] | None = None
+    ) -> None:
         self._sampling, self._phase, self._first_epoch = sampling, phase, first_epoch
+        self._settled = settled or (lambda: True)
         self._limit = sampling.train_seconds if phase == "train" else sampling.valid_seconds
         self._warmup: list[Lap] = []
         self._timed_laps, self._timed_steps, self._timed_seconds, self._steps = 0, 0, 0.0, 0
@@ -81,7 +84,9 @@ class Stop:
         elif not self._first_epoch:
             self.kind = "timed"  # the first lap holds the phase's start-up; the device is warm
         else:
-            self.reason = self._flat() or self._too_long()
+            flat = self._flat()
+            moving = "the card's clock or temperature" if flat else "step times"
+            self.reason = flat if flat and self._settled() else self._too_long(moving)
             if self.reason:
                 self.kind = "timed"
 
@@ -117,14 +122,14 @@ class Stop:
         spent = sum(lap.seconds for lap in self._warmup)
         return f"flat: last {window} laps within {change:.1%} after {len(self._warmup)} warm-up laps, {spent:.1f} s"
 
-    def _too_long(self) -> str:
+    def _too_long(self, moving: str) -> str:
         # The first lap holds start-up, however long that is; it says nothing of what follows.
         spent = sum(lap.seconds for lap in self._warmup[1:])
         if spent < self._sampling.warmup_seconds:
             return ""
         if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:
             return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
-        return f"unsteady: step times still moved after {len(self._warmup)} laps, {spent:.1f} s"
+        return f"unsteady: {moving} still moved after {len(self._warmup)} laps, {spent:.1f} s"
 
 
 def drift(laps: Sequence[Lap]) -> str:

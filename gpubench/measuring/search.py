@@ -80,7 +80,7 @@ def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say
     while batch:
         trial = Trial(replace(case, batch_size=batch, mode="quick"), 0, options.seed)
         answer = measure(trial)
-        if answer.status == "ok" and answer.allocator_retries == 0:
+        if (answer.status == "ok" and answer.allocator_retries == 0) or answer.diverged:
             capped = found.capped and batch == found.batch
             say(f"  batch {batch} confirmed by a trial{', capped' if capped else ''}")
             return replace(case, batch_size=batch, batch_capped=capped)

@@ -38,12 +38,13 @@ def parse_slurm(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {"nodes": 1}
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
+        name = name.replace("-", "_")
         if not (name and equals and value) or (name in NUMBERS and not (value.isdigit() and int(value))):
             raise UserError(
                 f"--slurm {part}: write it as name=value, joined by commas: partition=gpu,nodes=4,gpus_per_node=8,"
                 "time=60 (minutes), and whatever else sbatch takes"
             )
-        found[name.replace("-", "_")] = int(value) if name in NUMBERS else value
+        found[name] = int(value) if name in NUMBERS else value
     return found
 
 

@@ -2,11 +2,13 @@
 
 import faulthandler
 import json
+import math
 import os
 import random
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -20,10 +22,16 @@ from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Measurement, Trial, measurement_from_json, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Trial, measurement_from_json, trial_from_json
 
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers], Clock]
+"""Takes how to wait for the device, the context that sees one step's operands, and who trains along."""
+Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+"""Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the agent sees who ended first and how."""
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
 def main() -> None:
@@ -43,17 +51,23 @@ def main() -> None:
 
         serve(task, requests, send)
         return
+    settled = threading.Event()
+    threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
 
     if task["task"] == "describe":
         answer = _describe()
     elif task["task"] == "soak":
         answer = _soak(task["devices"], task["seconds"])
+    elif task["task"] == "peak":
+        answer = _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
     elif task["trial"]["case"]["processes"] > 1:
         from gpubench.measuring.agent import run
 
         answer = run(task, channel)
     else:
-        answer = _measure(trial_from_json(task["trial"]), send)
+        trial = trial_from_json(task["trial"])
+        # Only a parent that reads the card can tell when it has settled.
+        answer = _measure(trial, _clock_for(trial, send, settled.is_set if task.get("watched") else None))
     send({"event": "answer", **answer})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -74,7 +88,8 @@ def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> Non
     trial = _trial_of(trial_from_json(task["trial"]), rank, local)
     store = ranks.connect(place)
     send = _sender(channel) if local == 0 else lambda event: None
-    answer = _measure(trial, send, lambda: ranks.join(place, store, trial))
+    # What one card's readings say must not end the warm-up of one process and not of another.
+    answer = _measure(trial, _clock_for(trial, send, None), lambda: ranks.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
     if measurement.status != "ok":
@@ -111,6 +126,13 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
     os.close(lifeline)
 
 
+def _listen(requests: Any, settled: threading.Event) -> None:
+    """Hear from the parent, which reads the card, that its clock and temperature have settled."""
+    for line in requests:
+        if json.loads(line).get("settled"):
+            settled.set()
+
+
 def _describe() -> dict[str, Any]:
     try:
         from gpubench.measuring.device import describe
@@ -127,24 +149,30 @@ def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
     return {}
 
 
-Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dict[str, Any]:
+    from gpubench.measuring.rates import measure_rates
+
+    try:
+        return {"rates": measure_rates(device, precision, threads, soak_seconds)}
+    except RuntimeError as error:  # no such kernel here, or no memory for it
+        return {"reason": str(error).partition("\n")[0]}
 
 
 def _alone() -> tuple[Peers, Mapping[str, Any]]:
     return Peers(), {}
 
 
-def _measure(trial: Trial, send: Any, join: Join = _alone) -> dict[str, Any]:
+def _measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str, Any]:
     span: dict[str, float] = {}
     try:
-        measurement = _run_suite(trial, send, span, join)
+        measurement = _run_suite(trial, new_clock, join, span)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, send: Any, span: dict[str, float], join: Join) -> Measurement:
+def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
     loaded = suites.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
@@ -153,18 +181,23 @@ def _run_suite(trial: Trial, send: Any, span: dict[str, float], join: Join) -> M
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
-        clock = _clock(trial, lambda: None, send, nullcontext(), Peers())
+        clock = new_clock(lambda: None, nullcontext(), Peers())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         return Measurement(status="ok", quality=dict(quality), **clock.summary())
-    return _run_torch_suite(trial, loaded.suite, send, span, join)
+    return _run_torch_suite(trial, loaded.suite, new_clock, join, span)
 
 
-def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[str, float], join: Join) -> Measurement:
+def _run_torch_suite(
+    trial: Trial, suite: suites.Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+) -> Measurement:
+    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
     import torch
 
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
+    from gpubench.measuring.counting import Work, beside, work_fields
 
     case = trial.case
     if case.params["threads"]:
@@ -176,8 +209,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch = precision.OperandWatch()
-    clock = _clock(trial, lambda: devices.synchronize(device), send, watch, peers)
+    watch, work = precision.OperandWatch(), Work()
+    # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
+    counted = proof is not None and not case.params.get("compile")
+    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -185,6 +220,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
     span["end"] = time.perf_counter()
 
     precision.check_flags(case.precision, flags)
+    notes = clock.notes
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
@@ -201,16 +237,44 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, send: Any, span: dict[st
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    operands = watch.check(case.precision)
-    return replace(measurement, precision_error=proof.worst, precision_proof=f"{proof.proof}; {operands}")
+    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
+    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
+    proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
+    measurement = replace(
+        measurement,
+        precision_error=proof.worst,
+        precision_proof="; ".join(text for text in proofs if text),
+        **work_fields(work if counted else None, clock.watched_samples, of_suite),
+    )
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    return _diverged(measurement, diverged) if diverged else measurement
 
 
-def _clock(trial: Trial, synchronize: Any, send: Any, watch: AbstractContextManager[Any], peers: Peers) -> Clock:
-    return Clock(
+def _diverged(measurement: Measurement, why: str) -> Measurement:
+    """The measurement without anything that could pass for a result."""
+    return Measurement(
+        status="failed",
+        reason=f"{DIVERGED} {why}",
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        precision_error=measurement.precision_error,
+        precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
+        settings=measurement.settings,
+    )
+
+
+def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
+    """What makes the trial's clock, once its device is open."""
+    return lambda synchronize, watch, peers: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
+        settled=settled,
         peers=peers,
     )
 

@@ -1,0 +1,442 @@
+"""What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
+
+    python benchmarks/simulation.py            # one minute; prints the tables of docs/method.md
+    python benchmarks/simulation.py power hosts --count 200
+
+A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
+`rough` sessions also drift by twice the sd from first to last round, and one trial in 20 takes 5 to 25% longer.
+tests/test_simulation.py holds a smaller version of each bound.
+"""
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean, median
+
+from gpubench.comparing import stats
+from gpubench.interval import median_interval
+from gpubench.measuring.until import half_width
+
+SDS = (0.003, 0.01, 0.02, 0.044)
+"""Of processes: a quiet card, a usual one, a busy host, a shared two-core CPU."""
+LAPS = 20
+DRIFT_IN_SDS = 2.0
+OUTLIERS, OUTLIER = 0.05, (0.05, 0.25)
+NUMBERS = (6, 8, 10, 15, 20, 30, 50)
+FOUND = {"faster", "slower"}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How trials of one case scatter; all in log seconds."""
+
+    sd: float
+    rough: bool = False
+    modes: float = 0.0
+    """Every trial falls into one of two modes that are this far apart."""
+
+
+def session(dice: Random, rounds: int, noise: Noise, effects: Sequence[float] = (0.0, 0.0)) -> list[list[float]]:
+    """Seconds of each case: interleaved rounds, each in an order of its own."""
+    drift = dice.choice((-1, 1)) * DRIFT_IN_SDS * noise.sd if noise.rough else 0.0
+    times: list[list[float]] = [[] for _ in effects]
+    total = rounds * len(effects)
+    for index in range(rounds):
+        for place, case in enumerate(dice.sample(range(len(effects)), len(effects))):
+            when = (index * len(effects) + place) / total
+            times[case].append(one_trial(dice, noise, effects[case] + drift * when))
+    return times
+
+
+def one_trial(dice: Random, noise: Noise, level: float) -> float:
+    """Seconds of one process whose case lies at `level`."""
+    level += dice.gauss(0, noise.sd) + dice.gauss(0, noise.sd / 2 / math.sqrt(LAPS))
+    if noise.modes:
+        level += dice.choice((0, noise.modes))
+    if noise.rough and dice.random() < OUTLIERS:
+        level += dice.uniform(*OUTLIER)
+    return math.exp(level)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Verdicts of many comparisons, and how their intervals did."""
+
+    verdicts: Counter[str]
+    covered: float
+    """Share of 95% intervals that hold the true ratio."""
+    half_width: float
+    """Their mean half width on the log scale."""
+
+    def share(self, *verdicts: str) -> float:
+        """Of all comparisons."""
+        return sum(self.verdicts[v] for v in verdicts) / self.verdicts.total()
+
+    @property
+    def found(self) -> float:
+        """Share of `faster` and `slower`: false verdicts where there is no difference, else the power."""
+        return self.share(*FOUND)
+
+
+def judge(count: int, make: Callable[[], tuple[stats.Ratio, int]], effect: float = 0.0) -> Outcome:
+    """`make` gives one comparison and its smaller number of trials."""
+    verdicts: Counter[str] = Counter()
+    covered, widths = 0, []
+    for _ in range(count):
+        ratio, trials = make()
+        verdicts[stats.verdict(ratio, ratio.p, trials)] += 1
+        if ratio.low and ratio.high:
+            covered += math.log(ratio.low) <= effect <= math.log(ratio.high)
+            widths.append(math.log(ratio.high / ratio.low) / 2)
+    return Outcome(verdicts, covered / count, fmean(widths))
+
+
+def one_session(count: int, trials: int, noise: Noise, effect: float = 0.0, seed: int = 1) -> Outcome:
+    """Two cases of one session."""
+    dice = Random(f"{seed} {trials} {noise} {effect}")
+
+    def make() -> tuple[stats.Ratio, int]:
+        a, b = session(dice, trials, noise, (effect, 0.0))
+        return stats.ratio(a, b), trials
+
+    return judge(count, make, effect)
+
+
+def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float]:
+    """(share of intervals of one case's median that hold the truth, their mean half width)."""
+    dice = Random(f"median {trials} {noise}")
+    intervals = [median_interval(session(dice, trials, noise, (0.0,))[0]) or (0.0, 0.0) for _ in range(count)]
+    return fmean(low <= 1 <= high for low, high in intervals), fmean((high - low) / 2 for low, high in intervals)
+
+
+def between_specimens(
+    count: int, sd: float, specimens: int = 1, effect: float = 0.0, modes: float = 0.0, trials: int = 6
+) -> Outcome:
+    """Two cards, each known by some specimens; specimens differ by `sd`, or are of two kinds `modes` apart."""
+    dice = Random(f"specimens {sd} {specimens} {effect} {modes}")
+    noise = Noise(0.01)
+
+    def specimen(level: float) -> list[float]:
+        level += dice.gauss(0, sd) + dice.choice((0, modes))
+        return session(dice, trials, noise, (level,))[0]
+
+    def make() -> tuple[stats.Ratio, int]:
+        a, b = ([specimen(level) for _ in range(specimens)] for level in (effect, 0.0))
+        return stats.specimens_ratio(a, b), trials * specimens
+
+    return judge(count, make, effect)
+
+
+def family(count: int, noise: Noise, size: int = 20, trials: int = 6, effect: float = 0.0) -> tuple[float, float]:
+    """(share of families with any false verdict, share of true effects found).
+
+    A family has `size` ratios; with an `effect`, its first half has it.
+    """
+    dice = Random(f"family {noise} {size} {trials} {effect}")
+    spoiled = found = 0
+    true = size // 2 if effect else 0
+    for _ in range(count):
+        levels = [effect] * true + [0.0] * (size - true)
+        times = session(dice, trials, noise, [*levels, *[0.0] * size])
+        ratios = [stats.ratio(a, b) for a, b in zip(times[:size], times[size:], strict=True)]
+        adjusted = stats.holm([r.p or 0.0 for r in ratios])
+        decided = [stats.verdict(r, p, trials) in FOUND for r, p in zip(ratios, adjusted, strict=True)]
+        spoiled += any(decided[true:])
+        found += sum(decided[:true])
+    return spoiled / count, found / count / true if true else 0.0
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """What `run --until` comes to."""
+
+    rounds: float
+    """Median over runs."""
+    reached: float
+    """Share of runs in which every interval got there within the budget."""
+    covered: float
+    """Share of ratio intervals that hold the true ratio."""
+    median_covered: float
+    """Share of the intervals of one case's median that do."""
+    false: float
+    """Share of false verdicts."""
+
+
+def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, corrected: bool = True) -> Adaptive:
+    """Rounds of two equal cases until both intervals are tight; a budget of `most` rounds."""
+    dice = Random(f"until {noise} {target}")
+    rounds, reached, covered, alone, false = [], 0, 0, 0, 0
+
+    def width(values: Sequence[float]) -> float:
+        if corrected:
+            return half_width(values)
+        low, high = median_interval(values) or (0.0, math.inf)
+        return (high - low) / 2 / median(values)
+
+    for _ in range(count):
+        # The whole session is drawn, as long as the budget, so that its drift knows nothing of the stop.
+        a, b = session(dice, most, noise)
+        n = next((n for n in range(6, most + 1) if max(width(a[:n]), width(b[:n])) <= target), most)
+        a, b = a[:n], b[:n]
+        rounds.append(n)
+        reached += max(width(a), width(b)) <= target
+        ratio = stats.ratio(a, b, until=corrected)
+        covered += (ratio.low or 0) <= 1 <= (ratio.high or 0)
+        low, high = median_interval(a, corrected) or (0.0, 0.0)
+        alone += low <= 1 <= high
+        false += stats.verdict(ratio, ratio.p, n) in FOUND
+    return Adaptive(median(rounds), reached / count, covered / count, alone / count, false / count)
+
+
+@dataclass(frozen=True)
+class Naive:
+    """Equal cases, judged by a t test over laps: shares of comparisons."""
+
+    false_p: float
+    """p under 5%."""
+    false_verdict: float
+    """p under 5% and more than 2%."""
+    covered: float
+    """95% intervals that hold the true ratio."""
+
+
+def naive(count: int, processes: int, noise: Noise, laps: int = 120) -> Naive:
+    """Two equal cases of `laps` laps a side from some processes each; every lap is taken for independent."""
+    from scipy.stats import ttest_ind
+
+    dice = Random(f"naive {processes} {noise}")
+    small = found = covered = 0
+
+    def side() -> list[float]:
+        centers = [dice.gauss(0, noise.sd) for _ in range(processes)]
+        return [center + dice.gauss(0, noise.sd / 2) for center in centers for _ in range(laps // processes)]
+
+    for _ in range(count):
+        a, b = side(), side()
+        test = ttest_ind(a, b, equal_var=False)
+        small += test.pvalue < 0.05
+        found += test.pvalue < 0.05 and abs(fmean(a) - fmean(b)) > stats.SMALLEST
+        interval = test.confidence_interval()
+        covered += interval.low <= 0 <= interval.high
+    return Naive(small / count, found / count, covered / count)
+
+
+def point_rule(count: int, trials: int, noise: Noise) -> float:
+    """False verdicts of the looser rule: Mann-Whitney's p under 5% and a point effect above 2%."""
+    dice = Random(f"point {trials} {noise}")
+    ratios = [stats.ratio(*session(dice, trials, noise)) for _ in range(count)]
+    return fmean((r.p or 0) < 0.05 and abs(math.log(r.value)) > stats.SMALLEST for r in ratios)
+
+
+def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
+    """(median advised trials a side where 6 left `unsure`, share of new sessions of that size that decide)."""
+    dice = Random(f"advice {noise} {effect}")
+    numbers, decided = [], 0
+    while len(numbers) < count:
+        a, b = session(dice, 6, noise, (effect, 0.0))
+        ratio = stats.ratio(a, b)
+        if stats.verdict(ratio, ratio.p, 6) != "unsure":
+            continue
+        numbers.append(stats.trials_to_decide(a, b))
+        # 50 more are the most that are ever counted out.
+        n = min(numbers[-1], 56)
+        ratio = stats.ratio(*session(dice, n, noise, (effect, 0.0)))
+        decided += stats.verdict(ratio, ratio.p, n) in FOUND | {"same"}
+    return median(numbers), decided / count
+
+
+def table(heading: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
+    """Markdown."""
+    print("| " + " | ".join(heading) + " |")
+    print("|" + " --- |" * len(heading))
+    for line in lines:
+        print("| " + " | ".join(map(str, line)) + " |")
+    print(flush=True)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.01 as 1.0%."""
+    return f"{100 * share:.{digits}f}%"
+
+
+def one_session_for_specimens(count: int, sd: float) -> float:
+    """False verdicts where two specimens were taken for two cases of one session."""
+    dice = Random(f"pooled {sd}")
+    found = 0
+    for _ in range(count):
+        a, b = session(dice, 6, Noise(0.01), (dice.gauss(0, sd), dice.gauss(0, sd)))
+        ratio = stats.ratio(a, b)
+        found += stats.verdict(ratio, ratio.p, 6) in FOUND
+    return found / count
+
+
+def print_equal(count: int) -> None:
+    print("A/A in one session: the same case twice\n")
+    lines = []
+    for sd in SDS:
+        for n in (6, 10, 20):
+            even, rough = (one_session(count, n, Noise(sd, kind)) for kind in (False, True))
+            alone, width = median_coverage(count, n, Noise(sd))
+            lines.append(
+                [
+                    percent(sd), n, percent(even.found, 2), percent(rough.found, 2), percent(even.share("same")),
+                    percent(rough.share("same")), percent(even.covered), percent(rough.covered),
+                    f"±{percent(even.half_width)}", percent(alone), f"±{percent(width)}",
+                ]
+            )  # fmt: skip
+    heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% holds", "95% holds, rough"]
+    table([*heading, "its mean width", "median's 95% holds", "its mean width"], lines)
+
+
+def print_modes(count: int) -> None:
+    print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
+    modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
+    table(["n, 8% apart", "false", "95% holds"], [
+        [n, percent(m.found, 2), percent(m.covered)] for n, m in zip((6, 10, 20), modes, strict=True)
+    ])  # fmt: skip
+
+
+def print_power(count: int) -> None:
+    print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in SDS:
+        cells = []
+        for n in NUMBERS:
+            even, rough = (one_session(few, n, Noise(sd, kind), math.log(1.05)).found for kind in (False, True))
+            cells.append(f"{percent(rough, 0)} ({percent(even, 0)})")
+        lines.append([percent(sd), *cells])
+    table(["sd", *(f"n = {n}" for n in NUMBERS)], lines)
+
+
+def print_advised(count: int) -> None:
+    print("Where six trials left a true 5% unsure: the advice, and how often it then decides\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in SDS[1:]:
+        number, decided = advice(few // 2, Noise(sd), math.log(1.05))
+        lines.append([percent(sd), f"{number:.0f}", percent(decided, 0)])
+    table(["sd", "trials a side advised (median)", "decided"], lines)
+
+
+def print_specimen(count: int) -> None:
+    print("One specimen each, equal cards, 6 trials of sd 1%\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in (0.01, 0.02, 0.04):
+        one = between_specimens(count, sd)
+        inside = one_session_for_specimens(count, sd)
+        far = between_specimens(few, sd, effect=math.log(1.3))
+        lines.append(
+            [
+                percent(sd), percent(one.found, 2), percent(one.share("one specimen")), percent(one.share("unsure")),
+                percent(one.share("same")), percent(one.covered), percent(inside), percent(far.found, 0),
+            ]
+        )  # fmt: skip
+    heading = ["sd between", "false", "`one specimen`", "`unsure`", "`same`", "95% holds"]
+    table([*heading, "false, were it one session", "a true 30% is found"], lines)
+
+
+def print_specimens(count: int) -> None:
+    print("Several specimens a side, equal cards, and what a true 10% needs\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in (0.01, 0.02, 0.04):
+        for k in (2, 3, 4, 5, 8):
+            equal = between_specimens(count, sd, k)
+            true = between_specimens(few, sd, k, effect=math.log(1.1))
+            lines.append([percent(sd), k, percent(equal.found, 2), percent(equal.covered), percent(true.found, 0)])
+    table(["sd between", "specimens a side", "false", "95% holds", "a true 10% is found"], lines)
+
+
+def print_hosts(count: int) -> None:
+    print("Hosts of two kinds, half and half, equal cards\n")
+    lines = []
+    for gap in (0.04, 0.08, 0.15, 0.25):
+        for k in (1, 2, 3, 4, 5, 6):
+            hosts = between_specimens(count, 0.003, k, modes=math.log(1 + gap))
+            few_specimens = hosts.share("one specimen", "few specimens")
+            same, unsure = (percent(hosts.share(v)) for v in ("same", "unsure"))
+            lines.append([percent(gap, 0), k, percent(hosts.found, 2), percent(few_specimens), unsure, same])
+    heading = ["apart", "specimens a side", "false", "`one specimen`, `few specimens`", "`unsure`", "`same`"]
+    table(heading, lines)
+
+
+def print_families(count: int) -> None:
+    print("Families of 20 ratios, 6 trials, Holm\n")
+    lines = []
+    for sd in SDS:
+        smaller = max(20, count // 10)
+        null = [family(smaller, Noise(sd, kind))[0] for kind in (False, True)]
+        _, found = family(smaller, Noise(sd), effect=math.log(1.3))
+        lines.append([percent(sd), *map(percent, null), percent(found, 0)])
+    table(["sd", "families with a false verdict", "rough", "a true 30% is found"], lines)
+
+
+def print_adaptive(count: int) -> None:
+    print("--until 1%, at most 40 rounds, two equal cases; in brackets without the correction for optional stopping\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in SDS:
+        with_, without, rough = (
+            until(few, Noise(sd)), until(few, Noise(sd), corrected=False), until(few, Noise(sd, rough=True)),
+        )  # fmt: skip
+        lines.append(
+            [
+                percent(sd), f"{with_.rounds:.0f} ({without.rounds:.0f})", percent(with_.reached, 0),
+                f"{percent(with_.covered)} ({percent(without.covered)})",
+                f"{percent(with_.median_covered)} ({percent(without.median_covered)})",
+                percent(with_.false, 2), percent(rough.false, 2),
+            ]
+        )  # fmt: skip
+    heading = ["sd", "rounds", "got there", "ratio's 95% holds", "median's 95% holds", "false", "false, rough"]
+    table(heading, lines)
+
+
+def print_laps(count: int) -> None:
+    print("Naive: a t test over 120 laps a side, equal cases; and Mann-Whitney over 6 trials with a point rule\n")
+    few = max(200, count // 2)
+    lines = []
+    for sd in SDS:
+        for processes in (1, 6):
+            t = naive(few, processes, Noise(sd))
+            shares = percent(t.false_p), percent(t.false_verdict), percent(t.covered)
+            lines.append([percent(sd), f"t over laps, {processes} process(es)", *shares])
+        lines.append(
+            [percent(sd), "Mann-Whitney p < 5%, more than 2%", "", percent(point_rule(count, 6, Noise(sd))), ""]
+        )
+        ours = one_session(count, 6, Noise(sd))
+        lines.append([percent(sd), "gpubench, 6 processes", "", percent(ours.found), percent(ours.covered)])
+    table(["sd", "method", "p < 5%", "false verdicts", "95% holds"], lines)
+
+
+SECTIONS = {
+    "equal": print_equal,
+    "modes": print_modes,
+    "power": print_power,
+    "advised": print_advised,
+    "specimen": print_specimen,
+    "specimens": print_specimens,
+    "hosts": print_hosts,
+    "families": print_families,
+    "adaptive": print_adaptive,
+    "laps": print_laps,
+}
+
+
+def main() -> None:
+    """Print everything, or the sections that are named."""
+    arguments = argparse.ArgumentParser(description="Figures of docs/method.md")
+    arguments.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all by default")
+    arguments.add_argument("--count", type=int, default=2000, help="comparisons per figure")
+    wish = arguments.parse_args()
+    print(f"{wish.count} comparisons per figure. sd: of processes; laps have half of it.\n")
+    for name in wish.sections or SECTIONS:
+        SECTIONS[name](wish.count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`compare --fail-on-slower`: one exit code for a table of comparisons. Nothing to compare is never 0."""
+
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.compare import Result
+from gpubench.comparing.judging import Comparison
+from gpubench.comparing.matching import axis_value
+
+FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
+NO_VERDICT = {"not alike", "not judged", "one trial", "few trials"}
+
+
+def gate(result: Result, limit: float) -> tuple[int, list[str]]:
+    """(exit code, lines that say why). `limit` is a share: 0.05 for 5%.
+
+    1 where any ratio's whole interval lies above 1 + limit; else 4 where trials failed or rows could not be read;
+    else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
+    partner, or nothing is compared; 0 only where every interval lies below the limit.
+    """
+    axis, base = result.baseline or ("", "")
+    compared = [c for c in result.comparisons if c.axis == axis]
+    word = f"{100 * limit:.3g}% slower than {base}"
+    slower = [c for c in compared if _low(c) > 1 + limit and not _unjudged(c)]
+    undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
+    lone = [] if not compared else _alone(result, axis, base)
+    lines = [f"{_name(c)} is more than {word}" for c in slower]
+    lines += [f"{_name(c)}: undecided whether it is {word}" for c in undecided]
+    lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
+    if result.failed:
+        lines.append(f"{result.failed} trial(s) failed")
+    lines += [f"not all could be read: {problem}" for problem in result.problems]
+    if not compared:
+        lines.append(f"nothing is compared with {base}")
+    if slower:
+        return SLOWER, lines
+    if result.failed or result.problems:
+        return SOME_FAILED, lines
+    if undecided or lone or not compared:
+        return UNDECIDED, lines
+    return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(compared)} intervals end below"]
+
+
+def _unjudged(c: Comparison) -> bool:
+    return c.verdict in NO_VERDICT or c.verdict.endswith("+ stack") or c.ratio.low is None
+
+
+def _low(c: Comparison) -> float:
+    return c.ratio.low or 0.0
+
+
+def _high(c: Comparison) -> float:
+    return float("inf") if c.ratio.high is None else c.ratio.high
+
+
+def _alone(result: Result, axis: str, base: str) -> list[Cell]:
+    """Cells of the baseline that nothing is compared with."""
+    used = {id(c.other) for c in result.comparisons if c.axis == axis}
+    cells = [cell for group in result.groups for cell in group.cells]
+    return [cell for cell in cells if axis_value(cell, axis) == base and id(cell) not in used]
+
+
+def _name(c: Comparison) -> str:
+    ratio = f"{c.ratio.value:.3f}" + (f" ({c.ratio.low:.3f} to {c.ratio.high:.3f})" if c.ratio.low else "")
+    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}: {ratio}"

@@ -1,0 +1,101 @@
+"""Is this card healthy? Rows measured here against reference rows of the same recipe on the same card."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from gpubench.comparing import peaks
+from gpubench.doctor import Finding
+from gpubench.errors import UserError
+from gpubench.loading import load
+
+BAND = 0.10
+"""Two healthy specimens of a card, with their hosts, differ by less than this (published: up to 5% inside one node)."""
+
+STACK_BAND = 0.25
+"""And by less than this under another torch or CUDA, which alone is worth up to 20%."""
+
+USUAL_SHARE = 0.6
+"""Healthy cards reach more than this of their listed peak (mamf-finder: 73 to 87% on NVIDIA's from A100 to GB200)."""
+
+RECIPE = [
+    "suite", "suite_version", "model", "precision", "batch_size", "params", "data", "weights", "processes",
+    "memory_limit_bytes", "card",
+]  # fmt: skip
+"""What must agree: a factor of two between honest figures of one card is a matter of recipe."""
+
+STACK = ["torch", "cuda"]
+
+ADVICE = "`gpubench doctor` looks for what slows it: power limit, clocks, heat, PCIe link, other programs, the host"
+
+
+def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
+    """One finding per recipe in `mine`; folders in `against` stand for their CSV files.
+
+    Raises UserError where `mine` holds no measured row.
+    """
+    measured, problems = _measured(mine)
+    if measured.empty:
+        why = "; ".join(problems) or "no ok row of a sampled or full run"
+        raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
+    references, wrong = _measured([file for path in against for file in _files(path)])
+    references = references[~references["session"].isin(measured["session"])]
+    found = [Finding("note", problem, "mend the file, or leave it out") for problem in [*problems, *wrong]]
+    for recipe, rows in measured.groupby("recipe", sort=False):
+        found.append(_judged(rows, references[references["recipe"] == recipe]))
+    return found
+
+
+def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Finding:
+    first = rows.iloc[0]
+    batch = "" if pd.isna(first["batch_size"]) else f" batch {first['batch_size']:.0f}"
+    what = f"{first['card']}: {first['suite']} {first['model']} {first['precision']}{batch}"
+    if references.empty:
+        return _by_peak(rows, what)
+    stacks = {tuple(stack) for stack in rows[STACK].to_numpy()}
+    alike = references[[tuple(stack) in stacks for stack in references[STACK].to_numpy()]]
+    band = STACK_BAND if alike.empty else BAND
+    chosen = references if alike.empty else alike
+    ratio = rows["samples_per_second"].median() / chosen["samples_per_second"].median()
+    devices = chosen.groupby(["device_hash", "session"]).ngroups
+    text = (
+        f"{what}: {ratio:.2f} of the reference ({len(rows)} trial(s) against {len(chosen)} of {devices} device(s)"
+        f"{', another torch or CUDA' if alike.empty else ''}; healthy within {band:.0%})"
+    )
+    marks = sorted({mark for text_of in rows["marks"] for mark in text_of.split()})
+    text += f"; here some trials were {', '.join(marks)}" if marks else ""
+    if ratio < 1 - band:
+        return Finding("fix", text, ADVICE)
+    if ratio > 1 + band:
+        return Finding("note", text, "faster than the reference: another clock, cooling or host, or a slow reference")
+    return Finding("ok", text)
+
+
+def _by_peak(rows: pd.DataFrame, what: str) -> Finding:
+    """Without rows of others: the best matrix product measured here against what the card is listed to reach."""
+    first = rows.iloc[0]
+    others = "add files of others who ran this recipe: --against FOLDER"
+    card = peaks.find(first["card"], first["card_memory_bytes"])
+    listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].median()
+    if not listed or pd.isna(measured):
+        return Finding("note", f"{what}: no reference", others)
+    share = measured / listed
+    text = (
+        f"{what}: no reference; matrix products reach {share:.0%} of the listed {listed / 1e12:,.4g} TFLOP/s"
+        f" (healthy above {USUAL_SHARE:.0%})"
+    )
+    return Finding("fix", text, ADVICE) if share < USUAL_SHARE else Finding("note", text, others)
+
+
+def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that carry a rate worth comparing; a quick run's does not."""
+    loaded = load(files)
+    frame = loaded.frame
+    good = (frame["status"] == "ok") & frame["mode"].isin(["sampled", "full"]) & (frame["samples_per_second"] > 0)
+    recipe = ["|".join(map(str, values)) for values in frame[RECIPE].itertuples(index=False)]
+    return frame.assign(recipe=recipe)[good], loaded.problems
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.csv")) if path.is_dir() else [path]

@@ -1,0 +1,61 @@
+"""Geometric means of ratios over the cases that all compared sides have."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpubench.comparing import stats
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.judging import Comparison
+from gpubench.comparing.matching import axis_value, bucket_of
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Geometric mean of a subject's ratios over the cases that both sides have."""
+
+    axis: str
+    subject_name: str
+    other_name: str
+    value: float | None
+    """None under half of the cases."""
+    common: int
+    all_cases: int
+    interval: tuple[float, float] | None = None
+    """95%; None where a ratio has none."""
+
+
+def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
+    """One per card against the baseline, over the cases that every compared card has."""
+    cards = [c for c in comparisons if c.axis == "card"]
+    sides = {c.other_name for c in cards} | {c.subject_name for c in cards}
+    cases = {bucket_of(cell, "card") for cell in cells if axis_value(cell, "card") in sides}
+    if len(cases) < 2:
+        return []
+    ratios: dict[tuple[str, str], dict[tuple[str, ...], stats.Ratio]] = defaultdict(dict)
+    for c in cards:
+        ratios[c.subject_name, c.other_name][bucket_of(c.subject, "card")] = c.ratio
+    common = set.intersection(*map(set, ratios.values()))
+    means = []
+    for (subject, other), by_case in ratios.items():
+        used = [by_case[case] for case in common] if len(common) * 2 >= len(cases) else []
+        value = stats.geometric_mean([r.value for r in used]) if used else None
+        means.append(Mean("card", subject, other, value, len(common), len(cases), _interval(used)))
+    return means
+
+
+def _interval(ratios: Sequence[stats.Ratio]) -> tuple[float, float] | None:
+    """Of the geometric mean, from the ratios' own intervals.
+
+    Cases of one session err independently, so half widths add as squares. Two specimens may differ in all cases
+    alike, so there they add as they are.
+    """
+    ends = [(r.value, r.low, r.high) for r in ratios if r.low is not None and r.high is not None]
+    if not ends or len(ends) < len(ratios):
+        return None
+    down = [math.log(value / low) for value, low, _ in ends if low]
+    up = [math.log(high / value) for value, _, high in ends if high]
+    add = sum if any(r.specimens for r in ratios) else lambda halves: math.hypot(*halves)
+    value = stats.geometric_mean([r.value for r in ratios])
+    return value * math.exp(-add(down) / len(ends)), value * math.exp(add(up) / len(ends))

@@ -1,0 +1,154 @@
+"""A word-level corpus: three text files to token numbers, kept in a cache. Never imports torch."""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpubench.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SPLITS = ("train", "valid", "test")
+END_OF_LINE = "<eos>"
+
+VERSION = 1
+"""Raised when the same text would become other numbers."""
+
+_BLOCK_CHARACTERS = 1 << 24
+"""Text is numbered in blocks of this size, so that a large corpus is never a list of all its words."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Token numbers, int32 (N,), of each part; `vocabulary` is how many different tokens there are in all."""
+
+    train: "NDArray[np.int32]"
+    valid: "NDArray[np.int32]"
+    test: "NDArray[np.int32]"
+    vocabulary: int
+
+
+def file_of(folder: Path, split: str) -> Path | None:
+    """`train.txt`, or the official archive's name for it, `wiki.train.tokens`; None where neither is there."""
+    names = (f"{split}.txt", f"wiki.{split}.tokens")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """The file of each split; raises UserError naming what is missing."""
+    found = {}
+    for split in SPLITS:
+        path = file_of(folder, split)
+        if path is None:
+            raise UserError(
+                f"{folder / split}.txt: not there; a corpus is a folder with train.txt, valid.txt and test.txt;"
+                " `gpubench data fetch wikitext-2` gets one into the cache, --synthetic needs none"
+            )
+        found[split] = path
+    return found
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 of the three files' own SHA-256 sums, so that a corpus is known by its content."""
+    sums = [_sum(path, "sha256") for path in files_of(folder).values()]
+    return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
+    """`official` where each split's file has the MD5 its publisher states, else `corpus-` and eight digits."""
+    files = files_of(folder)
+    if all(_sum(files[split], "md5") == md5[f"{split}.txt"] for split in SPLITS):
+        return official
+    return f"corpus-{digest(folder)[:8]}"
+
+
+def load(folder: Path, cache: Path) -> Corpus:
+    """The corpus in `folder` as token numbers, from `cache` where its content was numbered before.
+
+    Tokens are what lies between white space, and `<eos>` at the end of each line; numbers are given in the
+    order of first appearance in train, valid, test, as in the word language model of pytorch/examples.
+    Line ends may be those of any system. Raises UserError for a missing or empty file and for bytes that
+    are not UTF-8.
+    """
+    kept = cache / f"{digest(folder)}-{VERSION}.npz"
+    corpus = _from_cache(kept)
+    if corpus is None:
+        corpus = _numbered(files_of(folder))
+        with suppress(OSError):  # a cache that cannot be written costs a second per trial, no more
+            _to_cache(kept, corpus)
+    return corpus
+
+
+def _numbered(files: Mapping[str, Path]) -> Corpus:
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
+    parts = {split: _tokens(path, numbers) for split, path in files.items()}
+    return Corpus(**parts, vocabulary=len(numbers))
+
+
+def _tokens(path: Path, numbers: "defaultdict[str, int]") -> "NDArray[np.int32]":
+    import numpy as np
+
+    blocks = []
+    words_besides = False
+    try:
+        with path.open(encoding="utf-8-sig") as file:  # in text mode every system's line end is \n
+            while lines := file.readlines(_BLOCK_CHARACTERS):
+                words = f" {END_OF_LINE} ".join([*lines, ""]).split()
+                blocks.append(np.fromiter(map(numbers.__getitem__, words), np.int32, len(words)))
+                words_besides = words_besides or len(words) > len(lines)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: not UTF-8 text ({error.reason} 0x{error.object[error.start]:02x});"
+            " convert it: iconv -f ENCODING -t UTF-8"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    if not words_besides:
+        raise UserError(f"{path}: holds no words; give it some text, or --data another folder")
+    return np.concatenate(blocks)
+
+
+def _from_cache(path: Path) -> Corpus | None:
+    import numpy as np
+
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            parts = {split: kept[split] for split in SPLITS}
+            return Corpus(**parts, vocabulary=int(kept["vocabulary"]))
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        return None  # not there, or not whole: it is made again
+
+
+def _to_cache(path: Path, corpus: Corpus) -> None:
+    """Write under another name and rename, so that a reader never meets half a file."""
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(
+                file, train=corpus.train, valid=corpus.valid, test=corpus.test, vocabulary=np.int64(corpus.vocabulary)
+            )
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _sum(path: Path, algorithm: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None

@@ -1,0 +1,210 @@
+"""`gpubench selftest`: whether the tool tells the truth on this very device, in about three minutes.
+
+It measures with one wing and judges with the other, which know nothing of each other; so it stands above both.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+import gpubench
+from gpubench import suite
+from gpubench.comparing import stats
+from gpubench.comparing.compare import Comparison, compare
+from gpubench.errors import UserError
+from gpubench.loading import load
+from gpubench.measuring import environment as env
+from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan
+from gpubench.measuring.process import describe, run_child
+from gpubench.measuring.run import run
+from gpubench.trial import Trial, trial_to_json
+
+SUITE = Path(__file__).parent / "measuring" / "selftest_suite.py"
+NO_DATA = {SUITE.stem: ""}
+PADDED = 1.25
+"""What the padded case takes, by construction."""
+OVERHEAD = 0.005
+"""The most that the clock may add to a loop."""
+PROJECTION = 0.1
+"""The most that the median projection may be off a full run (a shared CPU's own windows differ by that much)."""
+PARTS = (SAMPLED_REPEATS // 2, SAMPLED_REPEATS)
+"""Rounds after which a full run is taken: what drifts, drifts under both."""
+MORE_ROUNDS = 10
+"""Rounds in all where six leave the slowdown undecided: one trial that something else slowed down is enough for that
+(Mann-Whitney, 6 a side, one of them out of place: p = 0.065), and ten bear two of them."""
+FULL_SECONDS = 12.0
+"""Length of a full run, about; a sampled trial of it measures half."""
+CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
+"""(features, batch): a step of milliseconds, so that a lap is many steps."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was tried."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+def run_selftest(wish: str = "auto") -> int:
+    """Try the tool on the device that `wish` names and print the verdict; 0 if all is well, else 1."""
+    facts = describe()
+    chosen = choose_devices(wish, env.devices_of(facts))
+    if len(chosen) != 1:
+        raise UserError(f"--device {wish}: the selftest takes one device at a time; name it")
+    device = chosen[0]
+    console = Console(highlight=False)
+    console.print(
+        f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}): ~3 min", markup=False
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        checks = list(_checks(device, Path(folder)))
+    for line in verdict(checks, f"{device.card}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"):
+        console.print(line, markup=False, soft_wrap=True)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def verdict(checks: Sequence[Check], where: str) -> list[str]:
+    """A line per check, and one to quote."""
+    lines = [f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.found}" for check in checks]
+    failed = ", ".join(check.name for check in checks if not check.passed)
+    end = f"FAILED ({failed})" if failed else f"PASSED, {len(checks)} of {len(checks)} checks"
+    return [*lines, f"gpubench {gpubench.__version__} selftest on {where}: {end}"]
+
+
+def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
+    width, batch = CPU_SIZE if device.kind == "cpu" else ACCELERATOR_SIZE
+    options = Options(
+        suites=(str(SUITE),),
+        precision="fp32",
+        batch=str(batch),
+        device=device.device,
+        settings={"width": str(width), "steps": "10"},
+        peaks=False,
+    )
+    clock = _clock(options, device)
+    yield check_timer(clock)
+    yield check_overhead(clock)
+    yield from _precisions(options, device, folder)
+    steps = max(40, round(FULL_SECONDS / clock["step_seconds"])) if clock else 1000
+    options = replace(options, settings={"width": str(width), "steps": str(steps)})
+    sampled, full = folder / "sampled.csv", folder / "full.csv"
+    judged = replace(options, models=("a", "b", "padded"), out=sampled)
+    for part, rounds in enumerate(PARTS, start=1):
+        _run(replace(judged, repeats=rounds, soak=part == 1))
+        _run(replace(options, models=("a",), mode="full", repeats=part, out=full, soak=False))
+    comparisons = _comparisons(sampled)
+    if "padded" in comparisons and comparisons["padded"].verdict == "unsure":
+        _run(replace(judged, repeats=MORE_ROUNDS, soak=False))
+        comparisons = _comparisons(sampled)
+    yield check_same(comparisons.get("b"))
+    yield check_slower(comparisons.get("padded"))
+    yield check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",)))
+
+
+def _run(options: Options) -> None:
+    """Trials with their progress on stderr, and nothing else: the files are our own."""
+    run(options, Console(file=StringIO()))
+
+
+def _comparisons(path: Path) -> dict[str, Comparison]:
+    """Each model against `a`; none where no trial of `a` went well."""
+    try:
+        return {c.subject_name: c for c in compare([path], by="model", baseline="a").comparisons}
+    except UserError:
+        return {}
+
+
+def _clock(options: Options, device: env.Device) -> dict[str, float]:
+    """What the suite's `clock` model found; empty where it did not end well."""
+    case = plan([suite.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], NO_DATA, {})[0]
+    outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
+    answer = (outcome.answer or {}).get("measurement", {})
+    return dict(answer.get("quality", {})) if answer.get("status") == "ok" else {}
+
+
+def _precisions(options: Options, device: env.Device, folder: Path) -> Iterator[Check]:
+    """Every precision proves itself in a trial of its own, and a suite that ignores its precision is caught."""
+    honest, liar = folder / "precisions.csv", folder / "liar.csv"
+    _run(replace(options, models=("a",), precision="all", mode="quick", out=honest))
+    _run(replace(options, models=("liar",), precision="mixed", mode="quick", out=liar))
+    frame = load([honest]).frame
+    bad = frame[~frame["status"].isin(["ok", "unsupported"])]
+    proved = ", ".join(
+        f"{row.precision} {row.precision_error:.0e}" for row in frame[frame["status"] == "ok"].itertuples()
+    )
+    wrong = "; ".join(f"{row.precision} {row.status}: {row.reason}" for row in bad.itertuples())
+    yield Check("precisions", bad.empty and bool(proved), wrong or f"error against float64: {proved}")
+    lied = load([liar]).frame
+    caught = bool((lied["status"] == "failed").all() and lied["reason"].str.contains("asked for").all())
+    unsupported = bool((lied["status"] == "unsupported").all())
+    mixed = device.mixed
+    found = f"{mixed} that computes in fp32 is refused" if caught else f"{mixed} that computes in fp32 passed"
+    yield Check("label", caught or unsupported, f"{mixed} is unsupported here" if unsupported else found)
+
+
+def check_timer(clock: Mapping[str, float]) -> Check:
+    """The timer resolves a lap of a quarter of a second to a millionth part, or nearly."""
+    if not clock:
+        return Check("timer", False, "the trial that times the clock did not end well; run `gpubench doctor`")
+    resolution = clock["resolution_seconds"]
+    return Check("timer", resolution <= 1e-5, f"resolution {resolution * 1e9:.0f} ns")
+
+
+def check_overhead(clock: Mapping[str, float]) -> Check:
+    """The clock around a loop costs no more than OVERHEAD: by its own time per step, and against the bare loop."""
+    if not clock:
+        return Check("clock overhead", False, "not measured")
+    share = clock["clock_seconds_per_step"] / clock["step_seconds"]
+    pairs = [ratio for name, ratio in clock.items() if name.startswith("pair_")]
+    low, high = stats.median_interval(pairs) or (min(pairs), max(pairs))
+    found = (
+        f"{clock['clock_seconds_per_step'] * 1e6:.1f} us a step, {share:.2%} of a step of"
+        f" {clock['step_seconds'] * 1e3:.2g} ms; clocked / bare loop {stats.median(pairs):.4f} [{low:.4f}, {high:.4f}]"
+    )
+    return Check("clock overhead", share <= OVERHEAD and low <= 1 + OVERHEAD, found)
+
+
+def check_same(comparison: Comparison | None) -> Check:
+    """The same case twice must not be told apart."""
+    if comparison is None:
+        return Check("A/A", False, "no trial to compare")
+    return Check("A/A", comparison.verdict in {"same", "unsure"}, _shown(comparison))
+
+
+def check_slower(comparison: Comparison | None) -> Check:
+    """A known slowdown must be found."""
+    name = f"{PADDED - 1:.0%} slower"
+    if comparison is None:
+        return Check(name, False, "no trial to compare")
+    return Check(name, comparison.verdict == "slower", _shown(comparison))
+
+
+def _shown(comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    interval = f" [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else ""
+    trials = f"{comparison.subject.trials} and {comparison.other.trials} trials"
+    return f"{comparison.verdict}, ratio {ratio.value:.3f}{interval}, {trials}"
+
+
+def check_projection(projected: Sequence[float], full: Sequence[float]) -> Check:
+    """Sampled trials foretell the full run's seconds within PROJECTION."""
+    if not projected or not full:
+        return Check("projection", False, "no trial to compare")
+    ratio = stats.median(projected) / stats.median(full)
+    found = (
+        f"projected {stats.median(projected):.2f} s, full {stats.median(full):.2f} s, ratio {ratio:.3f}"
+        f" (limit {PROJECTION:.0%}), {len(projected)} and {len(full)} trials"
+    )
+    return Check("projection", abs(ratio - 1) <= PROJECTION, found)
+
+
+def _seconds(path: Path, models: Sequence[str]) -> list[float]:
+    frame = load([path]).frame
+    return [float(value) for value in frame[(frame["status"] == "ok") & frame["model"].isin(models)]["seconds"]]

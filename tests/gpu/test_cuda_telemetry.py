@@ -1,0 +1,79 @@
+"""On a real card: what NVML tells against what nvidia-smi prints, and a trial's columns. Run with `pytest -m gpu`."""
+
+import subprocess
+
+import pytest
+
+from gpubench.loading import load
+from gpubench.measuring import environment, nvml
+from gpubench.measuring.process import describe
+
+pytestmark = pytest.mark.gpu
+
+
+def smi(uuid: str, *fields: str) -> list[str]:
+    """What nvidia-smi prints for these fields of the card."""
+    command = ["nvidia-smi", f"--id={uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [field.strip() for field in done.stdout.splitlines()[0].split(",")]
+
+
+def card():
+    facts = describe()
+    device = next(each for each in environment.devices_of(facts) if each.kind == "cuda")
+    found = nvml.find(nvml.library(), device.uuid)
+    assert found is not None, "torch's UUID names no card of NVML's"
+    return device, found
+
+
+def test_the_card_is_the_one_that_torch_computes_on():
+    device, found = card()
+    assert smi(found.identity, "name") == [device.card]
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        ("power.limit", "power_limit_watts"),
+        ("power.default_limit", "default_power_limit_watts"),
+        ("clocks.max.sm", "card_max_sm_clock_mhz"),
+        ("clocks.max.memory", "card_max_memory_clock_mhz"),
+        ("pcie.link.gen.max", "max_pcie_generation"),
+        ("pcie.link.width.max", "max_pcie_width"),
+    ],
+)
+def test_the_set_up_is_nvidia_smis(field, column):
+    _, found = card()
+    (printed,) = smi(found.identity, field)
+    ours = getattr(found.state(), column)
+    if printed.startswith("["):  # [N/A], [Not Supported]
+        assert ours is None
+    else:
+        assert ours == pytest.approx(float(printed), abs=0.01)
+
+
+def test_readings_are_nvidia_smis():
+    _, found = card()
+    before = found.read()
+    temperature, used, power = smi(found.identity, "temperature.gpu", "memory.used", "power.draw")
+    after = found.read()
+    assert before.temperature_celsius - 2 <= float(temperature) <= after.temperature_celsius + 2
+    assert float(used) * 2**20 == pytest.approx(after.memory_used_bytes, rel=0.2, abs=2**30)
+    if not power.startswith("["):
+        assert float(power) == pytest.approx(after.power_watts, rel=0.3)
+
+
+def test_a_trials_columns(cli, tmp_path):
+    done = cli(
+        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "fp32", "--synthetic", "--batch", "64",
+        "--repeats", "1", "--set", "image_size=64", "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert row["mean_sm_clock_mhz"] > 100
+    assert row["max_temperature_celsius"] > 10
+    assert row["foreign_load"]
+    assert row["throttle"]
+    if row["energy_source"]:
+        assert row["joules_per_sample"] == pytest.approx(row["mean_power_watts"] / row["samples_per_second"], rel=0.3)
+        assert row["mean_power_watts"] <= 1.2 * row["power_limit_watts"]

@@ -1,0 +1,47 @@
+"""The doctor's visit, with a device that cannot be loaded and cards whose answers are data."""
+
+from gpubench.conditions import CardState, Commands, Host, Processes, Reading, of_card
+from gpubench.measuring.checkup import checkup, examine
+from gpubench.measuring.environment import Device
+
+QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+DEVICE = {
+    "device": "xpu:7", "kind": "xpu", "card": "A card", "memory_bytes": None, "capability": "", "driver": "",
+    "unsupported": {}, "problem": "", "identity": "x",
+}  # fmt: skip
+
+
+class Card:
+    """A card that is busy at first and idle later."""
+
+    commands = Commands()
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def state(self):
+        return CardState(power_limit_watts=300, default_power_limit_watts=300)
+
+    def read(self):
+        self.looks += 1
+        return Reading(utilisation=0.9 if self.looks < 3 else 0.0, power_watts=50.0)
+
+    def processes(self):
+        return Processes()
+
+
+def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
+    facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [DEVICE]}
+    texts = [finding.text for finding in checkup(facts, QUIET, [])]
+    assert any("xpu:7: power, energy, clocks, heat" in text for text in texts)
+    assert texts[-1] == "nothing on the host is in the way"
+
+
+def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding():
+    device = Device("xpu:7", "xpu", "A card", None, "", "", "aaaa", {})
+    check = examine(device, Card())
+    assert check.idle.utilisation == 0.0  # our own work a moment ago fades
+    assert check.state.power_limit_watts == 300
+    (found,) = of_card(check)
+    assert found.level == "fix"
+    assert "multiplying matrices on it failed" in found.text

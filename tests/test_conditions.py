@@ -1,0 +1,145 @@
+"""Every finding on card and host: the state that calls for it, and the command that puts it right."""
+
+from dataclasses import replace
+
+import pytest
+from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, processes
+
+from gpubench.conditions import (
+    CardCheck,
+    CardState,
+    Host,
+    Processes,
+    Reading,
+    nvidia_commands,
+    of_card,
+    of_host,
+    untold,
+)
+from gpubench.measuring.nvml import find
+
+FINE = CardCheck(
+    device="cuda:0",
+    commands=nvidia_commands("GPU-1"),
+    state=CardState(350, 350, 2000, 9500, "default", "on", "off", "on", 4, 16),
+    idle=Reading(utilisation=0.0),
+    processes=Processes(),
+    loaded=[Reading(sm_clock_mhz=1900, temperature_celsius=60, pcie_generation=4, pcie_width=16, reasons=frozenset())],
+)
+
+
+def loaded(**changes):
+    return replace(FINE, loaded=[replace(FINE.loaded[0], **changes)])
+
+
+def state(**changes):
+    return replace(FINE, state=replace(FINE.state, **changes))
+
+
+FINDINGS = {
+    "power limit below default": (state(power_limit_watts=300), "fix", "300 W, below", "nvidia-smi -i GPU-1 -pl 350"),
+    "power limit above default": (state(power_limit_watts=400), "note", "400 W, above", "-pl 350"),
+    "changed clocks": (state(clocks_policy="application clock 1005 MHz of 1245"), "fix", "1005 MHz", "-rac"),
+    "MIG": (state(mig="on"), "note", "slice of a card", "-mig 0"),
+    "ECC off": (state(ecc="off"), "note", "ECC is off", "-e 1"),
+    "persistence off": (state(persistence="off"), "note", "persistence mode is off", "-pm 1"),
+    "others compute": (replace(FINE, processes=Processes(frozenset({7, 8}))), "fix", "2 other process", "wait"),
+    "busy, but nobody to be seen": (replace(FINE, idle=Reading(utilisation=0.4)), "fix", "busy 40%", "nvidia-smi"),
+    "a desktop": (replace(FINE, processes=Processes(graphics=frozenset({7}))), "note", "desktop", "multi-user.target"),
+    "narrow link": (loaded(pcie_width=8), "fix", "generation 4 x8 of generation 4 x16", "seat the card"),
+    "slow link": (loaded(pcie_generation=1), "fix", "generation 1 x16 of generation 4 x16", "BIOS"),
+    "heat": (loaded(reasons=frozenset({"sw_thermal"}), temperature_celsius=88), "fix", "heat", "fans"),
+    "power brake": (loaded(reasons=frozenset({"power_brake"})), "fix", "power_brake", "power supply"),
+    "locked clock": (loaded(sm_clock_mhz=1200), "fix", "1200 of 2000 MHz", "nvidia-smi -i GPU-1 -rgc"),
+    "no load": (replace(FINE, loaded=(), load_failure="CUDA error"), "fix", "failed: CUDA error", "restart"),
+    "free to stray": (replace(state(numa_node=1), strays=True), "note", "memory node 1", "--cpunodebind=1 --membind=1"),
+}
+
+
+@pytest.mark.parametrize("case", FINDINGS)
+def test_every_finding_on_a_card_says_what_is_wrong_and_what_to_do(case):
+    check, level, words, advice = FINDINGS[case]
+    (found,) = of_card(check)
+    assert found.level == level
+    assert found.text.startswith("cuda:0: ")
+    assert words in found.text
+    assert advice in found.advice
+
+
+def test_a_card_in_order_is_said_to_be():
+    (found,) = of_card(FINE)
+    assert found.level == "ok"
+
+
+def test_a_card_at_rest_between_two_readings_under_load_is_no_slow_link_and_no_lock():
+    resting = replace(FINE.loaded[0], sm_clock_mhz=210, pcie_generation=1, reasons=frozenset({"idle"}))
+    for readings in ([resting], [resting, FINE.loaded[0]]):
+        (found,) = of_card(replace(FINE, loaded=readings))
+        assert found.level == "ok"
+
+
+@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("xpu", "watch")])
+def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
+    found = untold(f"{kind}:0", kind)
+    assert found.level == "note"
+    assert f"{kind}:0: power" in found.text
+    assert words in found.advice
+
+
+@pytest.mark.parametrize("reasons", [{"power_cap"}, {"power_cap", "board_limit"}])
+def test_a_power_cap_under_load_is_no_finding_however_low_the_clock(reasons):
+    (found,) = of_card(loaded(sm_clock_mhz=1100, reasons=frozenset(reasons)))
+    assert found.level == "ok"
+
+
+def test_a_card_that_tells_nothing_has_nothing_in_the_way():
+    (found,) = of_card(CardCheck("cuda:0", nvidia_commands("GPU-1"), CardState(), Reading(), None, [Reading()]))
+    assert found.level == "ok"
+
+
+def examined(answers, **changes):
+    """The words of the findings on a recorded card, as if it had looked the same under load."""
+    card = find(Nvml(answers, **changes), UUID)
+    check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
+    return " ".join(finding.text for finding in of_card(check))
+
+
+def test_recorded_cards():
+    assert "generation 1 x8 of generation 3 x16" in examined(P2000, nvmlDeviceGetCurrentClocksThrottleReasons=0)
+    assert "busy 97%" in examined(V100S)
+    assert "persistence" in examined(V100S)
+    assert "MIG is on" in examined(A100_MIG)
+    assert "nothing on the card" in examined(H100)
+    assert "1 other process(es)" in examined(H100, nvmlDeviceGetComputeRunningProcesses=processes(7))
+    assert "power limit 500 W, below the default of 700 W" in examined(H100, nvmlDeviceGetPowerManagementLimit=500_000)
+    assert "busy 7%" in examined(GTX_1050)
+    assert len(RECORDED) == 4
+
+
+QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+ON_HOST = {
+    "governor": (replace(QUIET, cpu_governor="powersave"), "fix", "powersave", "cpupower frequency-set -g performance"),
+    "load": (replace(QUIET, load_average=9.0), "fix", "load average 9.0 on 16 CPUs", "top"),
+    "few CPUs": (replace(QUIET, cpu_count=2), "note", "2 CPU(s)", "--cpus"),
+    "swap": (replace(QUIET, swap_used_bytes=3_000_000_000), "note", "3.0 GB", "swapoff"),
+    "hidden processes": (
+        replace(QUIET, container="docker", all_processes_visible=False), "note", "container (docker)", "--pid=host",
+    ),
+    "hidden energy": (replace(QUIET, cpu_energy_hidden=True), "note", "only for the superuser", "chmod a+r"),
+    "small shared memory": (replace(QUIET, shared_memory_bytes=64 << 20), "fix", "64 MiB", "--shm-size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ON_HOST)
+def test_every_finding_on_the_host_says_what_is_wrong_and_what_to_do(case):
+    host, level, words, advice = ON_HOST[case]
+    (found,) = of_host(host, accelerator=True)
+    assert found.level == level
+    assert words in found.text
+    assert advice in found.advice
+
+
+def test_a_quiet_host_is_said_to_be_and_a_cpu_needs_no_feeding():
+    assert of_host(QUIET, accelerator=True)[0].level == "ok"
+    alone = replace(QUIET, cpu_count=2, container="docker", all_processes_visible=False)
+    assert [finding.level for finding in of_host(alone, accelerator=False)] == ["ok"]

@@ -1,0 +1,145 @@
+"""Text becomes the numbers that the public example gives it, and every way to be wrong is one line."""
+
+import hashlib
+import time
+
+import numpy as np
+import pytest
+
+from gpubench import corpus, datasets
+from gpubench.errors import UserError
+
+TEXTS = {"train": "the cat sat\n\n the dog\n", "valid": "a cat\n", "test": "the end\n"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A tiny corpus."""
+    place = tmp_path / "text"
+    place.mkdir()
+    for split, text in TEXTS.items():
+        (place / f"{split}.txt").write_text(text)
+    return place
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def numbers(folder, cache):
+    found = corpus.load(folder, cache)
+    return [part.tolist() for part in (found.train, found.valid, found.test)]
+
+
+# the cat sat <eos> | <eos> | the dog <eos> || a cat <eos> || the end <eos>
+EXPECTED = [[0, 1, 2, 3, 3, 0, 4, 3], [5, 1, 3], [0, 6, 3]]
+
+
+def test_words_are_numbered_by_their_first_appearance_and_lines_end(folder, cache):
+    assert numbers(folder, cache) == EXPECTED
+    assert corpus.load(folder, cache).vocabulary == 7
+    assert corpus.load(folder, cache).train.dtype == np.int32
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_other_systems_line_ends_mean_the_same(folder, cache, ending):
+    for split, text in TEXTS.items():
+        (folder / f"{split}.txt").write_bytes(text.replace("\n", ending).encode())
+    assert numbers(folder, cache) == EXPECTED
+
+
+def test_a_last_line_without_an_end_and_a_byte_order_mark(folder, cache):
+    (folder / "train.txt").write_bytes(b"\xef\xbb\xbf" + TEXTS["train"].rstrip().encode())
+    assert numbers(folder, cache) == EXPECTED
+
+
+def test_the_official_archives_file_names(folder, cache):
+    for split in TEXTS:
+        (folder / f"{split}.txt").rename(folder / f"wiki.{split}.tokens")
+    assert numbers(folder, cache) == EXPECTED
+
+
+def test_blocks_do_not_show(folder, cache, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_CHARACTERS", 5)
+    assert numbers(folder, cache) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, r"valid\.txt: not there; .*--synthetic"),
+        (b"", "holds no words"),
+        (b"\n\n \n", "holds no words"),
+        ("café\n".encode("latin-1"), r"valid\.txt: not UTF-8 text .*iconv"),
+        ("words\n".encode("utf-16"), "not UTF-8 text"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_it(folder, cache, content, words):
+    path = folder / "valid.txt"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(UserError, match=words) as raised:
+        corpus.load(folder, cache)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not cache.exists()
+
+
+def test_what_was_numbered_once_is_kept_by_its_content(folder, cache, monkeypatch):
+    corpus.load(folder, cache)
+    (kept,) = cache.iterdir()
+    monkeypatch.setattr(corpus, "_numbered", None)  # not needed again
+    assert numbers(folder, cache) == EXPECTED
+    monkeypatch.undo()
+    (folder / "test.txt").write_text("the end .\n")
+    assert numbers(folder, cache)[2] == [0, 6, 7, 3]
+    assert len(list(cache.iterdir())) == 2
+    assert {path.name for path in folder.iterdir()} == {"train.txt", "valid.txt", "test.txt"}
+    kept.write_bytes(kept.read_bytes()[:50])  # half a file, as a full disk leaves it
+    (folder / "test.txt").write_text(TEXTS["test"])
+    assert numbers(folder, cache) == EXPECTED
+    assert kept.stat().st_size > 50
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(folder, tmp_path):
+    (tmp_path / "blocked").write_text("")
+    assert numbers(folder, tmp_path / "blocked" / "cache") == EXPECTED
+
+
+def test_only_the_official_bytes_earn_the_name(folder, monkeypatch):
+    md5 = {f"{split}.txt": hashlib.md5(text.encode()).hexdigest() for split, text in TEXTS.items()}
+    assert corpus.name_of(folder, "wikitext-2", md5) == "wikitext-2"
+    (folder / "test.txt").write_text("another end\n")
+    name = corpus.name_of(folder, "wikitext-2", md5)
+    assert name == f"corpus-{corpus.digest(folder)[:8]}"
+
+
+def test_a_named_folder_is_a_corpus_or_holds_wikitext_2(folder, tmp_path):
+    assert datasets.locate(["wikitext-2"], folder) == folder
+    assert datasets.row_name("wikitext-2", folder).startswith("corpus-")
+    folder = folder.rename(tmp_path / "wikitext-2")
+    for given in (folder, tmp_path):
+        assert datasets.locate(["wikitext-2"], given) == tmp_path
+    assert datasets.load_corpus("wikitext-2", tmp_path).vocabulary == 7
+
+
+def test_a_folder_without_text_names_what_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"wikitext-2/train\.txt: not there; .*gpubench data fetch wikitext-2"):
+        datasets.locate(["wikitext-2"], tmp_path)
+
+
+def test_two_million_words_take_seconds(tmp_path):
+    line = " ".join(f"w{n % 30_000}" for n in range(100_000))
+    for split, lines in {"train": 20, "valid": 1, "test": 1}.items():
+        (tmp_path / f"{split}.txt").write_text(f"{line}\n" * lines)
+    started = time.process_time()
+    assert len(corpus.load(tmp_path, tmp_path / "cache").train) == 2_000_020
+    assert time.process_time() - started < 3
+
+
+@pytest.mark.realdata
+def test_the_real_wikitext_2(real_text):
+    found = datasets.load_corpus("wikitext-2", real_text)
+    assert (len(found.train), len(found.valid), len(found.test)) == (2_088_628, 217_646, 245_569)
+    assert found.vocabulary == 33_278
+    assert datasets.row_name("wikitext-2", real_text) == "wikitext-2"

@@ -1,0 +1,85 @@
+"""What the host tells, from trees of files like /sys and /proc."""
+
+import pytest
+
+from gpubench.measuring import host
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_governors_are_named_once_each(tmp_path):
+    assert host.cpu_governor(tmp_path) == ""
+    for cpu, governor in enumerate(["powersave", "performance", "powersave"]):
+        write(tmp_path / f"cpu{cpu}/cpufreq/scaling_governor", f"{governor}\n")
+    assert host.cpu_governor(tmp_path) == "performance+powersave"
+
+
+def test_numa_nodes_are_counted(tmp_path):
+    assert host.numa_nodes(tmp_path) is None
+    for node in (0, 1):
+        (tmp_path / f"node{node}").mkdir()
+    assert host.numa_nodes(tmp_path) == 2
+
+
+def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path):
+    write(tmp_path / "0000:c1:00.0/numa_node", "1\n")
+    write(tmp_path / "0000:01:00.0/numa_node", "-1\n")
+    assert host.numa_node("0000:c1:00", tmp_path) == 1
+    assert host.numa_node("0000:01:00", tmp_path) is None
+    assert host.numa_node("", tmp_path) is None
+    write(tmp_path / "node0/cpulist", "0-4095,8192\n")
+    write(tmp_path / "node1/cpulist", "9999\n")
+    assert not host.may_leave_node(0, tmp_path)
+    assert host.may_leave_node(1, tmp_path)
+    assert not host.may_leave_node(2, tmp_path)  # not told
+
+
+@pytest.mark.parametrize(
+    ("file", "environ", "kind"),
+    [
+        (None, {}, "none"),
+        (".dockerenv", {}, "docker"),
+        ("run/.containerenv", {"container": "podman"}, "podman"),
+        (".dockerenv", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
+        (None, {"APPTAINER_CONTAINER": "/image.sif"}, "apptainer"),
+        (None, {"container": "lxc"}, "lxc"),
+    ],
+)
+def test_the_kind_of_container(tmp_path, file, environ, kind):
+    if file:
+        write(tmp_path / file, "")
+    assert host.container(tmp_path, environ) == kind
+
+
+def test_the_kernels_own_process_namespace_is_told_from_a_containers(tmp_path):
+    link = tmp_path / "pid"
+    link.symlink_to("pid:[4026531836]")
+    assert host.all_processes_visible(link)
+    link.unlink()
+    link.symlink_to("pid:[4026532448]")
+    assert not host.all_processes_visible(link)
+    assert not host.all_processes_visible(tmp_path / "none")
+
+
+def test_cpu_energy_sums_packages_and_survives_the_counters_turn(tmp_path):
+    assert host.cpu_energy(tmp_path)() is None
+    for name, zone in (("package-0", "intel-rapl:0"), ("package-1", "intel-rapl:1"), ("core", "intel-rapl:0:0")):
+        write(tmp_path / zone / "name", f"{name}\n")
+        write(tmp_path / zone / "max_energy_range_uj", "10000000\n")
+        write(tmp_path / zone / "energy_uj", "9000000\n")
+    read = host.cpu_energy(tmp_path)
+    assert read() == pytest.approx(18)
+    write(tmp_path / "intel-rapl:0/energy_uj", "1000000\n")
+    assert read() == pytest.approx(20)
+    (tmp_path / "intel-rapl:1/energy_uj").unlink()  # only root may read it on most machines
+    assert read() is None
+
+
+def test_the_reference_is_a_time_and_the_host_is_described():
+    assert 0.001 < host.reference_seconds() < 5
+    here = host.host(4)
+    assert here.cpu_count == 4
+    assert here.load_average >= 0

@@ -1,0 +1,108 @@
+"""What each generation of cards tells, and that a refusal is never more than an empty field."""
+
+import pynvml
+import pytest
+from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, processes
+
+from gpubench.conditions import CardState, Processes, Reading
+from gpubench.measuring.nvml import find, library, reason_names
+
+SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
+
+
+@pytest.mark.parametrize(
+    ("answers", "reading"),
+    [
+        (P2000, Reading(4.61, None, 139, 405, 34, 0.0, 1 * MIB, 1, 8, frozenset({"idle"}))),
+        (GTX_1050, Reading(None, None, 683, 2504, 44, 0.07, 65 * MIB, 3, 8, frozenset({"idle"}))),
+        (V100S, Reading(232.8, 5e6, 1410, 1107, 66, 0.97, 31689 * MIB, 3, 16, frozenset())),
+        (H100, Reading(72.02, 9e6, 345, 2619, 33, 0.0, 2 * MIB, 5, 16, frozenset({"idle"}))),
+    ],
+    ids=RECORDED,
+)
+def test_each_generation_is_read_as_far_as_it_tells(answers, reading):
+    assert find(Nvml(answers), UUID).read() == reading
+
+
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        (P2000, CardState(75, 75, 1721, 3504, "default", "", "", "on", 3, 16)),
+        (GTX_1050, CardState(None, None, 1911, 3504, "", "", "", "on", 3, 16)),
+        (V100S, CardState(250, 250, 1597, 1107, "default", "on", "", "off", 3, 16)),
+        (H100, CardState(700, 700, 1980, 2619, "default", "on", "off", "on", 5, 16)),
+    ],
+    ids=RECORDED,
+)
+def test_the_set_up_of_each_generation(answers, state):
+    assert find(Nvml(answers), UUID).state() == state
+
+
+def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power():
+    card = find(Nvml(A100_MIG, slices={SLICE: 12}), SLICE)
+    assert card.identity == f"MIG-{SLICE}"
+    reading = card.read()
+    assert reading.power_watts is None
+    assert reading.energy_joules is None
+    assert (reading.sm_clock_mhz, reading.temperature_celsius, reading.memory_used_bytes) == (1275, 27, 12 * MIB)
+    assert card.state().mig == "on"
+
+
+def test_a_card_in_mig_mode_that_cuda_names_by_the_cards_uuid_is_a_slice_too():
+    card = find(Nvml(A100_MIG), UUID)
+    assert card.read().power_watts is None
+    assert card.state().mig == "on"
+
+
+@pytest.mark.parametrize("refusal", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
+def test_a_card_that_refuses_everything_leaves_everything_empty(refusal):
+    card = find(Nvml({}, refusal=refusal), UUID)
+    assert card.read() == Reading()
+    assert card.state() == CardState()
+    assert card.processes() is None
+
+
+def test_a_number_that_stands_for_not_available_is_none():
+    card = find(Nvml(H100, nvmlDeviceGetPowerUsage=2**32 - 1, nvmlDeviceGetTotalEnergyConsumption=2**64 - 1), UUID)
+    assert card.read().power_watts is None
+    assert card.read().energy_joules is None
+
+
+@pytest.mark.parametrize("uuid", [UUID, f"GPU-{UUID}"])
+def test_a_card_is_found_by_its_uuid(uuid):
+    assert find(Nvml(H100), uuid).identity == f"GPU-{UUID}"
+
+
+@pytest.mark.parametrize("uuid", ["", "00000000-1111-2222-3333-444444444444"])
+def test_an_unknown_uuid_is_no_card_rather_than_the_first_one(uuid):
+    assert find(Nvml(H100), uuid) is None
+
+
+def test_clocks_that_were_changed_are_said():
+    graphics = pynvml.NVML_CLOCK_GRAPHICS
+    changed = Nvml(V100S, nvmlDeviceGetApplicationsClock={graphics: 1005}, nvmlDeviceGetGpcClkVfOffset=150)
+    assert find(changed, UUID).state().clocks_policy == "application clock 1005 MHz of 1245, offset +150 MHz"
+
+
+def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
+    def mismatch():
+        raise pynvml.NVMLLibraryMismatchError("no such function")
+
+    old = Nvml(
+        V100S,
+        nvmlDeviceGetComputeRunningProcesses=mismatch,
+        nvmlDeviceGetComputeRunningProcesses_v2=processes(5),
+        nvmlDeviceGetGraphicsRunningProcesses=processes(6),
+    )
+    assert find(old, UUID).processes() == Processes(frozenset({5}), frozenset({6}))
+
+
+def test_reasons_have_names_and_unknown_ones_their_number():
+    assert reason_names(0) == frozenset()
+    assert reason_names(0x4 | 0x40) == {"power_cap", "hw_thermal"}
+    assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
+
+
+def test_no_driver_is_no_library():
+    found = library()
+    assert found is None or found is pynvml

@@ -1,0 +1,103 @@
+"""The selftest's own judgement: what passes, what fails, and that its models do what they are for."""
+
+import csv
+
+import pytest
+
+from gpubench import selftest
+from gpubench.measuring.environment import devices_of
+from gpubench.measuring.plan import Options
+from gpubench.measuring.process import describe
+from gpubench.selftest import Check, check_overhead, check_projection, check_same, check_slower, check_timer, verdict
+
+CLOCK = {"resolution_seconds": 1e-7, "step_seconds": 0.01, "clock_seconds_per_step": 2e-6} | {
+    f"pair_{number}": 1.0 + (number - 7) / 1000 for number in range(14)
+}
+
+
+def rows(tmp_path, seconds):
+    """A CSV as the selftest's sampled run writes it: six trials of each model."""
+    file = tmp_path / "a.csv"
+    columns = ["schema", "suite", "model", "precision", "batch_policy", "batch_size", "card", "device", "device_hash"]
+    columns += ["session", "trial", "status", "seconds", "measured", "mode", "end"]
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(columns)
+        for model, times in seconds.items():
+            for trial, each in enumerate(times):
+                fixed = [1, "selftest_suite", model, "fp32", "fixed", 256, "Some CPU", "cpu", "abc", "s1", trial]
+                writer.writerow([*fixed, "ok", each, "projected", "sampled", "end"])
+    return file
+
+
+A = [10.0, 10.1, 9.9, 10.05, 9.95, 10.02]
+
+
+def test_the_same_case_twice_passes_and_a_false_difference_fails(tmp_path):
+    same = selftest._comparisons(rows(tmp_path, {"a": A, "b": A[::-1]}))
+    assert check_same(same["b"]).passed
+    different = selftest._comparisons(rows(tmp_path, {"a": A, "b": [1.2 * each for each in A]}))
+    assert not check_same(different["b"]).passed
+
+
+def test_a_slowdown_has_to_be_found(tmp_path):
+    found = selftest._comparisons(rows(tmp_path, {"a": A, "padded": [1.25 * each for each in A]}))
+    assert check_slower(found["padded"]).passed
+    missed = selftest._comparisons(rows(tmp_path, {"a": A, "padded": A[::-1]}))
+    assert not check_slower(missed["padded"]).passed, "a tool that is always unsure must not pass"
+
+
+def test_trials_that_are_missing_fail(tmp_path):
+    assert selftest._comparisons(rows(tmp_path, {"b": A})) == {}
+    assert not check_same(None).passed
+    assert not check_slower(None).passed
+    assert not check_projection([], [10.0]).passed
+    assert not check_timer({}).passed
+    assert not check_overhead({}).passed
+
+
+def test_the_clock_has_to_be_fine_and_cheap():
+    assert check_timer(CLOCK).passed
+    assert not check_timer(CLOCK | {"resolution_seconds": 0.015}).passed
+    assert check_overhead(CLOCK).passed
+    assert not check_overhead(CLOCK | {"clock_seconds_per_step": 1e-4}).passed
+    dear = {name: value + 0.05 if name.startswith("pair") else value for name, value in CLOCK.items()}
+    assert not check_overhead(dear).passed
+
+
+@pytest.mark.parametrize(("full", "passed"), [(10.0, True), (12.0, False), (8.0, False)])
+def test_a_projection_has_to_foretell_the_full_run(full, passed):
+    assert check_projection(A, [full, full]).passed is passed
+
+
+def test_the_verdict_is_one_line_to_quote():
+    lines = verdict([Check("timer", True, "fine"), Check("A/A", True, "same")], "Some CPU")
+    assert lines[-1].endswith("selftest on Some CPU: PASSED, 2 of 2 checks")
+    lines = verdict([Check("timer", True, "fine"), Check("A/A", False, "slower")], "Some CPU")
+    assert lines[1] == "FAIL  A/A: slower"
+    assert lines[-1].endswith("FAILED (A/A)")
+
+
+def options(**changes):
+    settings = {"width": "64", "steps": "20"}
+    return Options(
+        suites=(str(selftest.SUITE),), precision="fp32", batch="64", device="cpu", settings=settings, peaks=False,
+        **changes,
+    )  # fmt: skip
+
+
+def test_precisions_are_proved_and_a_lie_is_caught(tmp_path):
+    cpu = next(device for device in devices_of(describe()) if device.kind == "cpu")
+    precisions, label = selftest._precisions(options(), cpu, tmp_path)
+    assert precisions.passed, precisions.found
+    assert "fp32" in precisions.found
+    assert label.passed, label.found
+
+
+def test_the_clock_is_timed_in_a_real_trial():
+    cpu = next(device for device in devices_of(describe()) if device.kind == "cpu")
+    found = selftest._clock(options(), cpu)
+    assert check_timer(found).passed, found
+    assert found["step_seconds"] > 0
+    assert 0 < found["clock_seconds_per_step"] < 1e-3
+    assert sum(name.startswith("pair_") for name in found) == 14

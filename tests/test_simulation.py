@@ -1,0 +1,82 @@
+"""The claims of docs/method.md about verdicts, at reduced size: benchmarks/simulation.py has them in full."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpubench.measuring.plan import SAMPLED_REPEATS
+
+PATH = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
+SPEC = importlib.util.spec_from_file_location("simulation", PATH)
+assert SPEC
+assert SPEC.loader
+simulation = importlib.util.module_from_spec(SPEC)
+sys.modules["simulation"] = simulation  # dataclasses look their module up
+SPEC.loader.exec_module(simulation)
+Noise = simulation.Noise
+
+
+@pytest.mark.parametrize("rough", [False, True])
+@pytest.mark.parametrize("sd", simulation.SDS)
+def test_equal_cases_get_no_verdict_and_their_interval_holds(sd, rough):
+    six, twenty = (simulation.one_session(count, n, Noise(sd, rough)) for count, n in ((1000, 6), (200, 20)))
+    assert six.found <= 0.01
+    assert twenty.found <= 0.01
+    assert six.covered >= 0.93
+    assert twenty.covered >= 0.93
+
+
+def test_a_quiet_card_is_the_same_as_itself():
+    for rough in (False, True):
+        assert simulation.one_session(200, 20, Noise(0.003, rough)).share("same") >= 0.8
+
+
+def test_the_tool_is_not_always_unsure():
+    """The default number of rounds finds a true 5% on a usual machine, and 20 do on a busy one."""
+    assert simulation.one_session(200, SAMPLED_REPEATS, Noise(0.003), math.log(1.05)).found >= 0.95
+    assert simulation.one_session(200, SAMPLED_REPEATS, Noise(0.01), math.log(1.05)).found >= 0.8
+    assert simulation.one_session(200, 20, Noise(0.02), math.log(1.05)).found >= 0.8
+
+
+@pytest.mark.parametrize(("sd", "share"), [(0.01, 0.01), (0.02, 0.2), (0.04, 0.4)])
+def test_equal_cards_known_by_one_specimen_each(sd, share):
+    assert simulation.between_specimens(1000, sd).found <= 0.01
+    assert simulation.one_session_for_specimens(300, sd) > share, "the rule of one session would have done"
+
+
+@pytest.mark.parametrize("gap", [0.04, 0.08, 0.15])
+def test_hosts_of_two_kinds(gap):
+    alone, five = (simulation.between_specimens(500, 0.003, k, modes=math.log(1 + gap)) for k in (1, 5))
+    assert alone.found <= 0.002
+    assert alone.share("one specimen", "unsure") >= 0.998
+    assert five.found <= 0.01
+
+
+def test_the_advice_is_about_right():
+    _, decided = simulation.advice(100, Noise(0.02), math.log(1.05))
+    assert decided >= 0.7
+
+
+def test_until_keeps_its_intervals_honest():
+    for sd in (0.003, 0.01, 0.02):
+        adaptive = simulation.until(300, Noise(sd))
+        assert adaptive.covered >= 0.93
+        assert adaptive.median_covered >= 0.93
+        assert adaptive.false <= 0.01
+
+
+def test_families_of_twenty():
+    spoiled, _ = simulation.family(60, Noise(0.02))
+    assert spoiled <= 0.05
+    _, found = simulation.family(30, Noise(0.01), effect=math.log(1.3))
+    assert found >= 0.95
+
+
+def test_a_t_test_over_laps_would_fail():
+    for processes in (1, 6):
+        naive = simulation.naive(200, processes, Noise(0.02))
+        assert naive.covered < 0.7
+        assert naive.false_verdict > 0.05

@@ -1,0 +1,89 @@
+"""Several specimens of a card, several sessions of a device: what their own spread allows to be said."""
+
+import random
+
+import pytest
+from rows import rows
+
+from gpubench import records
+from gpubench.comparing.compare import compare
+
+OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti"}
+
+
+def specimens(count, level, sd, seed, **changes):
+    """`count` devices of one card, six trials each, in a session of their own."""
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        own = level * (1 + dice.gauss(0, sd))
+        where = {"device_hash": f"{seed}{number:03}", "session": f"{seed}s{number}"}
+        found += rows([own * (1 + dice.gauss(0, 0.003)) for _ in range(6)], **where | changes)
+    return found
+
+
+def compared(tmp_path, *groups, **options):
+    path = tmp_path / "rows.csv"
+    for group in groups:
+        records.append(path, group)
+    (c,) = compare([path], **options).comparisons
+    return c
+
+
+def test_three_a_side_show_their_own_spread(tmp_path):
+    c = compared(tmp_path, specimens(3, 100, 0.005, 1), specimens(3, 130, 0.005, 2, **OTHER))
+    assert c.verdict == "slower"
+    assert "3 specimens each" in c.notes
+    assert (c.subject.trials, len(c.subject.seconds)) == (18, 3)
+    assert c.subject.label == "GTX 1080 Ti"
+
+
+def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
+    c = compared(tmp_path, specimens(1, 100, 0, 1), specimens(1, 110, 0, 2, **OTHER))
+    assert c.verdict == "one specimen"
+    assert c.notes[0] == "one specimen each"
+    assert c.notes[-1].endswith("specimens a side would decide")
+
+
+def test_five_a_side_tell_ten_percent(tmp_path):
+    assert compared(tmp_path, specimens(5, 100, 0.01, 1), specimens(5, 110, 0.01, 2, **OTHER)).verdict == "slower"
+
+
+def test_a_wide_spread_between_specimens_is_seen(tmp_path):
+    c = compared(tmp_path, specimens(4, 100, 0.08, 1), specimens(4, 110, 0.08, 2, **OTHER))
+    assert c.verdict == "unsure"
+
+
+def test_precisions_on_the_same_specimens_are_paired(tmp_path):
+    """Specimens 8% apart, every one of them 10% faster in bf16: their own quotients agree."""
+    fp32 = specimens(5, 100, 0.08, 1)
+    bf16 = specimens(5, 90, 0.08, 1, precision="bf16")
+    c = compared(tmp_path, fp32, bf16)
+    assert (c.verdict, c.axis) == ("faster", "precision")
+    assert c.ratio.high < 0.93
+
+
+def test_days_of_one_device_are_the_unit_where_the_stack_is_compared(tmp_path):
+    days = {"device_hash": "aaaa"}
+    old = specimens(5, 100, 0.005, 1, **days)
+    new = specimens(5, 106, 0.005, 2, torch="2.16.0", **days)
+    c = compared(tmp_path, old, new, by="torch", baseline="2.15")
+    assert c.verdict == "slower"
+    assert "5 sessions each" in c.notes
+
+
+def test_days_of_one_device_are_no_specimens_of_a_card(tmp_path):
+    one = specimens(4, 100, 0.005, 1, device_hash="aaaa")
+    two = specimens(4, 106, 0.005, 2, device_hash="bbbb", **OTHER)
+    path = tmp_path / "rows.csv"
+    records.append(path, one + two)
+    verdicts = {c.verdict for c in compare([path]).comparisons}
+    assert verdicts <= {"one specimen", "unsure", "few trials"}
+
+
+@pytest.mark.parametrize("column", ["torch", "memory_limit_bytes"])
+def test_specimens_on_another_stack_stay_apart(tmp_path, column):
+    change = {"torch": "2.1.0"} if column == "torch" else {"memory_limit_bytes": 10**9}
+    path = tmp_path / "rows.csv"
+    records.append(path, specimens(3, 100, 0.01, 1) + specimens(3, 130, 0.01, 2, **change))
+    assert len(compare([path]).groups[0].cells) == 2

@@ -1,0 +1,352 @@
+"""Readings cut to the timed laps, marks, settling, foreign load: with a card and a clock whose values are data."""
+
+import os
+
+import psutil
+import pytest
+from nvml_answers import H100, P2000, UUID, V100S, Nvml, processes
+
+from gpubench import suite
+from gpubench.conditions import CardState, Commands, Processes, Reading
+from gpubench.measuring.environment import Device, cpu_facts, environment_of
+from gpubench.measuring.nvml import find
+from gpubench.measuring.plan import Options
+from gpubench.measuring.run import Runner
+from gpubench.measuring.telemetry import Foreign, Sampler, fell, foreign, settled
+from gpubench.trial import Case, Lap, Telemetry, Trial
+
+LAP_EVENT = {"event": "lap", "phase": "train"}
+
+
+class Card:
+    """A card that says at each time what `at` says."""
+
+    commands = Commands()
+
+    def __init__(self, at, seen=None) -> None:
+        self.at, self.now, self.seen = at, 0.0, seen
+
+    def state(self):
+        return CardState()
+
+    def read(self):
+        return self.at(self.now)
+
+    def processes(self):
+        return self.seen
+
+
+def sampled(card, seconds, *, cpu_energy=lambda: None, on_cpu=False, pid=1):
+    """A sampler that was ticked every 0.2 s, and what it told the child, with the times."""
+    now = 0.0
+    sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, now=lambda: now)
+    told = []
+    sampler.hear(LAP_EVENT)
+    while now <= seconds:
+        if isinstance(card, Card):
+            card.now = now
+        if news := sampler.tick(pid):
+            told.append((now, news))
+        now += 0.2
+    return sampler, told
+
+
+def lap(started, seconds, *, samples=100, kind="timed", phase="train"):
+    return Lap(phase, 0, kind, 10, samples, seconds, 0.0, started)
+
+
+LAPS = [
+    lap(0, 10, kind="warmup"),
+    lap(10, 5),
+    lap(15, 5),
+    lap(20, 10, phase="valid"),
+    lap(30, 10),
+    lap(40, 5, kind="resident"),
+]
+
+
+def busy(now):
+    """300 W while the laps above train, 100 W outside."""
+    return 300.0 if 10 <= now < 20 or 30 <= now < 40 else 100.0
+
+
+def counted(now):
+    """Joules that `busy` has used."""
+    return 100 * now + 200 * (min(max(now - 10, 0), 10) + min(max(now - 30, 0), 10))
+
+
+def test_energy_by_the_counter_is_that_of_the_timed_training_laps():
+    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=5e6 + counted(now), power_watts=1.0)), 50)
+    seen = sampler.telemetry(LAPS)
+    assert seen.energy_joules == pytest.approx(6000)
+    assert seen.energy_source == "counter"
+    assert seen.mean_power_watts == pytest.approx(300)
+    assert seen.joules_per_sample == pytest.approx(20)
+
+
+@pytest.mark.parametrize("counter", [None, 7.0], ids=["no counter", "a counter that stands still"])
+def test_without_a_counter_power_is_integrated_and_marked_so(counter):
+    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counter, power_watts=busy(now))), 50)
+    seen = sampler.telemetry(LAPS)
+    assert seen.energy_joules == pytest.approx(6000, rel=0.01)
+    assert seen.energy_source == "integrated"
+
+
+def test_a_card_that_tells_neither_has_no_energy():
+    sampler, _ = sampled(Card(lambda now: Reading(sm_clock_mhz=1000.0)), 50)
+    seen = sampler.telemetry(LAPS)
+    assert (seen.energy_joules, seen.energy_source, seen.joules_per_sample, seen.mean_power_watts) == (
+        None,
+        "",
+        None,
+        None,
+    )
+    assert seen.mean_sm_clock_mhz == 1000
+
+
+def test_means_and_extremes_are_of_the_timed_laps_only():
+    def at(now):
+        inside = 10 <= now <= 20 or 30 <= now <= 40
+        return Reading(
+            sm_clock_mhz=1400.0 if inside else 200.0,
+            memory_clock_mhz=1100.0,
+            temperature_celsius=70 + now / 10 if inside else 99.0,
+            utilisation=0.9 if inside else 0.0,
+            memory_used_bytes=5e9 if inside else 9e9,
+            pcie_generation=4 if inside else 1,
+            pcie_width=16,
+        )
+
+    seen = sampled(Card(at), 50)[0].telemetry(LAPS)
+    assert (seen.mean_sm_clock_mhz, seen.min_sm_clock_mhz, seen.mean_memory_clock_mhz) == (1400, 1400, 1100)
+    assert seen.max_temperature_celsius == pytest.approx(74, abs=0.1)
+    assert seen.mean_utilisation == pytest.approx(0.9)
+    assert (seen.device_memory_bytes, seen.pcie_generation, seen.pcie_width) == (5_000_000_000, 4, 16)
+
+
+def test_what_no_reading_reaches_is_taken_to_be_like_the_rest():
+    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
+    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
+        sampler, _ = sampled(card, 19.9)
+        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
+        assert seen.energy_joules == pytest.approx(250 * 10.3)
+        assert seen.mean_power_watts == pytest.approx(250)
+
+
+def test_less_than_a_second_of_timed_laps_says_nothing():
+    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
+    assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()
+    assert sampler.telemetry([]) == Telemetry()
+    assert sampler.telemetry([lap(900, 20)]) == Telemetry()
+
+
+def test_a_power_cap_is_a_share_of_time_and_no_fault():
+    capped = Card(lambda now: Reading(reasons=frozenset({"power_cap"} if now % 2 < 1.5 else ())))
+    seen = sampled(capped, 50)[0].telemetry(LAPS)
+    assert float(seen.throttle.removeprefix("power_cap=")) == pytest.approx(0.75, abs=0.05)
+    assert seen.marks == ""
+
+
+@pytest.mark.parametrize("reason", ["hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"])
+def test_heat_and_hardware_mark_a_trial_but_only_inside_its_timed_laps(reason):
+    def slowed(start, end):
+        card = Card(lambda now: Reading(reasons=frozenset({reason} if start < now < end else ())))
+        return sampled(card, 50)[0].telemetry(LAPS)
+
+    assert slowed(12, 13).marks == "throttled"
+    assert slowed(12, 13).throttle.startswith(f"{reason}=0.0")
+    assert slowed(0, 9).marks == ""
+    assert slowed(0, 9).throttle == "none"
+    assert slowed(21, 29).marks == ""
+
+
+def test_a_clock_that_falls_by_three_percent_marks_a_trial():
+    assert sampled(Card(lambda now: Reading(sm_clock_mhz=1500 - 2 * now)), 50)[0].telemetry(LAPS).marks == "throttled"
+    assert fell([1500] * 10 + [1450] * 10)
+    assert not fell([1500] * 10 + [1470] * 10)
+    assert not fell([1450] * 10 + [1500] * 10)
+    assert not fell([1500, 1410, 1500, 1410] * 5)  # flutter
+    assert not fell([1500, 1000])
+
+
+@pytest.mark.parametrize("name", ["P2000", "V100S", "H100"])
+def test_a_real_card_from_the_driver_to_the_columns(name):
+    now = 0.0
+    answers = {"P2000": P2000, "V100S": V100S, "H100": H100}[name]
+    counter = "nvmlDeviceGetTotalEnergyConsumption"
+    changes = {counter: lambda: int(answers[counter] + 1000 * counted(now))} if counter in answers else {}
+    changes["nvmlDeviceGetPowerUsage"] = lambda: int(1000 * busy(now))
+    card = find(Nvml(answers, **changes), UUID)
+    sampler = Sampler(card, now=lambda: now)
+    while now < 50:
+        sampler.tick(1)
+        now += 0.2
+    seen = sampler.telemetry(LAPS)
+    assert seen.energy_joules == pytest.approx(6000, rel=0.01)
+    assert seen.energy_source == ("integrated" if name == "P2000" else "counter")
+    assert seen.throttle == ("none" if name == "V100S" else "idle=1")
+
+
+def test_cpu_energy_stands_beside_the_cards_and_is_the_devices_on_a_cpu():
+    now = [0.0]
+
+    def cpu():
+        now[0] += 10.0  # 10 J per reading, 50 W
+        return now[0]
+
+    beside, _ = sampled(Card(lambda now: Reading(power_watts=busy(now))), 50, cpu_energy=cpu)
+    seen = beside.telemetry(LAPS)
+    assert seen.cpu_energy_joules == pytest.approx(1000, rel=0.02)
+    assert seen.energy_source == "integrated"
+    alone, told = sampled(None, 50, cpu_energy=cpu, on_cpu=True)
+    seen = alone.telemetry(LAPS)
+    assert (seen.energy_source, seen.foreign_load, seen.throttle, told) == ("rapl", "", "", [])
+    assert seen.joules_per_sample == pytest.approx(1000 / 300, rel=0.02)
+    elsewhere, _ = sampled(None, 50, cpu_energy=cpu)  # an accelerator that nobody reads
+    assert elsewhere.telemetry(LAPS).energy_joules is None
+
+
+def test_with_nothing_to_read_nothing_is_done():
+    sampler, told = sampled(None, 5)
+    assert not sampler.watches
+    assert sampler.telemetry(LAPS) == Telemetry()
+    assert told == []
+
+
+SLEEPS = '''"""Half a second a step."""
+import time
+
+from gpubench.suite import Suite
+
+
+def train(trial, clock):
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 20, phase="train"):
+            time.sleep(0.5)
+    return {}
+
+
+SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
+'''
+
+
+def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
+    path = tmp_path / "sleeps.py"
+    path.write_text(SLEEPS)
+    loaded = suite.find(str(path))
+    case = Case(
+        suite="sleeps", suite_version=1, suite_digest=loaded.digest, suite_path=str(path), model="m",
+        precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",
+    )  # fmt: skip
+    device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
+    card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
+    runner = Runner(
+        suites={"sleeps": loaded},
+        options=Options(suites=("sleeps",)),
+        devices={"xpu:0": device},
+        cards={"xpu:0": card},
+        environment=environment_of(cpu_facts()),
+        session="s1",
+        path=tmp_path / "a.csv",
+        folders={"sleeps": None},
+    )
+    measurement, _ = runner.measure(Trial(case, 0, 1))
+    assert measurement.status == "ok", measurement.reason
+    timed = [lap for lap in measurement.laps if lap.kind == "timed"]
+    seen = measurement.telemetry
+    assert seen.mean_power_watts == pytest.approx(200)
+    assert seen.energy_joules == pytest.approx(200 * sum(lap.seconds for lap in timed), rel=0.01)
+    assert (seen.energy_source, seen.throttle, seen.foreign_load) == ("integrated", "hw_thermal=1", "unknown")
+    assert seen.marks == "throttled"
+
+
+# Foreign load
+
+ME = os.getpid()
+PARENT = psutil.Process().ppid()
+
+
+def seen_by(compute=(), graphics=(), *, all_visible=True):
+    return foreign(Processes(frozenset(compute), frozenset(graphics)), ME, all_visible=all_visible)
+
+
+def test_our_own_child_and_its_children_are_not_foreign(tmp_path):
+    child = psutil.Popen(["sleep", "30"])
+    try:
+        assert seen_by({ME, child.pid}) == Foreign(0, 0)
+        assert seen_by({ME, child.pid, PARENT}, {PARENT, 1}) == Foreign(1, 1)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_ids_that_cannot_be_mapped_make_foreign_load_unknown():
+    assert seen_by({4_000_000}) is None  # the host's ids: ours must be among them
+    assert seen_by() is None  # a container without any: we are at work there, and not listed
+    assert seen_by({0}) is None
+    assert foreign(None, ME, all_visible=True) is None
+
+
+def test_in_a_namespace_of_our_own_others_may_be_hidden():
+    assert seen_by({ME}, all_visible=False) is None
+    assert seen_by({ME, PARENT}, all_visible=False) == Foreign(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("compute", "graphics", "load", "marks"),
+    [
+        ((ME,), (), "none", ""),
+        ((ME,), (PARENT,), "1 graphics", ""),
+        ((ME, PARENT), (1, PARENT), "1 compute, 1 graphics", "shared"),
+        ((4_000_000,), (), "unknown", ""),
+    ],
+)
+def test_foreign_load_in_the_columns(compute, graphics, load, marks):
+    answers = {
+        "nvmlDeviceGetComputeRunningProcesses": processes(*compute),
+        "nvmlDeviceGetGraphicsRunningProcesses": processes(*graphics),
+    }
+    sampler, _ = sampled(find(Nvml(H100, **answers), UUID), 50, pid=ME)
+    seen = sampler.telemetry(LAPS)
+    assert (seen.foreign_load, seen.marks) == (load, marks)
+
+
+def test_a_driver_that_refuses_the_process_list_leaves_the_load_unknown():
+    sampler, _ = sampled(find(Nvml(H100, nvmlDeviceGetComputeRunningProcesses=None), UUID), 50, pid=ME)
+    assert sampler.telemetry(LAPS).foreign_load == "unknown"
+
+
+# Settling
+
+TIMES = [index / 5 for index in range(101)]
+
+
+def flat_at(at, since=0.0, until=20.0):
+    times = [time for time in TIMES if time <= until]
+    return settled(times, [at(time) for time in times], since=since)
+
+
+def test_a_card_has_settled_when_clock_and_temperature_are_flat():
+    assert flat_at(lambda now: Reading(sm_clock_mhz=1500 + 15 * (round(now * 5) % 2), temperature_celsius=70))
+    assert not flat_at(lambda now: Reading(sm_clock_mhz=1500, temperature_celsius=40 + now))
+    assert not flat_at(lambda now: Reading(sm_clock_mhz=1900 - 20 * now, temperature_celsius=70))
+    assert flat_at(lambda now: Reading(sm_clock_mhz=1500))  # what is not told cannot move
+
+
+def test_an_idle_card_is_flat_but_has_not_settled():
+    assert not flat_at(lambda now: Reading(sm_clock_mhz=210, temperature_celsius=30), since=16.0)
+
+
+def test_the_child_is_told_once_when_the_card_has_settled():
+    warming = Card(lambda now: Reading(sm_clock_mhz=1500, temperature_celsius=min(70.0, 50 + 2 * now)))
+    sampler, told = sampled(warming, 30)
+    assert sampler.watches
+    ((when, news),) = told
+    assert news == {"settled": True}
+    assert 12 <= when <= 15.5
+
+
+def test_a_card_that_tells_neither_clock_nor_temperature_is_not_waited_for():
+    sampler, told = sampled(Card(lambda now: Reading(power_watts=100.0)), 30)
+    assert not sampler.watches
+    assert told == []

@@ -1,0 +1,89 @@
+"""`run --until`: when it stops, what it says, and that a resumed run goes on where it was."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gpubench.interval import median_interval
+from gpubench.measuring.plan import Options
+from gpubench.measuring.until import half_width, why_stop
+
+SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
+TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
+WIDE = [1.0, 1.1, 1.2, 0.9, 0.8, 1.0]
+
+
+def test_half_width_is_of_the_corrected_interval():
+    assert half_width(TIGHT) == pytest.approx(0.002)
+    assert half_width(TIGHT[:5]) == math.inf
+    nine = list(range(1, 10))
+    assert median_interval(nine) == (2, 8)
+    assert median_interval(list(range(1, 18))) == (5, 13)
+    assert median_interval(list(range(1, 18)), until=True) == (4, 14)
+
+
+def test_it_stops_when_every_interval_is_tight():
+    assert why_stop({"a": TIGHT, "b": TIGHT}, 0.01) == "2 of 2 intervals are within 1%"
+    assert why_stop({"a": TIGHT, "b": WIDE}, 0.01) is None
+
+
+def test_the_budget_stops_it_and_it_says_which_got_there():
+    why = why_stop({"a": TIGHT, "b": WIDE, "c": TIGHT[:3]}, 0.01, budget_seconds=60, needed_seconds=61)
+    assert why == (
+        "the budget of 60 s has no room for another;"
+        " 1 of 3 intervals are within 1%, not yet c (too few trials), b (20%)"
+    )
+    assert why_stop({"a": WIDE}, 0.01, budget_seconds=60, needed_seconds=59) is None
+
+
+def test_a_case_that_never_gave_a_time_keeps_nobody_waiting():
+    assert why_stop({"a": TIGHT, "broken": []}, 0.01) == "1 of 1 intervals are within 1%"
+    assert why_stop({"broken": []}, 0.01) == "no case gave a single time"
+
+
+@pytest.mark.parametrize("mode", ["sampled", "full"])
+def test_it_begins_with_six_rounds(mode):
+    assert Options(until=0.01, mode=mode).rounds == 6
+
+
+def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path):
+    base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
+    done = cli(*base, "--until", "90%", "--out", "easy.csv")
+    assert done.returncode == 0, done.stderr
+    assert "stopped after 6 rounds: 1 of 1 intervals are within 90%" in done.stderr
+    rows = pd.read_csv(tmp_path / "easy.csv")
+    assert list(rows["trial"]) == list(range(6))
+    assert set(rows["until"]) == {0.9}
+
+    done = cli(*base, "--until", "0.0001%", "--budget", "12s", "--out", "hard.csv")
+    assert done.returncode == 0, done.stderr
+    assert "the budget of 12 s has no room for another; 0 of 1 intervals are within 0.0001%, not yet" in done.stderr
+    before = pd.read_csv(tmp_path / "hard.csv")
+    assert len(before) >= 6
+
+    done = cli(*base, "--until", "90%", "--out", "hard.csv")
+    assert done.returncode == 2
+    assert "differs in until" in done.stderr
+    done = cli(*base, "--until", "0.0001%", "--budget", "1s", "--out", "hard.csv")
+    assert done.returncode == 0, done.stderr
+    after = pd.read_csv(tmp_path / "hard.csv")
+    assert list(after["trial"]) == list(range(len(after)))
+    assert len(after) > len(before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--until", "1"), "write it as a percentage"),
+        (("--until", "1%", "--repeats", "8"), "leave out --repeats"),
+        (("--until", "1%", "--quick"), "leave out --quick"),
+        (("--budget", "20m"), "--budget is for --until"),
+        (("--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
+    ],
+)
+def test_a_mistake_is_2(cli, arguments, words):
+    done = cli("run", "--suite", SCRIPTED, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -1,0 +1,142 @@
+"""A trial in the child's own code: a label that is not true, or a training that led nowhere, is a failed trial."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpubench import suite
+from gpubench.loading import load
+from gpubench.measuring import fastai, precision, worker
+from gpubench.trial import Case, Trial
+
+LIAR = Path(__file__).parent / "suites" / "liar.py"
+
+
+def measure(name, path=LIAR, model="mlp", **settings):
+    """What the child would answer for one quick trial of the suite at `path` on this CPU."""
+    loaded = suite.load(Path(path))
+    case = Case(
+        suite=loaded.name, suite_version=1, suite_digest=loaded.digest, suite_path=str(loaded.path), model=model,
+        precision=name, device="cpu", params=loaded.resolve_params(settings), batch_policy="fixed", batch_size=16,
+        mode="quick", data="synthetic",
+    )  # fmt: skip
+    trial = Trial(case, 0, 1)
+    return worker._measure(trial, worker._clock_for(trial, lambda event: None, None))["measurement"]
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+def test_an_honest_suite_proves_each_precision(name):
+    answer = measure(name)
+    assert (answer["status"], answer["reason"]) == ("ok", "")
+    assert all(word in answer["precision_proof"] for word in ("probe", "operands", "weights"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "really", "words"),
+    [
+        ("fp32", "bf16", "operands other than float32"),
+        ("bf16", "fp32", "operands other than bfloat16"),
+        ("fp16", "fp32", "operands other than float16"),
+        ("fp16", "bf16", "operands other than float16"),
+        ("fp16", "fp16-master", "the model are float16, not float32"),
+        ("fp16-master", "fp32", "operands other than float16"),
+        ("fp16-master", "fp16", "the model are float32, not float16"),
+        ("fp16-master", "fp16-pure", "the BatchNorm are float16, not float32"),
+        ("fp16-pure", "fp16", "the model are float32, not float16"),
+        ("fp16-pure", "fp16-master", "the BatchNorm are float32, not float16"),
+        ("fp16-master", "alone", "nothing proves the weights of fp16-master"),
+    ],
+)
+def test_a_suite_that_ignores_its_precision_fails_its_trial(asked, really, words):
+    answer = measure(asked, really=really)
+    assert answer["status"] == "failed"
+    assert words in answer["reason"]
+    assert asked in answer["reason"]
+    assert answer["seconds"] is None
+
+
+def resnet(name):
+    found = suite.find("resnet")
+    few = {"image_size": "32", "train_images": "16", "valid_images": "16", "pipeline": "device"}
+    return measure(name, found.path, "resnet18", **few)
+
+
+def test_autocast_off_for_real_is_caught_by_the_probe(monkeypatch):
+    monkeypatch.setattr(precision.Mode, "autocast", lambda self: nullcontext())
+    answer = resnet("bf16")
+    assert answer["status"] == "failed"
+    assert "asked for bf16, but the probe's matmul" in answer["reason"]
+    assert "looks like fp32" in answer["reason"]
+
+
+def test_autocast_off_in_the_training_only_is_caught_by_its_operands(monkeypatch):
+    monkeypatch.setattr(fastai.PrecisionCallback, "before_batch", lambda self: None)
+    answer = resnet("bf16")
+    assert answer["status"] == "failed"
+    assert "convolution calls had operands other than bfloat16" in answer["reason"]
+
+
+def test_what_a_card_with_tf32_left_on_would_compute_is_caught(monkeypatch):
+    monkeypatch.setattr(precision, "_error", lambda part, device, mode: 2.9e-4)
+    answer = measure("fp32")
+    assert answer["status"] == "failed"
+    assert "asked for fp32" in answer["reason"]
+    assert "looks like tf32" in answer["reason"]
+
+
+@pytest.mark.parametrize(("name", "rate"), [("fp32", "1e30"), ("fp16-pure", "6e4")])
+def test_a_training_that_diverged_is_no_time(name, rate):
+    answer = measure(name, lr=rate)
+    assert answer["status"] == "failed"
+    assert answer["reason"].startswith("diverged: the last loss was not finite")
+    assert answer["nonfinite_losses"] > 0
+    assert answer["precision_proof"]
+    assert answer["laps"] == ()
+    assert all(answer[key] is None for key in ("seconds", "samples_per_second", "train_seconds", "data_stall"))
+
+
+def test_a_model_that_cannot_be_validated_has_diverged():
+    """fp16 activations can overflow in validation, where BatchNorm goes by its statistics, and nowhere before."""
+    answer = measure("fp32", quality="nan")
+    assert answer["reason"] == "diverged: the trained model has loss nan"
+    assert (answer["status"], answer["seconds"]) == ("failed", None)
+    assert measure("fp32", quality="2")["status"] == "ok"
+
+
+def has_fp16_lstm():
+    try:
+        torch.nn.LSTM(8, 8).half()(torch.randn(1, 1, 8).half())[0].sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_the_rows_of_an_overflow_and_of_a_missing_kernel(cli, tmp_path):
+    done = cli(
+        "run", "--suite", LIAR, "--device", "cpu", "--quick", "--precision", "fp16-master",
+        "--set", "loss_scale=1073741824", "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    rows = load([tmp_path / "a.csv"]).frame.set_index("model")
+    assert rows["status"]["mlp"] == "failed"
+    assert "diverged: every one of" in rows["reason"]["mlp"]
+    assert rows["skipped_steps"]["mlp"] > 0
+    assert rows["loss_scale"]["mlp"] == 2**30
+    if not has_fp16_lstm():
+        assert rows["status"]["lstm"] == "unsupported"
+        assert "one step of this model fails here: " in rows["reason"]["lstm"]
+
+
+def test_a_suites_own_mistake_is_not_a_missing_kernel(cli, tmp_path):
+    done = cli(
+        "run", "--suite", LIAR, "--models", "mlp", "--device", "cpu", "--quick", "--precision", "fp16-pure",
+        "--set", "really=bug", "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert (row["status"], row["reason"].partition(" (line")[0]) == (
+        "failed",
+        "ValueError: a mistake of the suite's own",
+    )
