@@ -3,7 +3,8 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,6 +73,10 @@ Sampled: 6 rounds, a verdict: `gpubench run --suite resnet --models resnet18,res
 Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
 
 Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
+
+How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
+
+On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
 """
 )
 @advised
@@ -92,6 +97,16 @@ def run(
     device: Annotated[
         str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round over each in turn).")
     ] = "auto",
+    processes: Annotated[
+        str, typer.Option(help="Training processes on each machine, one per device; 1,2,4 runs each case with each.")
+    ] = "1",
+    nodes: Annotated[int, typer.Option(min=1, help="Machines; give each the same command.")] = 1,
+    rendezvous: Annotated[
+        str, typer.Option(help="HOST:PORT where the machines meet; the one that HOST is writes the rows.")
+    ] = "",
+    slurm: Annotated[
+        str, typer.Option(help="Run as a Slurm job: partition=gpu,nodes=4,gpus_per_node=8,time=60 (minutes).")
+    ] = "",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
     ] = None,
@@ -143,29 +158,53 @@ def run(
     for name, equals, _ in pairs:
         if not equals or not name:
             raise UserError(f"--set {name}: write it as key=value")
-    return run_plan(
-        Options(
-            suites=tuple(suite or ("resnet",)),
-            precision=precision,
-            models=tuple(model for model in models.split(",") if model),
-            batch=batch,
-            device=device,
-            repeats=repeats,
-            mode="quick" if quick else "full" if full else "sampled",
-            out=out,
-            data=data,
-            weights=weights,
-            synthetic=synthetic,
-            memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
-            time_limit_seconds=parse_duration(time_limit) if time_limit else None,
-            until=parse_share("--until", until) if until else None,
-            budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
-            seed=seed,
-            settings={name.strip(): value.strip() for name, _, value in pairs},
-            tensorboard=tensorboard,
-            dry_run=dry_run,
-        )
+    options = Options(
+        suites=tuple(suite or ("resnet",)),
+        precision=precision,
+        models=tuple(model for model in models.split(",") if model),
+        batch=batch,
+        device=device,
+        processes=parse_processes(processes),
+        nodes=nodes,
+        rendezvous=rendezvous,
+        repeats=repeats,
+        mode="quick" if quick else "full" if full else "sampled",
+        out=out,
+        data=data,
+        weights=weights,
+        synthetic=synthetic,
+        memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
+        time_limit_seconds=parse_duration(time_limit) if time_limit else None,
+        until=parse_share("--until", until) if until else None,
+        budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
+        seed=seed,
+        settings={name.strip(): value.strip() for name, _, value in pairs},
+        tensorboard=tensorboard,
+        dry_run=dry_run,
     )
+    if slurm:
+        from rich.console import Console
+
+        from gpubench.measuring.slurm import parse_slurm, run_on_slurm
+
+        wishes = parse_slurm(slurm)
+        here = replace(options, nodes=wishes["nodes"])
+        return run_on_slurm(
+            wishes, without(sys.argv[1:], "--slurm", "--out"), here, Console(stderr=True, highlight=False)
+        )
+    return run_plan(options)
+
+
+def without(arguments: Sequence[str], *options: str) -> list[str]:
+    """The arguments but for these options and their values."""
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if skip or name in options:
+            skip = not skip and not equals
+        else:
+            kept.append(argument)
+    return kept
 
 
 @app.command(
@@ -218,10 +257,21 @@ def compare(
         str | None,
         typer.Option(help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is."),
     ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="With --beta: seconds of a message, for the scaling model.", min=0)
+    ] = None,
+    beta: Annotated[float | None, typer.Option(help="Seconds of a byte, for the scaling model.", min=0)] = None,
+    scale_to: Annotated[
+        int | None, typer.Option(help="With --alpha and --beta: processes the scaling model goes to (2048, say).")
+    ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
     from gpubench.comparing.compare import Question, Shape, compare_files
 
+    if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
+        raise UserError(
+            "--alpha, --beta and --scale-to go together: the model needs both to go beyond what was measured"
+        )
     kinds = tuple(kind.strip() for kind in chart_format.split(","))
     if not kinds or not set(kinds) <= {"png", "svg", "pdf"}:
         raise UserError(f"--chart-format {chart_format}: there is png, svg and pdf")
@@ -236,6 +286,8 @@ def compare(
             chart_kinds=kinds,
             theme=theme,
             why=why,
+            alpha_beta=None if alpha is None or beta is None else (alpha, beta),
+            scale_to=scale_to,
             fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
         ),
     )
@@ -475,6 +527,14 @@ def list_data() -> None:
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
         typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
+
+
+def parse_processes(text: str) -> tuple[int, ...]:
+    """Numbers of processes in `4` or `1,2,4`; raises UserError."""
+    counts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) for part in counts):
+        raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
+    return tuple(dict.fromkeys(map(int, counts)))
 
 
 def parse_size(text: str) -> int:

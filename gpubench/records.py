@@ -33,7 +33,7 @@ class Row:
     model: str = column("model inside the suite")
     rung: int | None = column("place of the model in a suite whose models are the steps of a ladder, from 1", None)
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
-    batch_size: int | None = column("samples in one step; columns of text for a language model", None)
+    batch_size: int | None = column("samples in one step of one process; columns of text for a language model", None)
     batch_policy: str = column(
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
         " author (a published figure's own)"
@@ -43,7 +43,8 @@ class Row:
         "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
     params: str = column("every parameter of the suite, `name=value` sorted and joined by spaces")
-    processes: int | None = column("training processes (ranks)", None)
+    processes: int | None = column("training processes (ranks), all machines together: the world size", None)
+    nodes: int | None = column("machines they ran on", None)
     data: str = column("datasets joined by +, or synthetic")
     weights: str = column("pretrained weights the run starts from; random where they were meant but absent")
     mode: str = column("sampled, full, quick, or published for a figure from elsewhere")
@@ -206,12 +207,24 @@ class Row:
     test_perplexity: float | None = column(
         "of the test text, with the weights that were best in validation; full runs only", None
     )
+    backend: str = column("how several processes talk: nccl, gloo; empty for one process")
+    interconnect: str = column(
+        "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way"
+    )
+    rank_spread: float | None = column(
+        "slowest process's own step time, loader included and all-reduce left out, over the fastest's, less 1", None
+    )
+    straggler: str = column("the process that is over a tenth slower than the median one; empty where none is")
+    communication_share: float | None = column(
+        "1 - (step time without the gradients' all-reduce / step time with it), both on a resident batch", None
+    )
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
     )
     table: str = column(
         "JSON: the suite's own figures, a list of columns and then lines; imagenet's are an epoch or a phase each"
-        " (hours, top-1 and top-5 where it was trained)"
+        " (hours, top-1 and top-5 where it was trained), scaling's those of nccl-tests"
+        " (seconds of one all-reduce, algbw and busbw in GB/s, elements that were not the exact sum)"
     )
     end: str = column("always `end`: a line without it was torn", "end")
 

@@ -105,6 +105,8 @@ class Suite:
     cannot see them (nn.LSTM)."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
+    processes: bool = False
+    """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
     torch: bool = True
     """False for a suite that never touches torch (a scripted one): its rows carry no proof of precision."""
 

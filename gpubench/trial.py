@@ -43,6 +43,9 @@ class Case:
     weights: str = ""
     """Name of the pretrained weights, `random` where they could not be had, empty where none are meant."""
     processes: int = 1
+    """Training processes (ranks) on all machines together."""
+    nodes: int = 1
+    """Machines they run on, with as many on each."""
     memory_limit_bytes: int | None = None
     rung: int | None = None
     """Place of the model on the suite's ladder, from 1."""
@@ -58,12 +61,13 @@ class Case:
     def label(self) -> str:
         """How the case is called in progress bars and messages."""
         batch = f" batch {self.batch_size}" if self.batch_size else ""
-        return f"{self.suite} {self.model} {self.precision}{batch} {self.device}"
+        many = f" x{self.processes}" if self.processes > 1 else ""
+        return f"{self.suite} {self.model} {self.precision}{batch} {self.device}{many}"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One case, once, in one fresh process."""
+    """One case, once, in one fresh process, or in one group of them."""
 
     case: Case
     index: int
@@ -75,6 +79,8 @@ class Trial:
     """Where a full run may keep what it needs to go on after a kill; empty elsewhere."""
     tensorboard_dir: str = ""
     """Where TensorBoard events go (--tensorboard)."""
+    rank: int = 0
+    """This process's number among the case's processes."""
 
     @property
     def params(self) -> Any:
@@ -83,7 +89,7 @@ class Trial:
 
     @property
     def batch_size(self) -> int:
-        """Samples in one step; only asked for once the batch is known."""
+        """Samples in one step of one process; only asked for once the batch is known."""
         assert self.case.batch_size is not None
         return self.case.batch_size
 
@@ -171,6 +177,16 @@ class Measurement:
     """From the call of `train` to its first step: building model and data."""
     precision_error: float | None = None
     precision_proof: str = ""
+    backend: str = ""
+    """How several processes talk (nccl, gloo), and empty for one."""
+    interconnect: str = ""
+    """What lies between them."""
+    rank_spread: float | None = None
+    """The slowest process's own time of a step over the fastest's, less 1: communication left out."""
+    straggler: str = ""
+    """The slowest process, where it stands out."""
+    communication_share: float | None = None
+    """1 - (step time without the gradients' all-reduce / step time with it)."""
     peak_memory_bytes: int | None = None
     loss_scale: float | None = None
     """At the end of the training; None where no loss was scaled."""

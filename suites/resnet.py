@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench.measuring.shards import Shard, shards
 from gpubench.suite import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
@@ -39,7 +40,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from fastai.callback.schedule import fit_one_cycle  # noqa: F401  (adds it to Learner)
     from fastai.data.core import DataLoaders
 
-    from gpubench.measuring.fastai import train_resident
+    from gpubench.measuring.fastai import share, train_resident
+    from gpubench.measuring.ranks import weighted_mean
 
     params = trial.params
     device = torch.device(trial.case.device)
@@ -50,13 +52,15 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     valid_loader = loader(*valid_images, trial, augment=False)
     data = DataLoaders(train_loader, valid_loader, device=device)
     learn = article_learner(trial, data, clock) if params.recipe == "article" else full_learner(trial, data, clock)
+    share(learn, trial)
     momentum = {"moms": (0.95, 0.85, 0.95), "pct_start": 0.3} if params.recipe == "article" else {}
     with learn.no_bar(), learn.no_logging():
         learn.fit_one_cycle(params.epochs, params.lr, **momentum)
         train_resident(learn, clock)
     if not clock.complete:
         return {}
-    _, loss, accuracy = learn.recorder.values[-1]
+    validated = sum(shard.stop - shard.start for shard in valid_loader.shards)
+    loss, accuracy = weighted_mean(learn.recorder.values[-1][1:], validated, trial)
     return {"accuracy": float(accuracy), "loss": float(loss)}
 
 
@@ -187,7 +191,8 @@ class DeviceLoader:
     """Batches from uint8 images that stay in device memory; everything else happens there too.
 
     With the images on the device a fast card is not starved by the host. Yields float images
-    (batch, 3, image_size, image_size), normalised, and labels.
+    (batch, 3, image_size, image_size), normalised, and labels. Every process has all images, and of each
+    step its own share.
     """
 
     def __init__(self, images: Any, labels: Any, trial: Trial, *, augment: bool) -> None:
@@ -196,25 +201,25 @@ class DeviceLoader:
         self.device = torch.device(trial.case.device)
         self.images, self.labels = images.to(self.device), labels.to(self.device)
         self.samples, self.augment = len(images), augment
-        self.trial = trial
-        self.dice = torch.Generator(self.device).manual_seed(trial.seed)
+        self.trial, self.shards = trial, shards_of(len(images), trial, augment)
+        self.order = torch.Generator(self.device).manual_seed(trial.seed)
+        self.dice = torch.Generator(self.device).manual_seed(own_seed(trial))
         self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1)
         self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1)
 
     def __len__(self) -> int:
-        return steps_of(self.samples, self.trial.batch_size, self.augment)
+        return len(self.shards)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         import torch
 
-        batch = self.trial.batch_size
         order = (
-            torch.randperm(self.samples, generator=self.dice, device=self.device)
+            torch.randperm(self.samples, generator=self.order, device=self.device)
             if self.augment
             else torch.arange(self.samples, device=self.device)
         )
-        for step in range(len(self)):
-            index = order[step * batch : (step + 1) * batch]
+        for shard in self.shards:
+            index = order[shard.start : shard.stop]
             yield self.prepare(self.images[index]), self.labels[index]
 
     def prepare(self, images: Any) -> Any:
@@ -282,20 +287,39 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
     import torch
     from torch.utils.data import DataLoader
 
-    steps = steps_of(len(images), trial.batch_size, augment)
     dataset: Any = PilImages(images, labels, trial, augment)
+    batches: Any = ShardedBatches(len(images), trial, augment)
     loader: Any = DataLoader(
         dataset,
-        batch_size=trial.batch_size,
-        shuffle=augment,
-        drop_last=steps * trial.batch_size < len(images),
+        batch_sampler=batches,
         num_workers=trial.params.workers,
         pin_memory=trial.case.device.startswith("cuda"),
         collate_fn=partial(collate, memory_format=trial.params.memory_format),
-        generator=torch.Generator().manual_seed(trial.seed),
+        generator=torch.Generator().manual_seed(own_seed(trial)),
     )
-    loader.samples = len(images)
+    loader.samples, loader.shards = len(images), batches.shards
     return loader
+
+
+class ShardedBatches:
+    """Indices of this process's share of each step, in an order that all processes have."""
+
+    def __init__(self, samples: int, trial: Trial, shuffle: bool) -> None:
+        import torch
+
+        self.samples, self.shuffle = samples, shuffle
+        self.shards = shards_of(samples, trial, shuffle)
+        self.order = torch.Generator().manual_seed(trial.seed)
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        import torch
+
+        order = torch.randperm(self.samples, generator=self.order) if self.shuffle else torch.arange(self.samples)
+        for shard in self.shards:
+            yield order[shard.start : shard.stop].tolist()
 
 
 def collate(samples: list[tuple[Any, int]], memory_format: str) -> list[Any]:
@@ -336,11 +360,21 @@ class PilImages:
         return self.transform(Image.fromarray(self.images[index])), self.labels[index]
 
 
-def steps_of(samples: int, batch: int, train: bool) -> int:
-    """Batches in an epoch, the last one partial; a lone last sample cannot train a BatchNorm and is left out."""
-    steps = -(-samples // batch)
-    alone = train and batch > 1 and samples % batch == 1 and samples > 1
-    return steps - 1 if alone else steps
+def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
+    """This process's share of each step of an epoch; a lone sample cannot train a BatchNorm and is left out."""
+    return shards(
+        samples,
+        trial.batch_size,
+        rank=trial.rank,
+        world=trial.case.processes,
+        least=2 if train and trial.batch_size > 1 else 1,
+        evaluate=not train,
+    )
+
+
+def own_seed(trial: Trial) -> int:
+    """A seed for what each process draws for itself; the order of samples is drawn from the trial's own."""
+    return trial.seed + ((trial.rank + 1) << 32)
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
@@ -356,7 +390,7 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),
@@ -375,6 +409,7 @@ SUITE = Suite(
     presets={"recipe": {"article": {"pipeline": "workers"}}},
     weights=pretrained,
     quality="accuracy",
+    processes=True,
     unit="images",
     batch="max",
     cpu_batch=16,

@@ -1,11 +1,15 @@
 """Short builders that several test files use."""
 
+import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpubench import datasets
@@ -42,6 +46,29 @@ def cli(tmp_path):
         )
 
     return run
+
+
+@pytest.fixture
+def left_over(monkeypatch):
+    """Returns the processes that this test started and that still run, however they lost their parents."""
+    mark = secrets.token_hex(8)
+    monkeypatch.setenv("GPUBENCH_TEST", mark)
+
+    def find(seconds: float = 5) -> list[psutil.Process]:
+        """They have `seconds` to end."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = []
+            for process in psutil.process_iter(["status"]):
+                with contextlib.suppress(psutil.Error):
+                    ours = process.environ().get("GPUBENCH_TEST") == mark
+                    if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+                        found.append(process)
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.1)
+
+    return find
 
 
 @pytest.fixture

@@ -19,6 +19,10 @@ MAY_IMPORT_TORCH = {
     "measuring/counting.py",  # a dispatch mode beside that of precision.py
     "measuring/rates.py",  # what a device reaches; runs in a child
     "measuring/selftest_suite.py",  # a suite; it lies in the package because no user benchmarks it
+    # Only ever imported by a child: the agent of several processes, what they join, and where machines meet.
+    "measuring/agent.py",
+    "measuring/ranks.py",
+    "measuring/meeting.py",
 }
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 

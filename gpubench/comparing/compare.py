@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+import pandas as pd
+
 from gpubench.comparing.cells import (
     GROUP,
     READ_IDENTITY,
@@ -94,6 +96,10 @@ class Shape:
     theme: str = "light"
     why: bool = False
     """Also show what bounds each case."""
+    alpha_beta: tuple[float, float] | None = None
+    """Seconds of a message and of a byte, for the model of scaling (see `scaling.curves_of`)."""
+    scale_to: int | None = None
+    """Processes up to which that model is drawn."""
     fail_on_slower: float | None = None
     """A share, 0.05 for 5%."""
 
@@ -105,9 +111,11 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     """
     if shape.fail_on_slower is not None and question.baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
-    result = answer(paths, question)
-    from gpubench.comparing.table import print_gate, print_problems, print_result
+    loaded = asked(paths, question)
+    result = answer_of(loaded, question)
+    from gpubench.comparing.table import console_of_output, print_gate, print_problems, print_result
 
+    scales = _of_several_processes(loaded.frame)
     if shape.table == "terminal":
         print_result(result, why=shape.why)
     else:
@@ -117,13 +125,25 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
             raise UserError(f"--format {shape.table}: there is terminal, {', '.join(FORMATS)}")
         print_problems(result)
         print(rendered(result, shape.table), end="")
+    lines: list[str] = []
     if shape.charts is not None:
         from gpubench.comparing.carrying import Rows
         from gpubench.comparing.plot import draw
 
         rows = Rows(paths, question.where)
-        for line in draw(result, shape.charts, rows, shape.chart_kinds, shape.theme):
-            print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
+        lines = draw(result, shape.charts, rows, shape.chart_kinds, shape.theme)
+    if scales:
+        from gpubench.comparing.scaleview import draw_scaling, print_scaling
+        from gpubench.comparing.scaling import curves_of, held_of, sums_of
+
+        frame = loaded.frame
+        views = curves_of(frame, shape.alpha_beta, shape.scale_to), sums_of(frame), held_of(frame)
+        if shape.table == "terminal":
+            print_scaling(*views, console_of_output())
+        if shape.charts is not None:
+            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme)
+    for line in lines:
+        print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:
         from gpubench.comparing.gate import gate
 
@@ -140,8 +160,18 @@ def compare(
     return answer(paths, Question(by, baseline, allow_mismatch))
 
 
+def _of_several_processes(frame: pd.DataFrame) -> bool:
+    """Whether there is anything for the views of scaling, whose imports take their time."""
+    return bool(((frame["processes"] > 1) | frame["suite"].isin(["scaling", "largebatch"])).any())
+
+
 def answer(paths: Sequence[Path], question: Question) -> Result:
     """Load, match and judge. Raises UserError."""
+    return answer_of(asked(paths, question), question)
+
+
+def asked(paths: Sequence[Path], question: Question) -> Loaded:
+    """The rows that a question is about; `seconds` is the figure it asks for. Raises UserError where there are none."""
     metric = metric_named(question.metric)
     loaded = load(paths, without=UNREAD, identity=READ_IDENTITY)
     if loaded.frame.empty:
@@ -150,8 +180,13 @@ def answer(paths: Sequence[Path], question: Question) -> Result:
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     if metric is not SECONDS and not ((frame["status"] == "ok") & (frame["seconds"] > 0)).any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
-    asked = Loaded(frame, loaded.problems)
-    result = replace(compare_rows(asked, question.by, question.baseline, question.allow_mismatch), metric=metric)
+    return Loaded(frame, loaded.problems)
+
+
+def answer_of(rows: Loaded, question: Question) -> Result:
+    """Match and judge the rows that were asked for."""
+    metric = metric_named(question.metric)
+    result = replace(compare_rows(rows, question.by, question.baseline, question.allow_mismatch), metric=metric)
     if metric.name != "accuracy":
         return result
     groups = [replace(g, comparisons=[accuracy_judged(c) for c in g.comparisons], means=[]) for g in result.groups]

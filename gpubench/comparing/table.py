@@ -29,9 +29,14 @@ FOLDED = 12
 GAP = 3
 
 
+def console_of_output() -> Console:
+    """Writes to stdout: as wide as the terminal, and in a pipe as wide as it takes."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
 def print_result(result: Result, console: Console | None = None, *, why: bool = False) -> None:
     """Everything, to stdout; what could not be read, to stderr. With `why`, what bounds each case, too."""
-    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = console or console_of_output()
     print_problems(result)
     for group in result.groups:
         console.print(Text(group.title, style="bold"), soft_wrap=True)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
+from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
 from gpubench.measuring.projection import Epoch, Phase, epoch_from_json, stage_of, stage_seconds, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
@@ -40,6 +41,8 @@ class Clock:
         report: told of progress a few times a second.
         watch: makes the context in which one untimed step runs (to see its operands).
         settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
+        peers: the processes that train together. At every lap boundary they agree on the lap: samples of
+            all of them over the time of the slowest. So all decide alike, and stop at the same step.
     """
 
     def __init__(
@@ -50,9 +53,11 @@ class Clock:
         report: Callable[[dict[str, Any]], None] | None = None,
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
         settled: Callable[[], bool] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
         self._report, self._watch, self._settled = report, watch, settled
+        self._peers = peers or Peers()
         self._built = now()
         self._first_step: float | None = None
         self._planned = 0
@@ -68,6 +73,8 @@ class Clock:
         self._uncounted: list[Lap] = []
         self._runs: list[Run] = []
         self._resident_laps: list[Lap] = []
+        self._waited = [(0.0, 0)] * self._peers.world  # seconds for the loader and steps, per rank
+        self._alone: list[float] = []  # seconds of a step without communication, per rank
         self._reported = 0.0
         self._steady = ""
         self._note: Callable[[], Notes] = Notes
@@ -85,6 +92,8 @@ class Clock:
         """Whether a step ran under `watch`."""
         self.watched_samples = 0
         """Samples of that step."""
+        self.together = True
+        """False while `resident` wants steps without any communication between processes."""
 
     # Runs
 
@@ -130,9 +139,9 @@ class Clock:
             except GeneratorExit:  # the suite broke out of its loop: a goal was met, say
                 if not self.enough:
                     self._planned = epoch + 1
+                self._close_epoch(lambda own: [own])  # or it failed, and the others will never be heard of
                 raise
-            finally:
-                self.end_epoch()
+            self.end_epoch()
             epoch = self._following()
 
     def begin_epoch(self, epoch: int) -> None:
@@ -141,15 +150,20 @@ class Clock:
         self._epoch = epoch
         self._epoch_phases = len(self._phases)
         self._synchronize()
+        self._agree(())
         self._outside = 0.0
         self._epoch_open = self._now()
 
     def end_epoch(self) -> None:
         """End the running epoch; a second call does nothing."""
+        self._close_epoch(self._agree)
+
+    def _close_epoch(self, agree: Callable[[Sequence[float]], Sequence[Sequence[float]]]) -> None:
         if self._epoch_open is None:
             return
         self._synchronize()
-        seconds = self._now() - self._epoch_open - self._outside
+        own = self._now() - self._epoch_open - self._outside
+        seconds = max(each[0] for each in agree([own]))
         self._epochs.append(Epoch(self._epoch, seconds, tuple(self._phases[self._epoch_phases :])))
         self._epoch_open = None
 
@@ -249,9 +263,10 @@ class Clock:
         steps_per_lap, first_count, cut = 1, 0, False
         batch: Any = None
         self._synchronize()
-        started = lap_started = self._now()
+        self._agree(())
+        lap_started = self._now()
         if self._first_step is None:
-            self._first_step = started
+            self._first_step = lap_started
         steps = done = 0
         wait = 0.0
         ended_by_suite = True
@@ -275,12 +290,14 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
+                own = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
+                lap = self._agreed(own)
                 laps.append(lap)
                 stop.add(lap)
                 if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
                     steps_per_lap = min(steps_per_lap * 2, total_steps or steps_per_lap * 2)
-                lap_started, steps, done, wait = ended, 0, 0, 0.0
+                lap_started = ended if self._peers.world == 1 else self._now()
+                steps, done, wait = 0, 0, 0.0
                 self._tell(phase, laps, total_steps, stop.share(total_steps))
                 if stop.reached:
                     cut, ended_by_suite = True, False
@@ -288,14 +305,20 @@ class Clock:
         finally:
             self._running = ""
             del batch
-            if not cut and (steps or not laps or wait):
+            if not cut and (steps or not laps or wait or self._peers.world > 1):
                 self._synchronize()
                 seconds = self._now() - lap_started
+                lap = Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started)
+                # Where the suite left its loop, it may have failed: then the others will never be heard of.
+                alone = replace(lap, samples=lap.samples * self._peers.world)
+                lap = alone if ended_by_suite else self._agreed(lap)
                 if steps or not laps:
-                    laps.append(Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started))
+                    laps.append(lap)
                 else:  # the loader's end, after the last lap
                     last = laps[-1]
-                    laps[-1] = replace(last, seconds=last.seconds + seconds, wait_seconds=last.wait_seconds + wait)
+                    laps[-1] = replace(
+                        last, seconds=last.seconds + lap.seconds, wait_seconds=last.wait_seconds + lap.wait_seconds
+                    )
             if cut or ended_by_suite:
                 closing = self._now()
                 close = getattr(batches, "close", None)
@@ -305,7 +328,9 @@ class Clock:
                 self._outside += self._now() - closing
             seen = sum(lap.samples for lap in laps)
             # A loader that came to its end has shown how much there was.
-            whole = samples if samples is not None else (total_steps * first_count if cut else seen)
+            whole = samples if samples is not None else seen
+            if samples is None and cut:
+                whole = total_steps * first_count * self._peers.world
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
@@ -331,6 +356,7 @@ class Clock:
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
         without the pipeline. None of it enters any other figure. Where epochs have stages, one batch of each.
+        With several processes, last laps follow with `together` false: the same steps without communication.
         """
         self.end_epoch()  # where a cancelled fit has not
         self._notes = self.notes  # these steps are no training
@@ -341,6 +367,9 @@ class Clock:
                     yield batch
                 self.proved, self.watched_samples = True, size
             yield from self._resident_steps(stage, batch, size)
+        if self._peers.world > 1 and self._resident_laps:  # the last stage is the heaviest
+            last = [lap for lap in self._resident_laps if lap.epoch == stage]
+            yield from self._steps_alone(batch, sum(lap.steps for lap in last))
 
     def _resident_steps(self, stage: int, batch: Any, size: int) -> Iterator[Any]:
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
@@ -354,12 +383,33 @@ class Clock:
                 yield batch
             self._synchronize()
             seconds = self._now() - started
-            if seconds < self._sampling.lap_seconds:
+            own = Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
+            lap = self._agreed(own)
+            if lap.seconds < self._sampling.lap_seconds:
                 steps_per_lap *= 2  # too short to count
                 continue
-            spent += seconds
-            laps.append(Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started))
+            spent += lap.seconds
+            laps.append(lap)
         self._resident_laps += laps
+
+    def _steps_alone(self, batch: Any, steps: int) -> Iterator[Any]:
+        """One warm-up step and `steps` timed ones, each process for itself."""
+        self.together = False
+        yield batch
+        self._synchronize()
+        self._agree(())
+        started = self._now()
+        for _ in range(steps):
+            yield batch
+        self._synchronize()
+        own = (self._now() - started) / steps
+        self._alone = [each[0] for each in self._agree([own])]
+        self.together = True
+
+    def step_seconds(self, phase: str) -> float:
+        """Seconds of a step in the timed laps of the phases of this name, as all processes see them."""
+        laps = [lap for each in self._phases if each.name == phase for lap in each.laps if lap.kind == "timed"]
+        return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
 
     # Answers
 
@@ -391,6 +441,7 @@ class Clock:
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
             "table": tuple(self.table),
+            **self._between_processes(),
             "reason": "; ".join(filter(None, [self.missed, *self.remarks])),
             "resumed": self._resumed,
             **summary,
@@ -401,6 +452,43 @@ class Clock:
         """Stages differ in pace; inside one, laps should not."""
         by_stage = [[lap for lap in self._timed if stage_of(self._stages, lap.epoch) == at] for at in self._stages]
         return next(filter(None, map(drift, by_stage)), "")
+
+    # Several processes
+
+    def _agree(self, own: Sequence[float]) -> Sequence[Sequence[float]]:
+        """Everyone's numbers; the wait for them is nobody's training. One process waits for nobody."""
+        if self._peers.world == 1:
+            return [own]
+        asked = self._now()
+        every = self._peers.gather(own)
+        self._outside += self._now() - asked
+        return every
+
+    def _agreed(self, own: Lap) -> Lap:
+        """The lap as all processes see it."""
+        if self._peers.world == 1:
+            return own
+        every = self._agree(numbers_of(own))
+        if own.kind == "timed" and own.phase == "train":
+            self._waited = [
+                (waited + lap[3], steps + own.steps) for (waited, steps), lap in zip(self._waited, every, strict=True)
+            ]
+        return lap_of_all(own, every)
+
+    def _between_processes(self) -> dict[str, Any]:
+        """How unlike the processes are, and what talking costs them."""
+        if not self._alone:
+            return {}
+        own = [
+            alone + (waited / steps if steps else 0.0)
+            for alone, (waited, steps) in zip(self._alone, self._waited, strict=True)
+        ]
+        last = [lap for lap in self._resident_laps if lap.epoch == self._resident_laps[-1].epoch]
+        steps, seconds = sum(lap.steps for lap in last), sum(lap.seconds for lap in last)
+        return {
+            **unlikeness(self._peers.names, own),
+            "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
+        }
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
         if self._report is None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +133,19 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     return device
 
 
-def soak(name: str, seconds: float) -> None:
-    """Multiply matrices for `seconds`, so that the first trial finds the card as warm as the last."""
-    device = open_device(name, None)
+def soak(names: Sequence[str], seconds: float) -> None:
+    """Multiply matrices on all devices for `seconds`, so that the first trial finds them as warm as the last."""
+    devices = [open_device(name, None) for name in names]
     # Random values: constant ones draw less power and warm a card less.
-    size = 4096 if device.type != "cpu" else 512
-    a = torch.randn(size, size, device=device)
+    sizes = [4096 if device.type != "cpu" else 512 for device in devices]
+    matrices = [torch.randn(size, size, device=device) for size, device in zip(sizes, devices, strict=True)]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(8):
-            torch.mm(a, a)
-        synchronize(device)
+            for matrix in matrices:
+                torch.mm(matrix, matrix)
+        for device in devices:
+            synchronize(device)
 
 
 def synchronize(device: torch.device) -> None:

@@ -8,8 +8,10 @@ from fastai.learner import Learner
 from fastai.torch_core import to_device
 
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.precision import Mode
+from gpubench.measuring.precision import Mode, mode_of
+from gpubench.measuring.ranks import distributed, quiet
 from gpubench.measuring.stepping import Stepper
+from gpubench.trial import Trial
 
 
 class PrecisionCallback(Callback):
@@ -120,6 +122,17 @@ class EpochEnd(Callback):
             raise CancelFitException
 
 
+class WeighCallback(Callback):
+    """Weighs the loss where processes have unequal shares of a step (see `shards`)."""
+
+    order = 5  # before the loss is scaled
+
+    def before_backward(self) -> None:
+        """The mean of all processes' gradients becomes that of the mean over the whole step."""
+        if self.dl is not None:  # a resident batch is a whole one
+            self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
+
+
 class _Timed:
     """A loader whose batches come through the clock."""
 
@@ -144,6 +157,17 @@ def callbacks(
     return [ClockCallback(clock, train_samples, valid_samples), precision, EpochEnd(clock)]
 
 
+def share(learn: Learner, trial: Trial) -> None:
+    """Have the Learner average its gradients over all processes of the trial; its train loader has `shards`.
+
+    Call it when the Learner is frozen as it will be. Alone, it does nothing.
+    """
+    if trial.case.processes > 1:
+        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)  # DDP keeps what it is given
+        learn.model = distributed(learn.model, trial)
+        learn.add_cb(WeighCallback())
+
+
 def train_resident(learn: Learner, clock: Clock) -> None:
     """After a fit: the Learner's own training step, on one batch that stays on the device."""
     learn.model.train()
@@ -153,4 +177,5 @@ def train_resident(learn: Learner, clock: Clock) -> None:
     for batch in clock.resident():
         # A worker's batch lies in the host's memory; it moves once, so that no copy is in these laps.
         resident = to_device(batch, device) if resident is None else resident
-        learn.one_batch(0, resident)
+        with quiet(learn.model, clock.together):
+            learn.one_batch(0, resident)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice
+from itertools import count, islice, product
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -25,6 +25,10 @@ class Options:
     models: tuple[str, ...] = ()
     batch: str | None = None
     device: str = "auto"
+    processes: tuple[int, ...] = (1,)
+    """Processes on each machine; with several numbers each case runs with each."""
+    nodes: int = 1
+    rendezvous: str = ""
     repeats: int | None = None
     mode: Literal["sampled", "quick", "full"] = "sampled"
     out: Path = Path("results")
@@ -147,12 +151,42 @@ def choose_batch(
     return "fixed", int(wish)
 
 
+def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count: int) -> dict[str, ParamValue]:
+    """The parameters, in which processes that share a machine have an equal part of its CPUs.
+
+    With several numbers of processes the part is that of the largest, for each: otherwise one process on all
+    CPUs would be compared with many on one each.
+    """
+    most = max(options.processes)
+    if (most == 1 and options.nodes == 1) or params["threads"]:
+        return dict(params)
+    return {**params, "threads": max(1, cpu_count // most)}
+
+
+def check_processes(options: Options, chosen: Sequence[Device], devices: Sequence[Device]) -> None:
+    """Raise UserError where a machine lacks the devices, or --nodes and --rendezvous do not go together."""
+    if options.nodes > 1 and not options.rendezvous:
+        raise UserError(f"--nodes {options.nodes} needs --rendezvous HOST:PORT, the same on every machine")
+    if options.rendezvous and options.nodes == 1:
+        raise UserError("--rendezvous needs --nodes N, the number of machines")
+    most = max(options.processes)
+    for device in chosen:
+        first = [each.device for each in devices if each.kind == device.kind].index(device.device)
+        there = len([each for each in devices if each.kind == device.kind and not each.problem]) - first
+        if device.kind != "cpu" and most > there:
+            raise UserError(
+                f"--processes {most}: one for each device, and from {device.device} on this machine has {there};"
+                " give fewer, or --device with the first of them"
+            )
+
+
 def plan(
     suites: Sequence[LoadedSuite],
     options: Options,
     devices: Sequence[Device],
     data: Mapping[str, str],
     weights: Mapping[tuple[str, str], str],
+    cpu_count: int = 1,
 ) -> list[Case]:
     """Every case of the run, refusals included.
 
@@ -164,42 +198,47 @@ def plan(
     for suite in suites:
         settings = options.settings_for(suite, suites)
         suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
-        for device in devices:
+        for device, model in product(devices, choose_models(suite, options.models, suites)):
+            params = choose_threads(options, suite.resolve_params(settings, model), cpu_count)
+            policy, size = choose_batch(suite, options, device, model, params)
             precisions = choose_precisions(options.precision, device)
-            for model in choose_models(suite, options.models, suites):
-                params = suite.resolve_params(settings, model)
-                policy, size = choose_batch(suite, options, device, model, params)
-                for precision in precisions:
-                    case = Case(
-                        suite=suite.name,
-                        suite_version=suite.suite.version,
-                        suite_digest=suite.digest,
-                        suite_path=str(suite.path),
-                        model=model,
-                        rung=suite.suite.models.index(model) + 1 if suite.suite.ladder else None,
-                        precision=precision,
-                        device=device.device,
-                        params=params,
-                        batch_policy=policy,
-                        batch_size=size,
-                        mode=options.mode,
-                        data=data[suite.name],
-                        weights=weights.get((suite.name, model), ""),
-                        memory_limit_bytes=options.memory_limit_bytes,
-                        refusal=_refusal(device, precision) if suite.suite.torch else "",
-                    )
-                    if suite.suite.refuse and not case.refusal:
-                        case = replace(case, refusal=suite.suite.refuse(case))
-                    cases.append(case)
-                    twin = policy == "max" and precision != "fp32" and "fp32" in precisions
-                    if twin and not case.refusal:
-                        cases.append(replace(case, batch_policy="max-fp32"))
+            for processes, precision in product(options.processes, precisions):
+                case = Case(
+                    suite=suite.name,
+                    suite_version=suite.suite.version,
+                    suite_digest=suite.digest,
+                    suite_path=str(suite.path),
+                    model=model,
+                    rung=suite.suite.models.index(model) + 1 if suite.suite.ladder else None,
+                    precision=precision,
+                    device=device.device,
+                    params=params,
+                    batch_policy=policy,
+                    batch_size=size,
+                    mode=options.mode,
+                    data=data[suite.name],
+                    weights=weights.get((suite.name, model), ""),
+                    processes=processes * options.nodes,
+                    nodes=options.nodes,
+                    memory_limit_bytes=options.memory_limit_bytes,
+                    refusal=_refusal(suite, device, precision, processes * options.nodes),
+                )
+                if suite.suite.refuse and not case.refusal:
+                    case = replace(case, refusal=suite.suite.refuse(case))
+                cases.append(case)
+                twin = policy == "max" and precision != "fp32" and "fp32" in precisions
+                if twin and not case.refusal:
+                    cases.append(replace(case, batch_policy="max-fp32"))
     if not cases:
         raise UserError("nothing to run: none of these suites has the models asked for")
     return cases
 
 
-def _refusal(device: Device, precision: str) -> str:
+def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:
+    if processes > 1 and not suite.suite.processes:
+        return f"the suite {suite.name} trains in one process"
+    if not suite.suite.torch:
+        return ""
     return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")
 
 

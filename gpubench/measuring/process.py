@@ -70,21 +70,9 @@ def run_child(
     `on_output` line by line. When this process dies, the socket closes and the child ends itself.
     `on_wake` is called with the child's process id a few times a second; what it returns is sent to the child.
     """
-    ours, theirs = socket.socketpair()
-    lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
     started = time.monotonic()
-    with ours, os.fdopen(held, "wb"):
-        child = subprocess.Popen(
-            # -P: a random.py in the user's folder must not stand in for the library's
-            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno()), str(lifeline)],
-            pass_fds=[theirs.fileno(), lifeline],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
-        )
-        theirs.close()
-        os.close(lifeline)
+    child, ours, lifeline = _start(subprocess.PIPE)
+    with ours, lifeline:
         watch = _Watch(child, ours, on_event, on_output, on_wake)
         try:
             ours.sendall(json.dumps(task).encode() + b"\n")
@@ -104,6 +92,57 @@ def run_child(
         tail=" | ".join(watch.tail),
         peak_resident_bytes=watch.peak_resident_bytes or None,
     )
+
+
+def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
+    """A worker that waits for its task, our end of its socket, and what it must not outlive."""
+    ours, theirs = socket.socketpair()
+    lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
+    with theirs, os.fdopen(lifeline, "rb"):
+        child = subprocess.Popen(
+            # -P: a random.py in the user's folder must not stand in for the library's
+            [sys.executable, "-P", "-m", "gpubench.measuring.worker", str(theirs.fileno()), str(lifeline)],
+            pass_fds=[theirs.fileno(), lifeline],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
+            start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
+        )
+    return child, ours, os.fdopen(held, "wb")
+
+
+class ServingChild:
+    """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
+        self._said = self._socket.makefile("rb")
+        self._tell(task)
+
+    def __enter__(self) -> "ServingChild":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._said.close()
+        self._socket.close()
+        self._lifeline.close()
+        _kill_group(self._child)
+
+    def ask(self, question: Mapping[str, Any], patience_seconds: float | None) -> Any:
+        """Its answer; None where none comes within the patience, or the child is dead."""
+        self._tell(question)
+        return self.hear(patience_seconds)
+
+    def hear(self, patience_seconds: float | None) -> Any:
+        """What it says next; None as in `ask`."""
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(patience_seconds)
+            return json.loads(self._said.readline() or "null")
+        return None
+
+    def _tell(self, words: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(words).encode() + b"\n")
 
 
 def describe(device: str = "") -> dict[str, Any]:

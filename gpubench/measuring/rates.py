@@ -36,7 +36,7 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
         torch.set_num_threads(threads)
     device = devices.open_device(name, None)
     set_flags(precision, False, True)
-    devices.soak(name, soak_seconds)
+    devices.soak([name], soak_seconds)
     torch.manual_seed(0)
     side, flops_per_second = _products(device, KINDS[precision].operand)
     return {

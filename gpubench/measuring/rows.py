@@ -59,6 +59,7 @@ def row_of(
         batch_curve=json.dumps(case.batch_curve, separators=(",", ":")) if case.batch_curve else "",
         params=params_text(case.params),
         processes=case.processes,
+        nodes=case.nodes,
         data=case.data,
         weights=case.weights,
         mode=case.mode,
@@ -118,6 +119,11 @@ def row_of(
         top5=_rounded(quality.get("top5")),
         perplexity=_rounded(quality.get("perplexity")),
         test_perplexity=_rounded(quality.get("test_perplexity")),
+        backend=measurement.backend,
+        interconnect=measurement.interconnect,
+        rank_spread=_rounded(measurement.rank_spread),
+        straggler=measurement.straggler,
+        communication_share=_rounded(measurement.communication_share),
         laps=json.dumps(
             [_lap_list(lap) for lap in measurement.laps],
             separators=(",", ":"),
@@ -227,6 +233,8 @@ class Earlier:
             & (frame["precision"] == case.precision)
             & (frame["batch_policy"] == case.batch_policy)
             & (frame["device"] == case.device)
+            & (frame["processes"] == case.processes)
+            & (frame["nodes"] == case.nodes)
         ]
 
 
@@ -252,6 +260,19 @@ def _terms(case: Case, device: Device, card: CardState, environment: Environment
         "weights": case.weights,
         "memory_limit_bytes": case.memory_limit_bytes,
     }
+
+
+def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Environment) -> dict[str, object]:
+    """What must be the same on every machine of one run."""
+    stack = ("torch", "torchvision", "fastai", "cuda", "cudnn", "gpubench")
+    terms: dict[str, object] = {name: getattr(environment, name) for name in stack}
+    terms["card"] = ", ".join(device.card for device in devices)
+    terms["processes"] = ", ".join(str(count) for count in sorted({case.processes for case in cases}))
+    for case in cases:
+        terms[f"suite {case.suite}"] = case.suite_digest[:12]
+        terms[f"data of {case.suite}"] = case.data
+        terms[f"weights of {case.model}"] = case.weights
+    return terms
 
 
 def _differs(column: "pd.Series[Any]", value: object) -> bool:

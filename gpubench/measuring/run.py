@@ -1,8 +1,11 @@
 """`gpubench run` on one screen: resolve, plan, fit batches, then trials to rows, one at a time."""
 
 import json
+import math
+import os
 import secrets
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,21 +21,33 @@ from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
 from gpubench.measuring.cards import readers, state_of
-from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan, rounds, schedule
+from gpubench.measuring.nodes import NodeLost, Nodes
+from gpubench.measuring.plan import (
+    SAMPLED_REPEATS,
+    Options,
+    check_processes,
+    choose_devices,
+    plan,
+    rounds,
+    schedule,
+)
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
-from gpubench.measuring.rows import Earlier, row_of
+from gpubench.measuring.rows import Earlier, row_of, terms_of
 from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.slurm import PLAN
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
-from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
+from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 
 INTERRUPTED = 130
 SOME_FAILED = 4
 SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
+COLLECTIVE_SECONDS = 300.0
+"""How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
 
@@ -42,41 +57,51 @@ def run(options: Options, console: Console | None = None) -> int:
     console = console or Console(stderr=True, highlight=False)
     loaded = suite.find_all(options.suites)
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
-    devices = {device.device: device for device in choose_devices(options.device, env.devices_of(facts))}
+    there = env.devices_of(facts)
+    devices = {device.device: device for device in choose_devices(options.device, there)}
+    check_processes(options, list(devices.values()), there)
     cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
     weights = find_weights(loaded, options, console)
-    cases = plan(loaded, options, list(devices.values()), data, weights)
+    cases = plan(loaded, options, list(devices.values()), data, weights, environment.cpu_count)
     path = out_file(options, loaded, list(devices.values()))
     if options.dry_run:
         print_plan(cases, options, path)
         return 0
 
-    records.check_writable(path)
-    if note := records.seal(path):
-        console.print(note, markup=False)
-    earlier = Earlier(path) if path.exists() else None
-    if earlier:
-        for problem in earlier.problems:
-            console.print(problem, markup=False)
-        states = {name: state_of(device, cards[name]) for name, device in devices.items()}
-        earlier.check(cases, options, devices, states, environment)
-    environment = replace(environment, host_reference_seconds=host.reference_seconds())
-    session = (earlier.session if earlier else None) or secrets.token_hex(6)
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
         devices=devices,
         cards=cards,
         environment=environment,
-        session=session,
         path=path,
         folders=folders,
     )
-    _say_what_it_can_decide(options, cases, console)
     with runner.interrupts:
-        return runner.run(cases, earlier, console)
+        if options.nodes == 1:
+            return runner.lead(cases, console)
+        terms = terms_of(cases, list(devices.values()), environment)
+        with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
+            return run_as_one_of(nodes, runner, cases, console)
+
+
+def run_as_one_of(nodes: Nodes, runner: "Runner", cases: Sequence[Case], console: Console) -> int:
+    """This machine's part in a run over several: node 0 leads, the others follow and end as it does."""
+    if nodes.node > 0:
+        return runner.follow(nodes, console)
+    runner.nodes = nodes
+    code, text = INTERRUPTED, "node 0 was stopped"
+    try:
+        code = runner.lead(cases, console)
+        text = f"rows are on node 0 in {runner.path}"
+    except UserError as error:
+        code, text = error.exit_code, str(error)
+        raise
+    finally:
+        nodes.end(code, text)
+    return code
 
 
 class Runner:
@@ -90,9 +115,9 @@ class Runner:
         devices: Mapping[str, env.Device],
         cards: Mapping[str, CardReader | None],
         environment: env.Environment,
-        session: str,
         path: Path,
         folders: Mapping[str, Path | None],
+        session: str = "",
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.session, self.path = environment, session, path
@@ -103,7 +128,43 @@ class Runner:
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
         self.interrupts = Interrupts()
+        self.nodes: Nodes | None = None
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
+
+    def lead(self, cases: Sequence[Case], console: Console) -> int:
+        """Open the file, go on where an earlier run stopped, and run."""
+        records.check_writable(self.path)
+        if note := records.seal(self.path):
+            console.print(note, markup=False)
+        earlier = Earlier(self.path) if self.path.exists() else None
+        if earlier:
+            for problem in earlier.problems:
+                console.print(problem, markup=False)
+            states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
+            earlier.check(cases, self.options, self.devices, states, self.environment)
+        self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
+        self.session = (earlier.session if earlier else None) or secrets.token_hex(6)
+        if plan_file := os.environ.get(PLAN):
+            planned = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
+            self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
+        _say_what_it_can_decide(self.options, cases, console)
+        return self.run(cases, earlier, console)
+
+    def follow(self, nodes: Nodes, console: Console) -> int:
+        """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
+        console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
+        self.say = lambda line: console.print(line, markup=False)
+        for number, task in nodes.tasks():
+            if task["task"] == "trial":
+                trial = trial_from_json(task["trial"])
+                own = str(self.suites[trial.case.suite].path)
+                trial = replace(trial, case=replace(trial.case, suite_path=own))
+                console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
+                nodes.report(self._measure_here(trial, nodes.place(number))[0])
+            else:
+                run_child(task, time_limit_seconds=task["seconds"] + 120)
+        console.print(nodes.trouble or nodes.text, markup=False)
+        return nodes.code
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -117,7 +178,8 @@ class Runner:
                 for batch in self._batches(ready, earlier, times, statuses):
                     waiting = batch
                     progress.expect(len(waiting))
-                    self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
+                    wanted = [trial.case for trial in waiting if not trial.case.refusal]
+                    self._soak({device for case in wanted for device in _devices_of(case)})
                     self._find_peaks([trial.case for trial in waiting])
                     while waiting:
                         self.interrupts.check()
@@ -130,14 +192,18 @@ class Runner:
                         if row.status == "ok" and row.seconds is not None:
                             times[trial.case.label].append(row.seconds)
                         waiting = waiting[1:]
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, NodeLost) as stop:
             # With nothing done it was stopped in the batch search.
             rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
             rest = _left(rest, earlier)
-            records.append(self.path, [self._interrupted(trial) for trial in rest])
+            done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
+            if isinstance(stop, NodeLost):
+                self._write_off(rest, Measurement("failed", str(stop)))
+                console.print(f"{stop}; {done}", markup=False)
+                return SOME_FAILED
+            self._write_off(rest, Measurement("interrupted", str(stop) or STOPPED))
             console.print(
-                f"\ninterrupted: {len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path};"
-                " the same command with --out on that file goes on",
+                f"\ninterrupted: {done}; the same command with --out on that file goes on",
                 markup=False,
             )
             return INTERRUPTED
@@ -176,8 +242,13 @@ class Runner:
             yield extra
 
     def measure(self, trial: Trial) -> tuple[Measurement, Outcome]:
-        """One trial in one fresh process."""
+        """One trial in one fresh process or group of processes; raises NodeLost."""
+        place = self.nodes.begin({"task": "trial", "trial": trial_to_json(trial)}) if self.nodes else None
+        return self._measure_here(trial, place)
+
+    def _measure_here(self, trial: Trial, place: Mapping[str, Any] | None) -> tuple[Measurement, Outcome]:
         case = trial.case
+        limit_seconds, local = self._time_limit(case), case.processes // case.nodes
         folder = self.folders[case.suite]
         placed = replace(
             trial,
@@ -196,18 +267,28 @@ class Runner:
             sampler.hear(event)
             self.on_event(event)
 
-        outcome = run_child(
-            {"task": "trial", "trial": trial_to_json(placed), "watched": sampler.watches},
-            on_event=on_event,
-            on_output=lambda line: self.say(f"    {line}"),
-            on_wake=sampler.tick,
-            time_limit_seconds=self._time_limit(case),
-            resident_limit_bytes=case.memory_limit_bytes if on_cpu else None,
-        )
+        memory = case.memory_limit_bytes if on_cpu else None
+        with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
+            outcome = run_child(
+                {
+                    "task": "trial",
+                    "trial": trial_to_json(placed),
+                    "watched": sampler.watches,
+                    "place": place,
+                    "scratch": scratch,
+                    "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
+                },
+                on_event=on_event,
+                on_output=lambda line: self.say(f"    {line}"),
+                on_wake=sampler.tick,
+                time_limit_seconds=limit_seconds,
+                # A group's agent has about as much resident as one process before it trains.
+                resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
+            )
         measurement = _measurement_of(outcome)
         measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
         limit = case.memory_limit_bytes
-        if on_cpu and limit and measurement.status == "ok":
+        if on_cpu and limit and local == 1 and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
             peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
             measurement = replace(measurement, peak_memory_bytes=peak)
@@ -218,15 +299,16 @@ class Runner:
         return measurement, outcome
 
     def _soak(self, devices: Iterable[str]) -> None:
-        """Once per device."""
-        for device in sorted(set(devices) - self.soaked):
-            self.soaked.add(device)
-            if self.devices[device].kind != "cpu" and self.options.mode != "quick" and self.options.soak:
-                self.say(f"warming {device} for {SOAK_SECONDS:.0f} s, untimed")
-                run_child(
-                    {"task": "soak", "device": device, "seconds": SOAK_SECONDS},
-                    time_limit_seconds=SOAK_SECONDS + 120,
-                )
+        """Once per device, those of one machine at the same time."""
+        names = sorted(device for device in set(devices) - self.soaked if not device.startswith("cpu"))
+        self.soaked.update(names)
+        if not names or self.options.mode == "quick" or not self.options.soak:
+            return
+        self.say(f"warming {', '.join(names)} for {SOAK_SECONDS:.0f} s, untimed")
+        task = {"task": "soak", "devices": names, "seconds": SOAK_SECONDS}
+        if self.nodes:
+            self.nodes.begin(task)
+        run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
 
     def _find_peaks(self, cases: Iterable[Case]) -> None:
         """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
@@ -262,9 +344,10 @@ class Runner:
         startup = outcome.seconds - float(inside) if inside is not None else None
         return self._as_row(trial, measurement, started, startup)
 
-    def _interrupted(self, trial: Trial) -> records.Row:
-        asked = Measurement(status="interrupted", reason="the run was stopped before this trial ended")
-        return self._as_row(trial, asked, datetime.now(UTC).isoformat(timespec="seconds"), None)
+    def _write_off(self, trials: Sequence[Trial], why: Measurement, path: Path | None = None) -> None:
+        """A row for each trial that will not run."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        records.append(path or self.path, [self._as_row(trial, why, now, None) for trial in trials])
 
     def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
         device = self.devices[trial.case.device]
@@ -317,7 +400,7 @@ class Runner:
                 )
             else:
                 suite = self.suites[case.suite]
-                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit
+                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit // case.processes
                 fitted.append(
                     fit_batch(
                         case,
@@ -333,6 +416,13 @@ class Runner:
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
     return case.device, peak.multiplied_in(case.precision), int(case.params["threads"])
+
+
+def _devices_of(case: Case) -> list[str]:
+    """The devices of this machine that the case's processes run on."""
+    kind, colon, first = case.device.partition(":")
+    local = case.processes // case.nodes
+    return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
 
 
 def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
@@ -360,16 +450,24 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
+STOPPED = "the run was stopped before this trial ended"
+
+
 class Interrupts:
-    """Ctrl-C, and SIGTERM as schedulers send it, end a run alike, and are remembered.
+    """Ctrl-C, SIGTERM as schedulers send it, and Slurm's notice that time is up end a run alike, and are remembered.
 
     Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS: Mapping[int, str] = {
+        signal.SIGINT: STOPPED,
+        signal.SIGTERM: "the run was ended by SIGTERM before this trial ended",
+        signal.SIGUSR2: "the time of the job was over before this trial ended",
+    }
 
     def __init__(self) -> None:
-        self.came = False
+        self.came = ""
+        """Why the run was stopped, or empty."""
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
@@ -385,8 +483,8 @@ class Interrupts:
     def check(self) -> None:
         """Raise KeyboardInterrupt if one came."""
         if self.came:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(self.came)
 
     def _interrupt(self, number: int, frame: object) -> None:
-        self.came = True
-        raise KeyboardInterrupt
+        self.came = self.SIGNALS[number]
+        raise KeyboardInterrupt(self.came)

@@ -94,15 +94,17 @@ def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say
 def with_fp32_batches(cases: Sequence[Case]) -> list[Case]:
     """Give each `max-fp32` case the batch that was found for its fp32 twin; drop it where both batches agree."""
     largest = {
-        (case.suite, case.model, case.device, case.precision): case for case in cases if case.batch_policy == "max"
+        (case.suite, case.model, case.device, case.processes, case.precision): case
+        for case in cases
+        if case.batch_policy == "max"
     }
     filled = []
     for case in cases:
         if case.batch_policy != "max-fp32":
             filled.append(case)
             continue
-        fp32 = largest[case.suite, case.model, case.device, "fp32"]
-        own = largest[case.suite, case.model, case.device, case.precision]
+        fp32 = largest[case.suite, case.model, case.device, case.processes, "fp32"]
+        own = largest[case.suite, case.model, case.device, case.processes, case.precision]
         if fp32.batch_size and own.batch_size and fp32.batch_size != own.batch_size:
             filled.append(replace(case, batch_size=fp32.batch_size))
     return filled

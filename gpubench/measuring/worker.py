@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,11 +20,16 @@ from typing import Any
 
 from gpubench import suite as suites
 from gpubench.measuring.clock import Clock
+from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import DIVERGED, Measurement, Status, Trial, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Status, Trial, measurement_from_json, trial_from_json
 
-NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
-"""Takes how to wait for the device, and the context that sees one step's operands."""
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers], Clock]
+"""Takes how to wait for the device, the context that sees one step's operands, and who trains along."""
+Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+"""Joins the other processes of the trial; returns them, and what the row says of the way to them."""
+CAUSE_SECONDS = 1.0
+"""How long a process that only lost the others stays, so that the agent sees who ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
@@ -40,18 +45,25 @@ def main() -> None:
     _die_with_parent(channel, int(sys.argv[2]))
     requests = channel.makefile("rb")
     task = json.loads(requests.readline())
+    send = _sender(channel)
+    if task["task"] == "meet":
+        from gpubench.measuring.meeting import serve
+
+        serve(task, requests, send)
+        return
     settled = threading.Event()
     threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
-
-    def send(event: Mapping[str, Any]) -> None:
-        channel.sendall(json.dumps(event).encode() + b"\n")
 
     if task["task"] == "describe":
         answer = _describe()
     elif task["task"] == "soak":
-        answer = _soak(task["device"], task["seconds"])
+        answer = _soak(task["devices"], task["seconds"])
     elif task["task"] == "peak":
         answer = _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
+    elif task["trial"]["case"]["processes"] > 1:
+        from gpubench.measuring.agent import run
+
+        answer = run(task, channel)
     else:
         trial = trial_from_json(task["trial"])
         # Only a parent that reads the card can tell when it has settled.
@@ -61,6 +73,44 @@ def main() -> None:
     sys.stderr.flush()
     # Everything is said; tearing an interpreter full of torch down costs most of a second.
     os._exit(0)
+
+
+def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
+    """One of several processes of a trial, started by the agent: leaves its answer in the store."""
+    from gpubench.measuring import blame, ranks
+
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
+    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    # fastai takes WORLD_SIZE for the order to gather every batch's metrics itself.
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    trial = _trial_of(trial_from_json(task["trial"]), rank, local)
+    store = ranks.connect(place)
+    send = _sender(channel) if local == 0 else lambda event: None
+    # What one card's readings say must not end the warm-up of one process and not of another.
+    answer = _measure(trial, _clock_for(trial, send, None), lambda: ranks.join(place, store, trial))
+    store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
+    measurement = measurement_from_json(answer["measurement"])
+    if measurement.status != "ok":
+        if blame.is_consequence(measurement):
+            time.sleep(CAUSE_SECONDS)
+        os._exit(1)  # the agent ends the others then, which may wait for this one
+    ranks.leave()
+
+
+def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
+    """The trial as one of its processes runs it: each on the device after the one before."""
+    kind, colon, first = trial.case.device.partition(":")
+    device = f"{kind}:{int(first) + local}" if colon else kind
+    return replace(trial, rank=rank, case=replace(trial.case, device=device))
+
+
+def _sender(channel: socket.socket) -> Callable[[Mapping[str, Any]], None]:
+    def send(event: Mapping[str, Any]) -> None:
+        channel.sendall(json.dumps(event).encode() + b"\n")
+
+    return send
 
 
 def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
@@ -92,10 +142,10 @@ def _describe() -> dict[str, Any]:
         return {"reason": f"{type(error).__name__}: {error}"}
 
 
-def _soak(device: str, seconds: float) -> dict[str, Any]:
+def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
     from gpubench.measuring.device import soak
 
-    soak(device, seconds)
+    soak(devices, seconds)
     return {}
 
 
@@ -108,17 +158,21 @@ def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dic
         return {"reason": str(error).partition("\n")[0]}
 
 
-def _measure(trial: Trial, new_clock: NewClock) -> dict[str, Any]:
+def _alone() -> tuple[Peers, Mapping[str, Any]]:
+    return Peers(), {}
+
+
+def _measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str, Any]:
     span: dict[str, float] = {}
     try:
-        measurement = _run_suite(trial, new_clock, span)
+        measurement = _run_suite(trial, new_clock, join, span)
     except Exception as error:
         measurement = _failure(error, trial)
     inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Measurement:
+def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
     loaded = suites.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
@@ -127,12 +181,12 @@ def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Mea
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
     if not loaded.suite.torch:
-        clock = new_clock(lambda: None, nullcontext())
+        clock = new_clock(lambda: None, nullcontext(), Peers())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         measurement = Measurement(status=_status(clock), quality=dict(quality), **clock.summary())
     else:
-        measurement = _run_torch_suite(trial, loaded.suite, new_clock, span)
+        measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
     return judged(measurement, loaded.suite, trial)
 
 
@@ -151,7 +205,9 @@ def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measu
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
-def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, span: dict[str, float]) -> Measurement:
+def _run_torch_suite(
+    trial: Trial, suite: suites.Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+) -> Measurement:
     if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
         os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
     import torch
@@ -168,11 +224,12 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
     flags = precision.flags()
     mode = precision.mode_of(case.precision, case.device)
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
+    peers, between = join()
     torch.manual_seed(trial.seed)
     watch, work = precision.OperandWatch(), Work()
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = proof is not None and not case.params.get("compile")
-    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch)
+    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -187,6 +244,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
         settings={"threads": str(torch.get_num_threads())},
+        **between,
         **clock.summary(),
     )
     if proof is None:
@@ -232,12 +290,13 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
 
 def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
     """What makes the trial's clock, once its device is open."""
-    return lambda synchronize, watch: Clock(
+    return lambda synchronize, watch, peers: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
         settled=settled,
+        peers=peers,
     )
 
 
@@ -247,7 +306,8 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
         from gpubench.measuring.device import is_out_of_memory
 
         if is_out_of_memory(error):
-            return Measurement(status="out_of_memory", reason=str(error).partition("\n")[0][:300])
+            words = str(error).partition("\n")[0][:300]
+            return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]

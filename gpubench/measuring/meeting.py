@@ -1,0 +1,185 @@
+"""Where the machines of a run meet: one torch store, opened by the first of them, and what they tell each other.
+
+This is the child of `nodes.Nodes`; it lives as long as the run does.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+BEAT_SECONDS = 2.0
+"""How often a machine says that it lives."""
+SILENCE_SECONDS = 15.0
+"""A machine that has not said so for this long is lost."""
+WAIT_SECONDS = 5.0
+"""How long one question for the next task waits before it says that there is none yet."""
+
+
+def serve(task: Mapping[str, Any], requests: Any, send: Callable[[Mapping[str, Any]], None]) -> None:
+    """Meet the other machines, then answer the parent's questions until it is gone."""
+    questions: queue.Queue[bytes] = queue.Queue()
+
+    def read() -> None:
+        for line in requests:
+            questions.put(line)
+        questions.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    meeting = Meeting(task)
+    try:
+        meeting.open()
+        send({"node": meeting.node, "run": meeting.run})
+    except (dist.DistError, MeetingError) as error:
+        send({"trouble": " ".join(str(error).split())[:300], "node": meeting.node})
+        return
+    while line := questions.get():
+        question = json.loads(line)
+        try:
+            send(meeting.answer(question))
+        except dist.DistError as error:
+            send({"lost": f"the machine at {meeting.where} is gone ({str(error).partition('.')[0][:120]})"})
+
+
+class MeetingError(Exception):
+    """The machines cannot run together; the message says why."""
+
+
+class Meeting:
+    """One machine's side of the meeting."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self.host, self.port, self.nodes = str(task["host"]), int(task["port"]), int(task["nodes"])
+        self.where = f"{self.host}:{self.port}"
+        self._terms, self._local = task["terms"], bool(task["local"])
+        self._limit = float(task["limit_seconds"])
+        self.node: int | None = None
+        """0 opened the store, decides what is run, and writes the rows."""
+        self.run = ""
+        self._number = 0
+
+    def open(self) -> None:
+        """Open the store or connect to it, and agree with all the others that they are the same."""
+        self._store = self._first_store() if self._local else self._connect()
+        self.node = self._store.add("nodes", 1) - 1
+        if self.node >= self.nodes:
+            raise MeetingError(f"{self.nodes} machines are at {self.where} already; this one is one too many")
+        self._store.set(f"terms/{self.node}", json.dumps(self._terms))
+        if self.node == 0:
+            trouble = self._all_came() or self._alike()
+            self.run = f"{time.time_ns():x}"
+            self._store.set("verdict", json.dumps({"trouble": trouble, "run": self.run}))
+        else:
+            threading.Thread(target=self._beat, daemon=True).start()
+            self._store.wait(["verdict"], timedelta(seconds=self._limit + WAIT_SECONDS))
+            verdict = json.loads(self._store.get("verdict"))
+            trouble, self.run = verdict["trouble"], verdict["run"]
+        if trouble:
+            raise MeetingError(trouble)
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one question of the parent's."""
+        ask = question["ask"]
+        if ask == "begin":
+            return self._begin(question["task"])
+        if ask == "end":
+            self._post({"end": question["code"], "text": question["text"]})
+            self._acknowledged(WAIT_SECONDS)
+            return {}
+        if ask == "report":
+            dist.PrefixStore(f"{self.run}-{self._number}", self._store).set(
+                f"report/{self.node}", json.dumps({"at": time.time(), "measurement": question["measurement"]})
+            )
+            return {}
+        return self._next()
+
+    def _begin(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        self._post(task)
+        lost = self._acknowledged(None)
+        if lost:
+            return {"lost": f"{' and '.join(f'node {node}' for node in lost)} no longer answers at {self.where}"}
+        return {"number": self._number}
+
+    def _post(self, task: Mapping[str, Any]) -> None:
+        self._number += 1
+        self._store.set(f"task/{self._number}", json.dumps(task))
+
+    def _acknowledged(self, limit: float | None) -> list[int]:
+        """Wait until every machine has the task, as long as it lives; returns those that are lost."""
+        waiting = {f"ack/{self._number}/{node}": node for node in range(1, self.nodes)}
+        began = time.monotonic()
+        beats = dict.fromkeys(waiting.values(), (-1, began))
+        lost: list[int] = []
+        while waiting and (limit is None or time.monotonic() - began < limit):
+            for key, node in list(waiting.items()):
+                if self._store.check([key]):
+                    del waiting[key]
+                    continue
+                beat = self._store.add(f"beat/{node}", 0)
+                if beat != beats[node][0]:
+                    beats[node] = (beat, time.monotonic())
+                elif time.monotonic() - beats[node][1] > SILENCE_SECONDS:
+                    lost.append(node)
+                    del waiting[key]
+            time.sleep(0.05)
+        return lost
+
+    def _next(self) -> dict[str, Any]:
+        key = f"task/{self._number + 1}"
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not self._store.check([key]):
+            if time.monotonic() > deadline:
+                return {"wait": True}
+            time.sleep(0.1)
+        task = json.loads(self._store.get(key))
+        self._number += 1
+        self._store.set(f"ack/{self._number}/{self.node}", "")
+        return {"number": self._number, "task": task}
+
+    def _first_store(self) -> dist.TCPStore:
+        try:
+            limit = timedelta(seconds=self._limit)
+            return dist.TCPStore(self.host, self.port, is_master=True, wait_for_workers=False, timeout=limit)
+        except dist.DistNetworkError as error:
+            if "EADDRINUSE" not in str(error):
+                raise
+            return self._connect()  # another process of this machine was first
+
+    def _connect(self) -> dist.TCPStore:
+        try:
+            return dist.TCPStore(self.host, self.port, is_master=False, timeout=timedelta(seconds=self._limit))
+        except dist.DistNetworkError:
+            raise MeetingError(f"nobody opened {self.where} within {self._limit:.0f} s") from None
+
+    def _all_came(self) -> str:
+        deadline = time.monotonic() + self._limit
+        keys = [f"terms/{node}" for node in range(self.nodes)]
+        while not self._store.check(keys):
+            if time.monotonic() > deadline:
+                came = sum(self._store.check([key]) for key in keys)
+                return f"only {came} of {self.nodes} machines came to {self.where} within {self._limit:.0f} s"
+            time.sleep(0.1)
+        return ""
+
+    def _alike(self) -> str:
+        for node in range(1, self.nodes):
+            theirs = json.loads(self._store.get(f"terms/{node}"))
+            differing = sorted(key for key in {**self._terms, **theirs} if self._terms.get(key) != theirs.get(key))
+            if differing:
+                pairs = ", ".join(f"{key} ({self._terms.get(key)} and {theirs.get(key)})" for key in differing)
+                return f"node 0 and node {node} differ in {pairs}; start the same command on machines that are alike"
+        return ""
+
+    def _beat(self) -> None:
+        store = dist.TCPStore(self.host, self.port, is_master=False, timeout=timedelta(seconds=SILENCE_SECONDS))
+        while True:
+            try:
+                store.add(f"beat/{self.node}", 1)
+            except dist.DistError:
+                return  # the next question finds it out
+            time.sleep(BEAT_SECONDS)

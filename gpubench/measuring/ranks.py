@@ -1,0 +1,127 @@
+"""One of several processes that train together: joins the group, and what a suite needs to train in one."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gpubench.measuring import nccl
+from gpubench.measuring.interconnect import interconnect
+from gpubench.measuring.peers import Peers
+from gpubench.trial import Trial
+
+# What a suite uses
+
+
+def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
+    """The model whose gradients are averaged over all processes (DDP, with `options`); alone, the model itself.
+
+    Call it when it is on its device and all that is frozen is frozen.
+    """
+    if trial.case.processes == 1:
+        return model
+    devices = None if trial.case.device == "cpu" else [torch.device(trial.case.device)]
+    return DistributedDataParallel(model, device_ids=devices, **options)
+
+
+def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[Any]:
+    """The context of a step: without communication where `together` (the clock's) is false."""
+    if together or not isinstance(model, DistributedDataParallel):
+        return nullcontext()
+    return model.no_sync()
+
+
+def weighted_mean(values: Sequence[float], weight: float, trial: Trial) -> list[float]:
+    """Means over all processes, each value counted `weight` (the samples behind it) times."""
+    every = _gather([*(value * weight for value in values), weight]) if trial.case.processes > 1 else None
+    if every is None:
+        return list(values)
+    total = sum(each[-1] for each in every)
+    return [sum(each[at] for each in every) / total for at in range(len(values))]
+
+
+# What the worker uses
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process meets the others: the store, and the names of the run and of itself."""
+
+    host: str
+    port: int
+    run: str
+    """Name of this trial in the store; every trial has another."""
+    node: int
+    address: str
+    """This machine's own, as the others see it."""
+    scratch: str
+    """A folder of this machine that goes with the trial."""
+    collective_seconds: float
+    """How long a process waits in a collective for the others before it says that they are lost."""
+
+
+def connect(place: Place) -> dist.Store:
+    """The store's keys of this trial."""
+    limit = timedelta(seconds=place.collective_seconds)
+    return dist.PrefixStore(place.run, dist.TCPStore(place.host, place.port, is_master=False, timeout=limit))
+
+
+def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str, str]]:
+    """Join the process group; returns the peers, and `backend` and `interconnect` for the row.
+
+    The group computes on the trial's device (NCCL where that is NVIDIA's, Gloo on a CPU, else what torch
+    names for it) and talks of laps on the CPU.
+    """
+    device = torch.device(trial.case.device)
+    on_cpu = device.type == "cpu"
+    backend = "gloo" if on_cpu else dist.get_default_backend_for_device(device)
+    if backend == "nccl" and trial.rank == 0 and "NCCL_DEBUG" not in os.environ:
+        os.environ.update(nccl.SETTINGS, NCCL_DEBUG_FILE=str(Path(place.scratch) / nccl.LOG))
+    with _silence():
+        dist.init_process_group(
+            backend if on_cpu else f"cpu:gloo,{device.type}:{backend}",
+            store=dist.PrefixStore("group", store),
+            rank=trial.rank,
+            world_size=trial.case.processes,
+            timeout=timedelta(seconds=place.collective_seconds),
+            device_id=None if on_cpu else device,
+        )
+    names = []
+    for rank, (node, index) in enumerate(_gather([place.node, -1 if device.index is None else device.index])):
+        where = f", {device.type}:{index:.0f}" if index >= 0 else ""
+        names.append(f"rank {rank} (node {node:.0f}{where})")
+    facts = {"backend": backend, "interconnect": interconnect(device.type, trial.case, place.address)}
+    return Peers(_gather, tuple(names)), facts
+
+
+def leave() -> None:
+    """Leave the process group in order, when every process has answered."""
+    dist.destroy_process_group()
+
+
+def _gather(own: Sequence[float]) -> list[list[float]]:
+    numbers = torch.tensor([*own, 0.0], dtype=torch.float64)  # never empty: an empty one would wait for nobody
+    every = [torch.empty_like(numbers) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, numbers)
+    return [each[:-1].tolist() for each in every]
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing on stdout is seen: Gloo greets there."""
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,236 @@
+"""Accuracy as the batch grows: CIFAR-10 with SGD and linear scaling, with LARS, and with LARS gone wrong in fp16.
+
+The other half of `scaling`: processes are only worth adding while the batch that feeds them still learns. The step's
+batch is `global_batch` samples over all processes, from as many gradients as `--batch` samples of one process make;
+BatchNorm sees `--batch` samples however large the step is, so that nothing but the step differs. Steps have a
+learning rate that warms up and then falls with the square of what is left (You and others 2017, arXiv 1708.03888):
+for `sgd` in proportion to the batch (Goyal and others 2017, arXiv 1706.02677), for LARS with its root.
+
+`lars` is timm's, in fp32. `lars-fp16-norms` takes weights and gradients for its norms as fp16 has them, squares
+included: what is below 2e-4 squares to nothing, and the layer gets the wrong rate ("Training ImageNet in Four
+Minutes", Jia and others 2018, arXiv 1807.11205, section 3.1, casts to fp32 for that reason).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpubench.measuring.shards import Shard, shards
+from gpubench.suite import Param, Suite
+
+if TYPE_CHECKING:  # `gpubench list` reads this file without torch
+    import torch
+
+    from gpubench.measuring.clock import Clock
+    from gpubench.trial import Case, Trial
+
+CLASSES = 10
+TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+REFERENCE = 512
+"""The batch at which the learning rate is `lr`."""
+RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
+"""Learning rates of `lr=0`."""
+MOMENTUM, DECAY, TRUST = 0.9, 5e-4, 1e-3
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run; returns accuracy (fraction) and loss on the test images."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from gpubench.measuring.precision import mode_of
+    from gpubench.measuring.ranks import distributed, quiet, weighted_mean
+
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    train_split, test_split = load_images(trial)
+    loader = Images(train_split, trial, device, evaluate=False)
+    valid = Images(test_split, trial, device, evaluate=True)
+    network = small_network(params.width).to(device)
+    model = distributed(network, trial)
+    optimizer, prepare = optimizer_of(params.optimizer, network)
+    scaler = mode.scaler()
+    steps, taken = len(loader) * params.epochs, 0
+    peak = params.lr or RATES[params.optimizer]
+    growth = loader.step / REFERENCE
+    peak *= growth if params.optimizer == "sgd" else growth**0.5
+
+    def step(batch: tuple[torch.Tensor, torch.Tensor], weight: float) -> None:
+        images, labels = batch
+        parts = list(zip(images.split(trial.batch_size), labels.split(trial.batch_size), strict=True))
+        for number, (x, y) in enumerate(parts, start=1):
+            with quiet(model, clock.together and number == len(parts)):
+                with mode.autocast():
+                    loss = cross_entropy(model(x).float(), y, reduction="sum") * (weight / len(labels))
+                scaler.scale(loss).backward()
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(taken, steps, params.warmup) * peak
+        scaler.unscale_(optimizer)
+        prepare()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    found = {"accuracy": 0.0, "loss": 0.0}
+    for _ in clock.epochs(params.epochs):
+        model.train()
+        for share, batch in zip(loader.shards, clock.steps(loader, "train", loader.samples), strict=False):
+            step(batch, share.weight)
+            taken += 1
+        model.eval()
+        right, lost, many = 0.0, 0.0, 0
+        with torch.no_grad(), mode.autocast():
+            for images, labels in clock.steps(valid, "valid", valid.samples):
+                scores = model(images).float()
+                right += float((scores.argmax(1) == labels).sum())
+                lost += float(cross_entropy(scores, labels, reduction="sum"))
+                many += len(labels)
+        found["accuracy"], found["loss"] = weighted_mean([right / many, lost / many], many, trial)
+    model.train()
+    for batch in clock.resident():
+        step(batch, 1.0)
+    return found if clock.complete else {}
+
+
+def rate_at(step: int, steps: int, warmup: float) -> float:
+    """Share of the peak rate in this step: up in a straight line, then down with the square of what is left."""
+    up = max(1.0, warmup * steps)
+    if step < up:
+        return (step + 1) / up
+    return max(0.0, 1 - (step - up) / max(1.0, steps - up)) ** 2
+
+
+def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optimizer, Callable[[], None]]:
+    """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
+    import torch
+
+    decayed = [weight for weight in network.parameters() if weight.ndim > 1]
+    others = [weight for weight in network.parameters() if weight.ndim <= 1]
+    if name == "lars":
+        try:
+            from timm.optim import Lars
+        except ImportError:
+            raise ImportError("the optimizer LARS comes from timm; pip install 'gpubench-train[scaling]'") from None
+        groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+        return Lars(groups, lr=1.0, momentum=MOMENTUM, trust_coeff=TRUST), lambda: None
+    naive = name == "lars-fp16-norms"
+    groups = [{"params": decayed, "weight_decay": 0.0 if naive else DECAY}, {"params": others, "weight_decay": 0.0}]
+    prepare = (lambda: scale_by_fp16_norms(decayed)) if naive else (lambda: None)
+    return torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM), prepare
+
+
+def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
+    """LARS's local rates with norms that fp16 computes: a norm of nothing leaves the rate as it is, as timm does."""
+    for weight in weights:
+        if weight.grad is None:
+            continue
+        size, slope = (float(each.detach().half().square().sum().sqrt()) for each in (weight, weight.grad))
+        trust = TRUST * size / (slope + DECAY * size) if size > 0 and slope > 0 else 1.0
+        weight.grad.add_(weight.detach(), alpha=DECAY).mul_(trust)
+
+
+def small_network(width: int) -> torch.nn.Module:
+    """Three convolutions with BatchNorm, each of half the size and twice the channels, and a linear layer."""
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((3, width), (width, 2 * width), (2 * width, 4 * width)):
+        convolution = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
+        layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, CLASSES))
+
+
+def load_images(trial: Trial) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
+    import torch
+
+    if trial.synthetic:
+        dice = torch.Generator().manual_seed(trial.seed)
+        found = [
+            (
+                torch.randint(0, 256, (many, 3, 32, 32), dtype=torch.uint8, generator=dice),
+                torch.randint(0, CLASSES, (many,), generator=dice),
+            )
+            for many in (TRAIN_IMAGES, TEST_IMAGES)
+        ]
+    else:
+        from gpubench.datasets import load_cifar
+
+        splits = load_cifar("cifar10", Path(trial.data_dir))
+        found = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]
+    few = (trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES)
+    train_split, test_split = ((x[:many], y[:many]) for (x, y), many in zip(found, few, strict=True))
+    return train_split, test_split
+
+
+class Images:
+    """This process's share of each step, normalised on the device; training images are flipped at random."""
+
+    def __init__(self, split: tuple[Any, Any], trial: Trial, device: torch.device, *, evaluate: bool) -> None:
+        import torch
+
+        self.images, self.labels = (each.to(device) for each in split)
+        self.samples, self.evaluate = len(self.images), evaluate
+        world = trial.case.processes
+        self.step = min(self.samples, max(world, trial.params.global_batch))
+        own = trial.batch_size if evaluate else max(1, self.step // world)
+        self.shards: list[Shard] = shards(
+            self.samples, own, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate
+        )
+        self.order = torch.Generator(device).manual_seed(trial.seed)
+        self.dice = torch.Generator(device).manual_seed(trial.seed + ((trial.rank + 1) << 32))
+        self.mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
+        self.std = torch.tensor(STD, device=device).view(1, 3, 1, 1) * 255
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        import torch
+
+        device = self.images.device
+        order = (
+            torch.arange(self.samples, device=device)
+            if self.evaluate
+            else torch.randperm(self.samples, generator=self.order, device=device)
+        )
+        for shard in self.shards:
+            index = order[shard.start : shard.stop]
+            x = (self.images[index].float() - self.mean) / self.std
+            if not self.evaluate:
+                flip = torch.rand((len(x), 1, 1, 1), generator=self.dice, device=device) < 0.5
+                x = torch.where(flip, x.flip(3), x)
+            yield x, self.labels[index]
+
+
+def refuse(case: Case) -> str:
+    """It trains by autocast."""
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
+SUITE = Suite(
+    train=train,
+    version=1,
+    models=("small",),
+    params={
+        "global_batch": Param(512, "samples of a step, over all processes", least=2),
+        "optimizer": Param("lars", "how the step is taken", choices=tuple(RATES)),
+        "lr": Param(0.0, "peak learning rate at a batch of 512; 0 is 0.1 for sgd and 10 for LARS"),
+        "warmup": Param(0.2, "share of all steps in which the rate grows"),
+        "epochs": Param(10, "epochs of the whole run", least=1),
+        "width": Param(32, "channels of the first convolution", least=1),
+        "train_images": Param(0, "train on the first so many images only; 0 is all"),
+        "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
+    },
+    quality="accuracy",
+    processes=True,
+    refuse=refuse,
+    unit="images",
+    batch="512",
+    cpu_batch=256,
+    train_samples=TRAIN_IMAGES,
+    data=("cifar10",),
+)

@@ -1,0 +1,392 @@
+"""Many processes: all-reduce by size and algorithm, and what ResNet-50 and AlexNet-BN lose to communication.
+
+Grows out of "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
+Minutes" (Jia and others 2018, arXiv 1807.11205), where a cluster's speed is T = S x N x e: a process's own, how
+many there are, and how much of it they keep. `gpubench compare` works out S, T(N) and e(N) from rows of several N.
+
+`allreduce` times single messages and the gradients of both networks, tensor by tensor and fused, with the
+backend's own algorithm (`flat`) and in three steps (`hierarchical`: reduce inside a group, all-reduce between
+the groups' first processes, broadcast back). Every sum is compared with the exact one before it is timed.
+The columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; it is
+what the row's `samples_per_second` counts.
+
+`resnet50` and `alexnet-bn` train on made-up images of ImageNet's number and size that lie on the device, so that
+neither disk nor decoder hides what communication costs: forward and backward in the precision, fp32 weights,
+LARS (timm's), no weight decay on biases and BatchNorm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpubench.suite import Param, Suite
+
+if TYPE_CHECKING:  # `gpubench list` reads this file without torch
+    import torch
+
+    from gpubench.measuring.clock import Clock
+    from gpubench.trial import Case, Trial
+
+CLASSES = 1000
+IMAGES = 1_281_167
+"""Training images of ImageNet."""
+POOL = 4
+"""Different batches that lie ready; what a network computes does not depend on the image."""
+TRAFFIC = 1 << 30
+"""Bytes that a message's repetitions move together, within LEAST and MOST of them."""
+LEAST, MOST = 8, 4000
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the trial's model; it claims no accuracy."""
+    if trial.case.model == "allreduce":
+        measure_allreduce(trial, clock)
+    else:
+        train_network(trial, clock)
+    return {}
+
+
+# All-reduce
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What is summed over all processes: tensors of these many elements."""
+
+    name: str
+    elements: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to sum tensors in place over all processes; with `fusion_bytes` in buckets of about that size."""
+
+    name: str
+    fusion_bytes: int
+    sum_one: Callable[[torch.Tensor], None]
+
+    def sum(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Sum each of them."""
+        import torch
+
+        if not self.fusion_bytes:
+            for tensor in tensors:
+                self.sum_one(tensor)
+            return
+        for bucket in buckets_of(tensors, self.fusion_bytes):
+            together = torch.cat(bucket)
+            self.sum_one(together)
+            for tensor, part in zip(bucket, together.split([len(each) for each in bucket]), strict=True):
+                tensor.copy_(part)
+
+
+def measure_allreduce(trial: Trial, clock: Clock) -> None:
+    """A phase for each payload and algorithm, and a row of the table for each."""
+    import torch
+
+    params, device = trial.params, torch.device(trial.case.device)
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
+    algorithms = algorithms_of(trial)
+    for _ in clock.epochs(1):
+        for payload in payloads_of(params.smallest, params.largest, dtype.itemsize, params.gradients):
+            size = sum(payload.elements) * dtype.itemsize
+            for algorithm in algorithms:
+                if algorithm.fusion_bytes and len(payload.elements) == 1:
+                    continue  # one tensor is fused already
+                wrong = wrong_sums(algorithm, payload, dtype, device, trial)
+                if wrong:
+                    raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
+                # Zeros stay what they are, however often they are summed.
+                tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
+                repeats = [tensors] * min(MOST, max(LEAST, TRAFFIC // size))
+                fused = " fused" if algorithm.fusion_bytes else ""
+                phase = f"{algorithm.name}{fused} {payload.name}"
+                for each in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
+                    algorithm.sum(each)
+                seconds = clock.step_seconds(phase)
+                clock.table.append(
+                    {
+                        "algorithm": algorithm.name,
+                        "fusion_bytes": algorithm.fusion_bytes,
+                        "what": payload.name if len(payload.elements) > 1 else "message",
+                        "tensors": len(payload.elements),
+                        "bytes": size,
+                        "type": str(dtype).removeprefix("torch."),
+                        "seconds": seconds,
+                        "algbw": size / seconds / 1e9,
+                        "busbw": size / seconds / 1e9 * bus_share(trial.case.processes),
+                        "wrong": wrong,
+                    }
+                )
+        prove(trial, clock)
+
+
+def bus_share(processes: int) -> float:
+    """Bytes that each process must send for one byte of all-reduce (nccl-tests, PERFORMANCE.md)."""
+    return 2 * (processes - 1) / processes
+
+
+def algorithms_of(trial: Trial) -> list[Algorithm]:
+    """`flat` always; `hierarchical` where groups are neither single processes nor everyone."""
+    import torch.distributed as dist
+
+    def flat(tensor: torch.Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    world, fusion = trial.case.processes, trial.params.fusion_mib << 20
+    ways: list[tuple[str, Callable[[torch.Tensor], None]]] = [("flat", flat)]
+    group = trial.params.group or world // trial.case.nodes
+    if world % group:
+        raise ValueError(f"--set group={group}: {world} processes are no multiple of it")
+    if 1 < group < world:
+        ways.append(("hierarchical", hierarchical(world, group, trial.rank)))
+    return [Algorithm(name, fused, way) for name, way in ways for fused in (0, fusion)]
+
+
+def hierarchical(world: int, group: int, rank: int) -> Callable[[torch.Tensor], None]:
+    """Reduce inside each group of neighbours, all-reduce between their first, broadcast back."""
+    import torch.distributed as dist
+
+    first = rank // group * group
+    inside: Any = None
+    for start in range(0, world, group):  # every process has to take part in making each group
+        made = dist.new_group(list(range(start, start + group)))
+        inside = made if start == first else inside
+    between: Any = dist.new_group(list(range(0, world, group)))
+
+    def sum_one(tensor: torch.Tensor) -> None:
+        dist.reduce(tensor, dst=first, group=inside)
+        if rank == first:
+            dist.all_reduce(tensor, group=between)
+        dist.broadcast(tensor, src=first, group=inside)
+
+    return sum_one
+
+
+def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """Neighbours together until they reach `fusion_bytes`; a larger tensor is a bucket of its own."""
+    bucket: list[torch.Tensor] = []
+    size = 0
+    for tensor in tensors:
+        more = tensor.numel() * tensor.element_size()
+        if bucket and size + more > fusion_bytes:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(tensor)
+        size += more
+    if bucket:
+        yield bucket
+
+
+def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: Any, device: Any, trial: Trial) -> int:
+    """Elements that differ from the exact sum: element i of process r is (i + r) % 3, whose sums fp16 holds."""
+    import torch
+
+    world = trial.case.processes
+    exact = [sum((index + rank) % 3 for rank in range(world)) for index in range(3)]
+
+    def pattern(count: int, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=device).repeat(-(-count // 3))[:count].clone()
+
+    tensors = [pattern(count, [(index + trial.rank) % 3 for index in range(3)]) for count in payload.elements]
+    algorithm.sum(tensors)
+    wrong = sum(
+        int((tensor != pattern(count, exact)).sum()) for tensor, count in zip(tensors, payload.elements, strict=True)
+    )
+    everywhere = torch.tensor([wrong], device=device)
+    torch.distributed.all_reduce(everywhere)
+    return int(everywhere)
+
+
+def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> list[Payload]:
+    """Messages of `smallest` bytes and every fourfold up to `largest`, then both networks' gradients.
+
+    Gradients come in the order in which a backward pass makes them: the last layer's first.
+    """
+    found, size = [], smallest
+    while size <= largest:
+        found.append(Payload(f"{size} B", (size // width,)))
+        size *= 4
+    if gradients:
+        for name, make in NETWORKS.items():
+            found.append(Payload(name, tuple(weight.numel() for weight in reversed(list(make().parameters())))))
+    return found
+
+
+def prove(trial: Trial, clock: Clock) -> None:
+    """Train a linear layer in the precision, so that the dtypes of its operands can be seen."""
+    import torch
+
+    from gpubench.measuring.precision import mode_of
+    from gpubench.measuring.ranks import distributed, quiet
+
+    mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
+    model = distributed(torch.nn.Linear(256, 256).to(device), trial)
+    batch = torch.randn(trial.batch_size, 256, device=device)
+
+    def step(x: torch.Tensor) -> None:
+        model.zero_grad()
+        with quiet(model, clock.together):
+            with mode.autocast():
+                loss = model(x).float().square().mean()
+            loss.backward()
+
+    for x in clock.steps([batch] * 64, "train"):
+        step(x)
+    for x in clock.resident():
+        step(x)
+
+
+# Networks
+
+
+def train_network(trial: Trial, clock: Clock) -> None:
+    """Epochs of ImageNet's size; each step takes `accumulate` batches before it talks."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from gpubench.measuring.precision import mode_of
+    from gpubench.measuring.ranks import distributed, quiet
+
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
+    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout)
+    model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
+    gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
+    clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
+    optimizer = lars(network, params.lr)
+    scaler = mode.scaler()
+
+    def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        parts = list(zip(*(each.chunk(params.accumulate) for each in batch), strict=True))
+        for number, (images, labels) in enumerate(parts, start=1):
+            with quiet(model, clock.together and number == len(parts)):
+                with mode.autocast():
+                    loss = cross_entropy(model(images).float(), labels) / len(parts)
+                scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    model.train()
+    loader = Images(trial, device, layout)
+    for _ in clock.epochs(params.epochs):
+        for batch in clock.steps(loader, "train", params.train_images):
+            step(batch)
+    for batch in clock.resident():
+        step(batch)
+
+
+class Images:
+    """Random images on the device, a few batches of them over and over, as many as an epoch has steps."""
+
+    def __init__(self, trial: Trial, device: torch.device, layout: torch.memory_format) -> None:
+        import torch
+
+        size, many = trial.params.image_size, trial.batch_size * trial.params.accumulate
+        dice = torch.Generator(device).manual_seed(trial.seed + trial.rank)
+        self.pool = [
+            (
+                torch.randn(many, 3, size, size, device=device, generator=dice).contiguous(memory_format=layout),
+                torch.randint(0, CLASSES, (many,), device=device, generator=dice),
+            )
+            for _ in range(POOL)
+        ]
+        # Only whole steps: what is left is less than one, and the clock scales the time.
+        self.steps: int = max(1, trial.params.train_images // (many * trial.case.processes))
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for step in range(self.steps):
+            yield self.pool[step % POOL]
+
+
+def lars(network: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
+    """LARS (You and others 2017, arXiv 1708.03888) as timm has it; biases and BatchNorm decay and adapt nothing."""
+    try:
+        from timm.optim import Lars
+    except ImportError:
+        raise ImportError("the optimizer LARS comes from timm; pip install 'gpubench-train[scaling]'") from None
+    decayed = [weight for weight in network.parameters() if weight.ndim > 1]
+    others = [weight for weight in network.parameters() if weight.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": 5e-5}, {"params": others, "weight_decay": 0.0}]
+    optimizer: torch.optim.Optimizer = Lars(groups, lr=lr, momentum=0.9)
+    return optimizer
+
+
+def resnet50() -> torch.nn.Module:
+    """torchvision's: 25.6 million weights in 161 tensors."""
+    from torchvision.models import resnet
+
+    network: torch.nn.Module = resnet.resnet50(num_classes=CLASSES)
+    return network
+
+
+def alexnet_bn() -> torch.nn.Module:
+    """AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm in the place of its normalisation."""
+    from torch import nn
+
+    def block(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+    def dense(inputs: int, outputs: int) -> list[nn.Module]:
+        return [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
+
+    return nn.Sequential(
+        *block(3, 96, 11, 4, 2),
+        nn.MaxPool2d(3, 2),
+        *block(96, 256, 5, 1, 2),
+        nn.MaxPool2d(3, 2),
+        *block(256, 384, 3, 1, 1),
+        *block(384, 384, 3, 1, 1),
+        *block(384, 256, 3, 1, 1),
+        nn.AdaptiveAvgPool2d(6),
+        nn.Flatten(),
+        *dense(256 * 6 * 6, 4096),
+        *dense(4096, 4096),
+        nn.Linear(4096, CLASSES),
+    )
+
+
+def refuse(case: Case) -> str:
+    """What is left of `allreduce` in one process is nothing; the networks keep their weights in fp32."""
+    if case.model == "allreduce" and case.processes == 1:
+        return "allreduce needs --processes 2 or more"
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": alexnet_bn}
+
+SUITE = Suite(
+    train=train,
+    version=1,
+    models=("allreduce", *NETWORKS),
+    refuse=refuse,
+    params={
+        "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
+        "largest": Param(1 << 28, "bytes of the largest"),
+        "gradients": Param(True, "also sum the gradients of resnet50 and alexnet-bn"),
+        "fusion_mib": Param(64, "MiB up to which gradients are put together", least=1),
+        "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
+        "epochs": Param(90, "epochs of the whole run of a network", least=1),
+        "train_images": Param(IMAGES, "images in an epoch", least=1),
+        "image_size": Param(224, "pixels of an image", least=63),
+        "accumulate": Param(1, "batches whose gradients are added up before processes talk", least=1),
+        "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
+        "lr": Param(1.0, "learning rate of LARS"),
+        "memory_format": Param(
+            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+        ),
+    },
+    processes=True,
+    unit="images",
+    batch="max",
+    cpu_batch=8,
+    train_samples=IMAGES,
+)

@@ -1,0 +1,51 @@
+"""The suite largebatch: the same step however it is divided, and fp16 norms that lose small gradients."""
+
+import pytest
+import torch
+
+from gpubench import suite
+from gpubench.loading import load
+
+PARTS = suite.find("largebatch").suite.train.__globals__
+
+
+def test_the_rate_warms_up_and_falls_to_nothing():
+    rates = [PARTS["rate_at"](step, 10, 0.2) for step in range(11)]
+    assert rates[:2] == [0.5, 1.0]
+    assert rates[2] == 1.0
+    assert sorted(rates[2:], reverse=True) == rates[2:]
+    assert rates[10] == 0
+
+
+@pytest.mark.parametrize(("gradient", "lost"), [(1e-2, False), (1e-5, True)])
+def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, lost):
+    """With LARS a step is as long whatever the gradient's size; where fp16 squares it to nothing, it is not."""
+    pytest.importorskip("timm")
+    moved = {}
+    for name in ("lars", "lars-fp16-norms"):
+        layer = torch.nn.Linear(64, 64, bias=False)
+        torch.nn.init.constant_(layer.weight, 0.1)
+        optimizer, prepare = PARTS["optimizer_of"](name, layer)
+        layer.weight.grad = torch.full_like(layer.weight, gradient)
+        prepare()
+        optimizer.step()
+        moved[name] = float((layer.weight.detach() - 0.1).norm())
+    assert moved["lars"] == pytest.approx(1e-3 * 6.4, rel=0.01)
+    if lost:
+        assert moved["lars-fp16-norms"] < moved["lars"] / 1.5
+    else:
+        assert moved["lars-fp16-norms"] == pytest.approx(moved["lars"], rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["sgd", "lars"])
+def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli, tmp_path, name):
+    pytest.importorskip("timm")
+    done = cli(
+        "run", "--suite", "largebatch", "--device", "cpu", "--precision", "bf16", "--full", "--synthetic",
+        "--batch", 32, "--processes", 2, "--set", "global_batch=200", "--set", "train_images=450", "--set",
+        "valid_images=101", "--set", "epochs=2", "--set", f"optimizer={name}", "--out", "a.csv",
+    )  # fmt: skip
+    frame = load([tmp_path / "a.csv"]).frame
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert frame["samples"][0] == 900
+    assert frame["backend"][0] == "gloo"

@@ -1,0 +1,210 @@
+"""A run over two machines: two commands that meet on this one, or in two network namespaces with a cable between."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpubench.errors import UserError
+from gpubench.loading import load
+from gpubench.measuring.nodes import parse_rendezvous
+
+SUITE = Path(__file__).parent / "suites" / "ranks.py"
+
+
+class Machines:
+    """The same command on each of two machines; `prefix` says how to reach one."""
+
+    def __init__(self, folder: Path, host: str, prefixes=((), ())) -> None:
+        self.folder, self.prefixes = folder, prefixes
+        self.started: list[subprocess.Popen[str]] = []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.where = f"{host}:{free.getsockname()[1]}"
+
+    def start(self, node: int, *more: object, suite: Path = SUITE, full: bool = False) -> subprocess.Popen[str]:
+        command = [
+            *self.prefixes[node], sys.executable, "-m", "gpubench", "run", "--suite", str(suite), "--device", "cpu",
+            "--precision", "fp32", "--full" if full else "--quick", "--nodes", "2", "--rendezvous", self.where,
+            "--out", str(self.out(node)), *map(str, more),
+        ]  # fmt: skip
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """What a failed test left running."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+    def out(self, node: int) -> Path:
+        return self.folder / f"node{node}.csv"
+
+    def rows(self):
+        return load([self.out(0)]).frame
+
+
+@pytest.fixture
+def machines(tmp_path, left_over):
+    """Two machines that are this one."""
+    found = Machines(tmp_path, "127.0.0.1")
+    try:
+        yield found
+        assert not left_over()
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def cabled(tmp_path, left_over):
+    """Two network namespaces with a veth pair between them; skips where the kernel allows none."""
+    names = [f"gb{os.getpid()}{side}" for side in "ab"]
+    ends = [f"{name[-7:]}v" for name in names]
+    commands = [f"ip netns add {name}" for name in names]
+    commands.append(f"ip link add {ends[0]} type veth peer name {ends[1]}")
+    for number, (name, end) in enumerate(zip(names, ends, strict=True), start=1):
+        commands += [
+            f"ip link set {end} netns {name}",
+            f"ip -n {name} addr add 10.77.0.{number}/24 dev {end}",
+            f"ip -n {name} link set {end} up",
+            f"ip -n {name} link set lo up",
+        ]
+    try:
+        for command in commands:
+            try:
+                done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            except FileNotFoundError:
+                pytest.skip("there is no `ip` here (iproute2)")
+            if done.returncode:
+                pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
+        prefixes = [("ip", "netns", "exec", name) for name in names]
+        found = Machines(tmp_path, "10.77.0.1", prefixes)
+        found.cut = lambda: subprocess.run(["ip", "-n", names[1], "link", "set", ends[1], "down"], check=True)
+        try:
+            yield found
+            assert not left_over()
+        finally:
+            found.stop()
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def end(*processes: subprocess.Popen[str], seconds: float = 90) -> list[tuple[int, str]]:
+    """Exit code and stderr of each, which have `seconds` together."""
+    deadline = time.monotonic() + seconds
+    found = []
+    for process in processes:
+        _, err = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
+        assert "Traceback" not in err, err
+        found.append((process.returncode, err))
+    return found
+
+
+def test_the_same_command_on_each_machine_makes_one_row(machines):
+    (code, err), (other, other_err) = end(machines.start(0), machines.start(1))
+    assert (code, other) == (0, 0), err + other_err
+    out = [machines.out(node) for node in (0, 1) if machines.out(node).exists()]
+    assert len(out) == 1, "only node 0 writes"
+    row = load(out).frame.iloc[0]
+    assert row["status"] == "ok", row["reason"]
+    assert (row["processes"], row["nodes"]) == (2, 2)
+
+
+def test_a_machine_that_never_comes(machines):
+    ((code, err),) = end(machines.start(0, "--time-limit", "4s"), seconds=40)
+    assert code == 4, err
+    row = machines.rows().iloc[0]
+    assert row["status"] == "failed"
+    assert row["reason"] == f"only 1 of 2 machines came to {machines.where} within 4 s"
+
+
+def test_a_port_that_is_another_programs(machines):
+    host, port = parse_rendezvous(machines.where)
+    with socket.socket() as other:
+        other.bind((host, port))
+        other.listen()
+        ((code, err),) = end(machines.start(0, "--time-limit", "4s"), seconds=100)
+    assert code == 4, err
+    assert machines.where in machines.rows().iloc[0]["reason"]
+
+
+def test_machines_that_differ_say_in_what(machines, tmp_path):
+    edited = tmp_path / "ranks.py"
+    edited.write_text(SUITE.read_text() + "\n")
+    first = machines.start(0, "--time-limit", "30s")
+    second = machines.start(1, "--time-limit", "30s", suite=edited)
+    (code, err), (other, other_err) = end(first, second)
+    assert (code, other) == (4, 4), err + other_err
+    assert "differ in suite ranks" in err + other_err
+
+
+@pytest.mark.parametrize("text", ["host", "host:", ":29400", "host:0", "host:99999", "host:port"])
+def test_a_rendezvous_is_a_host_and_a_port(text):
+    with pytest.raises(UserError, match="HOST:PORT"):
+        parse_rendezvous(text)
+
+
+def test_nodes_and_rendezvous_go_together(cli):
+    assert "--rendezvous" in cli("run", "--suite", SUITE, "--device", "cpu", "--nodes", 2).stderr
+    assert "--nodes" in cli("run", "--suite", SUITE, "--device", "cpu", "--rendezvous", "a:1").stderr
+
+
+# With a cable
+
+
+def test_two_machines_with_a_cable(cabled):
+    (code, err), (other, other_err) = end(cabled.start(0), cabled.start(1))
+    assert (code, other) == (0, 0), err + other_err
+    row = cabled.rows().iloc[0]
+    assert row["status"] == "ok", row["reason"]
+    assert row["interconnect"].startswith("network gb") or row["interconnect"].startswith("network ")
+    assert not cabled.out(1).exists()
+
+
+@pytest.mark.parametrize("what", ["worker", "agent", "both", "command", "link"])
+def test_what_happens_to_the_other_machine_is_a_row(cabled, what):
+    """One side loses its worker, its agent alone, both, the whole command, or its cable."""
+    trial = ("--time-limit", "40s", "--set", "what=slow", "--set", "samples=100000")
+    first, second = cabled.start(0, *trial, full=True), cabled.start(1, *trial, full=True)
+    agent, worker = group_of(second)
+    began = time.monotonic()
+    if what in {"agent", "both"}:
+        agent.send_signal(signal.SIGKILL)
+    if what in {"worker", "both"}:
+        worker.send_signal(signal.SIGKILL)
+    if what == "command":
+        for process in psutil.Process(second.pid).children(recursive=True):
+            if process.pid not in {agent.pid, worker.pid}:
+                process.kill()
+        second.kill()
+    if what == "link":
+        cabled.cut()
+    ((code, err),) = end(first, seconds=60)
+    assert code == 4, err
+    row = cabled.rows().iloc[0]
+    assert row["status"] in {"failed", "timed_out"}, row
+    assert row["reason"]
+    assert time.monotonic() - began < 40 + 10
+    second.communicate(timeout=90)
+
+
+def group_of(command: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
+    """Agent and worker of a machine, once the worker trains."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for process in psutil.Process(command.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # the child that asks for the devices ends soon
+                if "spawn_main" in " ".join(process.cmdline()) and process.cpu_times().user > 2:
+                    time.sleep(2)
+                    return process.parent(), process
+        time.sleep(0.2)
+    raise AssertionError(command.communicate(timeout=1))

@@ -1,0 +1,99 @@
+"""What several processes agree on: laps, shares of a step, the straggler, whose fault it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.errors import UserError
+from gpubench.measuring.blame import Failure, cause, together
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
+from gpubench.measuring.sampling import sampling_for
+from gpubench.measuring.shards import shards
+from gpubench.trial import Lap, Measurement
+
+LAP = Lap("train", 0, "timed", 4, 40, 2.0, 0.5)
+
+
+def test_a_lap_is_all_samples_in_the_time_of_the_slowest():
+    lap = lap_of_all(LAP, [numbers_of(LAP), [4, 38, 3.0, 0.1]])
+    assert (lap.steps, lap.samples, lap.seconds, lap.wait_seconds) == (4, 78, 3.0, 0.5)
+
+
+def test_unequal_steps_are_the_suites_mistake():
+    with pytest.raises(UserError, match="took 4, 5 steps"):
+        lap_of_all(LAP, [numbers_of(LAP), [5, 50, 2.0, 0.0]])
+
+
+def test_the_straggler_is_the_one_over_a_tenth_slower_than_the_median():
+    names = ("rank 0", "rank 1", "rank 2")
+    assert unlikeness(names, [1.0, 1.0, 1.05])["straggler"] == ""
+    slow = unlikeness(names, [1.0, 1.0, 1.5])
+    assert slow == {"rank_spread": pytest.approx(0.5), "straggler": "rank 2: 1.50 times the median"}
+
+
+@given(st.integers(1, 500), st.integers(1, 40), st.integers(1, 9), st.integers(1, 2), st.booleans())
+def test_shares_cover_each_sample_once_in_as_many_steps(samples, batch, world, least, evaluate):
+    batch = max(batch, least)
+    try:
+        every = [
+            shards(samples, batch, rank=rank, world=world, least=least, evaluate=evaluate) for rank in range(world)
+        ]
+    except UserError:
+        assert samples < world * batch
+        return
+    assert len({len(each) for each in every}) == 1
+    taken = [index for each in every for shard in each for index in range(shard.start, shard.stop)]
+    assert len(taken) == len(set(taken))
+    left_out = samples - len(taken)
+    assert left_out == 0 or (not evaluate and left_out < least * world)
+    for step in zip(*every, strict=True):
+        assert sum(shard.weight for shard in step) == pytest.approx(world)
+        assert all(shard.stop - shard.start >= least or world == len(step) == 1 for shard in step)
+
+
+def test_processes_stop_at_the_same_step_though_their_clocks_differ():
+    """Two clocks, the second three times as slow; each is told of the other's laps as a group would."""
+    laps = {}
+    for own, other in ((0.1, 0.3), (0.3, 0.1)):
+        time = [0.0]
+
+        def gather(numbers, own=own, other=other):
+            theirs = list(numbers)
+            if len(numbers) == 4:
+                theirs[2] = numbers[2] / own * other
+            return [numbers, theirs]
+
+        peers = Peers(gather, ("rank 0", "rank 1"))
+        clock = Clock(sampling_for("sampled", accelerator=False), now=lambda time=time: time[0], peers=peers)
+        for _ in clock.epochs(30):
+            for _ in clock.steps([[0] * 10] * 400, "train"):
+                time[0] += own
+        for _ in clock.resident():
+            time[0] += own
+        laps[own] = clock.summary()["laps"]
+    assert [(lap.steps, lap.samples) for lap in laps[0.1]] == [(lap.steps, lap.samples) for lap in laps[0.3]]
+    assert [lap.seconds for lap in laps[0.1]] == pytest.approx([lap.seconds for lap in laps[0.3]])
+
+
+def said(at, who, reason, status="failed"):
+    return Failure(at, who, Measurement(status=status, reason=reason))
+
+
+def test_blame_goes_to_the_first_that_is_no_consequence():
+    gone = said(1, "rank 0", "RuntimeError: Connection closed by peer")
+    own = said(2, "rank 1", "ValueError: no good")
+    assert cause([gone, own], []).reason == "rank 1: ValueError: no good"
+    full = said(3, "rank 2", "out of memory", "out_of_memory")
+    assert cause([gone, own, full], []).status == "out_of_memory"
+    alone = cause([gone], ["rank 1"])
+    assert alone.reason.startswith("rank 0 lost the others; nothing was heard of rank 1 (")
+    assert cause([said(1, "rank 0", "RuntimeError: Timed out waiting")], ["rank 1"]).status == "timed_out"
+    assert cause([], ["rank 0", "rank 1"]).reason == "no process answered; nothing was heard of rank 0, rank 1"
+
+
+def test_one_answer_of_several():
+    a = Measurement(status="ok", peak_memory_bytes=5, allocator_retries=1, precision_error=1e-7)
+    b = Measurement(status="ok", peak_memory_bytes=9, allocator_retries=2, precision_error=2e-7)
+    both = together({1: b, 0: a})
+    assert (both.peak_memory_bytes, both.allocator_retries, both.precision_error) == (9, 3, 2e-7)

@@ -1,0 +1,129 @@
+"""Trials of several processes: their rows, and every way in which one of them can spoil it for the others."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpubench.loading import load
+
+SUITES = Path(__file__).parent / "suites"
+
+
+@pytest.fixture
+def trial(cli, tmp_path, left_over):
+    """Runs tests/suites/ranks.py with these --set values; returns the rows. No process may be left."""
+
+    def run(*arguments, **settings):
+        pairs = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        done = cli(
+            "run", "--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--quick",
+            "--out", "a.csv", "--processes", 2, *arguments, *pairs,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.stdout == ""
+        assert not left_over()
+        return load([tmp_path / "a.csv"]).frame
+
+    return run
+
+
+def test_the_row_says_how_many_and_how_they_talk(trial):
+    row = trial("--time-limit", "120s").iloc[0]
+    assert row["status"] == "ok", row["reason"]
+    assert (row["processes"], row["nodes"], row["backend"], row["interconnect"]) == (2, 1, "gloo", "loopback")
+    assert row["rank_spread"] >= 0
+    assert row["communication_share"] < 1
+    assert row["samples"] == 2 * 8 * row["samples"] // 16 > 0
+
+
+def test_every_number_of_processes_has_the_same_threads(trial):
+    frame = trial("--processes", "1,2")
+    assert list(frame["status"]) == ["ok", "ok"], list(frame["reason"])
+    assert set(frame["processes"]) == {1, 2}
+    assert frame["threads"].nunique() == 1
+    assert frame["params"].nunique() == 1
+    assert f"threads={frame['threads'][0]:.0f}" in frame["params"][0]
+
+
+def test_a_straggler_is_named(trial):
+    row = trial(what="slow", who=1).iloc[0]
+    assert row["status"] == "ok", row["reason"]
+    assert row["straggler"].startswith("rank 1 (node 0): ")
+    assert row["rank_spread"] > 1
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "words"),
+    [
+        ("raises", "failed", ["rank 1: ValueError: no good (line"]),
+        ("full", "out_of_memory", ["rank 1: MemoryError"]),
+        ("killed", "failed", ["rank 1: ended by SIGKILL"]),
+        ("agent", "failed", ["SIGKILL"]),
+        ("hangs", "timed_out", ["rank 0", "waited in vain", "nothing was heard of rank 1"]),
+        ("leaves", "", ["rank"]),
+    ],
+)
+def test_what_one_process_does_to_the_others_is_a_row(trial, what, status, words):
+    began = time.monotonic()
+    row = trial("--time-limit", "40s", what=what).iloc[0]
+    assert row["status"] == status or (not status and row["status"] != "ok"), row["reason"]
+    assert all(word in row["reason"] for word in words), row["reason"]
+    assert time.monotonic() - began < 60
+
+
+def test_gradients_are_those_of_one_process(cli, tmp_path):
+    """On the same step of 10 samples; three processes share it unequally."""
+    found = {}
+    for processes, batch in ((1, 10), (2, 5), (3, 4)):
+        to = tmp_path / f"{processes}.pt"
+        done = cli(
+            "run", "--suite", SUITES / "gradients.py", "--device", "cpu", "--precision", "fp32", "--full",
+            "--batch", batch, "--processes", processes, "--set", f"to={to}",
+            "--out", f"{processes}.csv",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found[processes] = torch.load(to, weights_only=True)
+    for processes in (2, 3):
+        for name, grad in found[1].items():
+            torch.testing.assert_close(found[processes][name], grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
+    done = cli("run", "--suite", SUITES / "scripted.py", "--device", "cpu", "--processes", 2, "--out", "a.csv")
+    assert done.returncode == 0, done.stderr
+    frame = load([tmp_path / "a.csv"]).frame
+    assert set(frame["status"]) == {"unsupported"}
+    assert frame["reason"].str.contains("trains in one process").all()
+
+
+@pytest.mark.parametrize("pipeline", ["device", "workers"])
+def test_resnet_trains_in_two_processes(cli, tmp_path, pipeline):
+    done = cli(
+        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "bf16", "--device", "cpu", "--full",
+        "--synthetic", "--batch", 8, "--processes", 2, "--out", "a.csv", "--set", "image_size=32", "--set", "epochs=1",
+        "--set", "train_images=65", "--set", "valid_images=33", "--set", "workers=1", "--set", f"pipeline={pipeline}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert row["status"] == "ok", row["reason"]
+    assert row["samples"] == 64  # a lone last image cannot be shared by two BatchNorms
+
+
+def test_no_process_outlives_a_killed_run(tmp_path, left_over):
+    command = [
+        sys.executable, "-m", "gpubench", "run", "--suite", str(SUITES / "ranks.py"), "--device", "cpu",
+        "--precision", "fp32", "--processes", "2", "--out", "a.csv", "--set", "what=hangs",
+    ]  # fmt: skip
+    parent = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    # the parent, the agent, who watches over it, and its two processes
+    while len(left_over(0)) < 5 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    parent.kill()
+    parent.wait()
+    assert time.monotonic() < deadline
+    assert not left_over()

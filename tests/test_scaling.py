@@ -1,0 +1,165 @@
+"""The suite scaling, and what compare makes of its rows: exact sums, S, T(N), e(N), and a model that says so."""
+
+import json
+
+import pytest
+import torch
+from rows import row
+
+from gpubench import records, suite
+from gpubench.comparing.scaling import curves_of, steps_of, sums_of, table_of
+from gpubench.loading import load
+
+SCALING = suite.find("scaling")
+PARTS = SCALING.suite.train.__globals__
+ALPHA, BETA = 2e-4, 8e-8
+COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
+
+
+def frame_of(tmp_path, rows):
+    records.append(tmp_path / "rows.csv", rows)
+    return load([tmp_path / "rows.csv"]).frame
+
+
+def allreduce(processes, algorithm, group):
+    """A row whose all-reduces take exactly what alpha and beta say."""
+    messages, share = steps_of(algorithm, processes, group)
+    lines = [COLUMNS]
+    for size in (1 << 10, 1 << 14, 1 << 18, 1 << 22):
+        seconds = ALPHA * messages + BETA * share * size
+        lines.append([algorithm, 0, "message", 1, size, "float32", seconds, size / seconds / 1e9, 0.1, 0])
+    return row(
+        suite="scaling", model="allreduce", processes=processes, nodes=1, params=f"group={group}",
+        backend="gloo", interconnect="loopback", table=json.dumps(lines),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "hierarchical"])
+def test_the_model_finds_alpha_and_beta_and_predicts_what_was_held_out(tmp_path, algorithm):
+    rows = [allreduce(count, algorithm, 2) for count in (4, 6, 8)]
+    (sums,) = sums_of(frame_of(tmp_path, rows))
+    fit = sums.fits[algorithm]
+    assert (fit.alpha, fit.beta) == (pytest.approx(ALPHA, rel=1e-3), pytest.approx(BETA, rel=1e-3))
+    assert set(fit.errors) == {"N=8", "every second size"}
+    assert fit.band < 1e-3
+    assert len(sums.best()) == 12
+
+
+def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path):
+    table = json.dumps([["gradient_bytes", "images_a_step"], [10**6, 50]])
+
+    def rate(count):
+        messages, share = steps_of("flat", count, 1)
+        return 50 * count / (0.1 + ALPHA * messages + BETA * share * 10**6)
+
+    rows = [
+        row(suite="scaling", model="resnet50", processes=n, samples_per_second=rate(n), table=table)
+        for n in (1, 2, 3, 4)
+    ]
+    frame = frame_of(tmp_path, rows)
+    (curve,) = curves_of(frame)
+    measured = {point.processes: point for point in curve.points if not point.model}
+    assert measured[1].efficiency == 1
+    assert measured[4].efficiency == pytest.approx(rate(4) / 4 / rate(1))
+    beyond = {point.processes: point.rate for point in curve.points if point.model}
+    assert list(beyond) == [8, 16, 32]
+    assert beyond[32] == pytest.approx(rate(32), rel=1e-3)
+    assert curve.fit.errors["N=4"] < 1e-3
+    (given,) = curves_of(frame, alpha_beta=(ALPHA, BETA), to=2048)
+    assert given.points[-1].processes == 2048
+    assert given.points[-1].rate == pytest.approx(rate(2048), rel=1e-3)
+
+
+def test_compare_prints_and_draws_it(cli, tmp_path):
+    rows = [allreduce(count, "flat", 2) for count in (2, 4, 8)]
+    rows += [row(suite="scaling", model="resnet50", processes=n, samples_per_second=100.0 * n**0.9) for n in (1, 2, 4)]
+    rows += [
+        row(
+            suite="largebatch", model="small", params=f"epochs=9 global_batch={n} optimizer=sgd", accuracy=0.7 - n / 1e5
+        )
+        for n in (512, 4096)
+    ]
+    frame_of(tmp_path, rows)
+    done = cli("compare", "rows.csv", "--charts", "charts")
+    assert "e  87.1% of N=1's   1 trial(s)" in done.stdout, done.stdout + done.stderr
+    assert "model" in done.stdout
+    assert "best: flat" in done.stdout
+    assert "4096 samples a step   65.90%   -3.58 points" in done.stdout
+    assert (tmp_path / "charts/largebatch.svg").exists()
+    assert (tmp_path / "charts/scaling.svg").exists()
+    assert ">model of it: alpha" in (tmp_path / "charts/scaling.svg").read_text()
+    assert (tmp_path / "charts/allreduce.png").exists()
+    assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli, tmp_path, precision):
+    done = cli(
+        "run", "--suite", "scaling", "--models", "allreduce", "--device", "cpu", "--precision", precision, "--quick",
+        "--processes", 4, "--set", "group=2", "--set", "largest=65536", "--set", "fusion_mib=16", "--out", "a.csv",
+    )  # fmt: skip
+    frame = load([tmp_path / "a.csv"]).frame
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    lines = table_of(frame["table"][0])
+    assert {(line["algorithm"], line["fusion_bytes"]) for line in lines} == {
+        (name, fusion) for name in ("flat", "hierarchical") for fusion in (0, 16 << 20)
+    }
+    assert {line["what"] for line in lines} == {"message", "resnet50", "alexnet-bn"}
+    assert all(line["wrong"] == 0 for line in lines)
+    assert all(line["busbw"] == pytest.approx(line["algbw"] * 1.5, rel=1e-4) for line in lines)
+
+
+def test_a_wrong_sum_is_seen():
+    class Lost:
+        case = type("Case", (), {"processes": 2})
+        rank = 0
+
+    def nothing(tensor):
+        """Leaves what this process has."""
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        broken = PARTS["Algorithm"]("broken", 0, nothing)
+        payload = PARTS["Payload"]("9 B", (9,))
+        assert (
+            PARTS["wrong_sums"](broken, payload, torch.float32, torch.device("cpu"), Lost) == 6
+        )  # a third has nothing to add
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_fusion_keeps_order_and_size():
+    tensors = [torch.full((count,), float(count)) for count in (10, 20, 30, 4000, 5)]
+    buckets = list(PARTS["buckets_of"](tensors, 400))
+    assert [[len(each) for each in bucket] for bucket in buckets] == [[10, 20, 30], [4000], [5]]
+    PARTS["Algorithm"]("twice", 400, lambda tensor: tensor.mul_(2)).sum(tensors)
+    assert [float(tensor[0]) for tensor in tensors] == [20, 40, 60, 8000, 10]
+
+
+def test_alone_allreduce_is_unsupported(cli, tmp_path):
+    done = cli("run", "--suite", "scaling", "--models", "allreduce", "--device", "cpu", "--out", "a.csv")
+    assert done.returncode == 0, done.stderr
+    assert set(load([tmp_path / "a.csv"]).frame["status"]) == {"unsupported"}
+
+
+@pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
+def test_networks_train_with_accumulation_in_two_processes(cli, tmp_path, model):
+    pytest.importorskip("timm")
+    done = cli(
+        "run", "--suite", "scaling", "--models", model, "--device", "cpu", "--precision", "bf16", "--quick", "--batch",
+        2, "--processes", 2, "--set", "image_size=64", "--set", "accumulate=2", "--out", "a.csv",
+    )  # fmt: skip
+    frame = load([tmp_path / "a.csv"]).frame
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert frame["samples"][0] % 8 == 0
+    assert table_of(frame["table"][0])[0]["gradient_bytes"] > 1e8
+
+
+def test_biases_and_batchnorm_neither_decay_nor_adapt():
+    pytest.importorskip("timm")
+    decayed, others = PARTS["lars"](PARTS["alexnet_bn"](), 1.0).param_groups
+    assert decayed["weight_decay"] > 0
+    assert others["weight_decay"] == 0
+    assert not others["always_adapt"]
+    assert all(weight.ndim > 1 for weight in decayed["params"])
+    assert all(weight.ndim == 1 for weight in others["params"])

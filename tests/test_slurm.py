@@ -1,0 +1,162 @@
+"""A real Slurm with two nodes on this host runs, cancels, times out and loses jobs: each trial gets its row."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpubench.cli import without
+from gpubench.errors import UserError
+from gpubench.loading import load
+from gpubench.measuring.slurm import parse_slurm
+
+ROOT = Path(__file__).parents[1]
+SUITE = ROOT / "tests" / "suites" / "ranks.py"
+SCRIPT = ROOT / "tests" / "slurm_cluster.sh"
+NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A folder that every node can write; skips where there is no Slurm, or no right to start one."""
+    pytest.importorskip("submitit")
+    missing = [name for name in NEEDED if not shutil.which(name)]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'}: see tests/slurm_cluster.sh")
+    folder = Path(tempfile.mkdtemp(prefix="gpubench-slurm-"))
+    folder.chmod(0o755)  # munge and the database run as users of their own
+    started = subprocess.run([SCRIPT, "start", folder / "slurm"], stdout=subprocess.DEVNULL, check=False)
+    if started.returncode:
+        pytest.skip("Slurm did not start here; tests/slurm_cluster.sh says why")
+    os.environ["SLURM_CONF"] = str(folder / "slurm" / "slurm.conf")
+    yield folder
+    subprocess.run([SCRIPT, "stop", folder / "slurm"], stdout=subprocess.DEVNULL, check=False)
+    del os.environ["SLURM_CONF"]
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Job:
+    """`gpubench run --slurm` in a process of its own."""
+
+    def __init__(self, folder: Path, name: str, slurm: str, *more: object) -> None:
+        self.out = folder / f"{name}.csv"
+        self.command = [
+            sys.executable, "-m", "gpubench", "run", "--suite", str(SUITE), "--device", "cpu", "--precision", "fp32",
+            "--quick", "--slurm", slurm, "--out", str(self.out), *map(str, more),
+        ]  # fmt: skip
+        self.process = subprocess.Popen(self.command, cwd=folder, stderr=subprocess.PIPE, text=True)
+
+    @property
+    def number(self) -> str:
+        wait_for(lambda: (self.out.with_suffix(".slurm") / "job").exists())
+        return (self.out.with_suffix(".slurm") / "job").read_text()
+
+    def runs(self) -> None:
+        """Wait until it trains: its plan is written."""
+        wait_for(lambda: (self.out.with_suffix(".slurm") / "plan.csv").exists())
+        time.sleep(3)
+
+    def end(self, seconds: float = 120):
+        """(exit code, what it printed, its rows)."""
+        _, err = self.process.communicate(timeout=seconds)
+        assert "Traceback" not in err, err
+        return self.process.returncode, err, load([self.out]).frame
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_job_over_two_nodes(cluster):
+    code, err, frame = Job(cluster, "fine", "partition=cpu,nodes=2,time=5").end()
+    assert code == 0, err + str(list(frame["reason"]))
+    row = frame.iloc[0]
+    assert (row["status"], row["processes"], row["nodes"]) == ("ok", 2, 2)
+    assert "COMPLETED" in err
+
+
+def test_the_follower_may_go_and_come_back(cluster):
+    first = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
+    first.runs()
+    first.process.send_signal(signal.SIGINT)
+    first.process.communicate(timeout=20)
+    second = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
+    code, err, frame = second.end()
+    assert "is running this already" in err
+    assert code == 0, err
+    assert list(frame["status"]) == ["ok", "ok"]
+
+
+def test_a_cancelled_job(cluster):
+    job = Job(cluster, "cancel", "time=5", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
+    job.runs()
+    subprocess.run(["scancel", job.number], check=True)
+    code, err, frame = job.end()
+    assert code == 4, err
+    assert len(frame) == 2
+    assert set(frame["status"]) <= {"interrupted", "failed"}
+    assert frame["reason"].str.len().min() > 10
+
+
+def test_a_job_that_never_began(cluster):
+    job = Job(cluster, "pending", "time=5,begin=now+1hour")
+    subprocess.run(["scancel", job.number], check=True)
+    code, _, frame = job.end()
+    assert code == 4
+    assert list(frame["status"]) == ["interrupted"]
+    assert frame["reason"][0] == "the Slurm job was cancelled (CANCELLED) before it had begun"
+
+
+def test_a_job_that_runs_out_of_time(cluster):
+    job = Job(cluster, "late", "time=1", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
+    code, err, frame = job.end(180)
+    assert code == 4, err
+    assert len(frame) == 2
+    assert set(frame["status"]) <= {"interrupted", "timed_out", "failed"}
+    assert frame["reason"].str.contains("time").any(), list(frame["reason"])
+
+
+def test_a_job_whose_node_dies(cluster):
+    job = Job(cluster, "dead", "nodelist=n1,time=5", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
+    job.runs()
+    daemon = psutil.Process(int((cluster / "slurm" / "slurmd.n1.pid").read_text()))
+    steps = [p for p in psutil.process_iter(["name", "cmdline"]) if "slurmstepd" in (p.info["name"] or "")]
+    victims = [daemon, *(child for step in steps for child in [step, *step.children(recursive=True)])]
+    for process in victims:
+        process.kill()
+    try:
+        code, err, frame = job.end(120)
+    finally:
+        subprocess.run(["slurmd", "-N", "n1"], check=True)
+    assert code == 4, err
+    assert list(frame["status"]) == ["failed", "failed"], list(frame["reason"])
+    assert set(frame["reason"]) == {"the Slurm job lost a node (NODE_FAIL)"}
+
+
+def test_what_slurm_is_asked_for():
+    assert parse_slurm("partition=gpu,nodes=4, gpus_per_node=8") == {"nodes": 4, "partition": "gpu", "gpus_per_node": 8}
+    assert parse_slurm("gpus-per-node=2")["gpus_per_node"] == 2
+    for wrong in ("gpu", "nodes=many", "nodes=0", "partition="):
+        with pytest.raises(UserError, match="--slurm"):
+            parse_slurm(wrong)
+
+
+def test_the_job_gets_the_rest_of_the_command():
+    words = ["run", "--slurm", "nodes=2", "--quick", "--out=a.csv", "--set", "a=b"]
+    assert without(words, "--slurm", "--out") == ["run", "--quick", "--set", "a=b"]
+
+
+def test_slurm_needs_a_file_to_write(cli):
+    done = cli("run", "--suite", SUITE, "--slurm", "nodes=1")
+    assert done.returncode == 2
+    assert "--out FILE.csv" in done.stderr
