@@ -90,6 +90,11 @@ class Suite:
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    """What --precision would be for a model, where the precision is part of what the model means: it goes before
+    the one that was asked for."""
+    ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
+    """Given the params, the training processes of a trial, where the suite itself starts more than one."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
     """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
     cannot see them (nn.LSTM)."""

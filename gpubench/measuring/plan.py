@@ -163,8 +163,8 @@ def plan(
         settings = options.settings_for(suite, suites)
         suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
         for device in devices:
-            precisions = choose_precisions(options.precision, device)
             for model in choose_models(suite, options.models, suites):
+                precisions = choose_precisions(suite.suite.precisions.get(model, options.precision), device)
                 params = suite.resolve_params(settings, model)
                 policy, size = choose_batch(suite, options, device, params)
                 for precision in precisions:
@@ -182,6 +182,7 @@ def plan(
                         mode=options.mode,
                         data=data[suite.name],
                         weights=weights.get((suite.name, model), ""),
+                        processes=suite.suite.ranks(params) if suite.suite.ranks else 1,
                         memory_limit_bytes=options.memory_limit_bytes,
                         refusal=_refusal(device, precision) if suite.suite.torch else "",
                     )
