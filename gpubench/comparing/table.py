@@ -14,13 +14,14 @@ from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
+from gpubench.comparing.tricks import lines as trick_lines
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
 
 PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
-WORDS = ("model", "card", "precision", "what", "verdict", "notes", "bound by", "peak", "evidence")
+WORDS = ("model", "card", "precision", "what", "verdict", "notes", "trick", "bound by", "peak", "evidence")
 """Columns that may be folded in a narrow terminal, down to FOLDED; numbers never are."""
 FOLDED = 12
 GAP = 3
@@ -37,6 +38,8 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         _print(console, cells_table(group))
         if group.comparisons:
             _print(console, comparisons_table(group))
+        if tricks := trick_lines(group.comparisons, group.holes):
+            _print(console, _table(tricks))
         for sentence in not_faster(group):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
