@@ -72,6 +72,7 @@ def lead(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
     for batch in clock.resident():
         pipeline.tell(AGAIN)
         pipeline.train_step(batch)
+    clock.watched_samples //= pipeline.ranks  # whose FLOPs were counted: this process's share
     pipeline.tell(DONE)
     return quality
 

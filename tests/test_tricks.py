@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from rows import rows
 
 from gpubench import records, suite
 from gpubench.comparing import table
@@ -14,7 +15,6 @@ from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, plan
 from gpubench.measuring.sampling import sampling_for
-from rows import rows
 
 TRICKS = suite.find("tricks")
 INSIDE = TRICKS.suite.train.__globals__
@@ -54,7 +54,7 @@ class Scripted:
     """A pipeline whose validation losses are a list."""
 
     def __init__(self, losses, **params):
-        self.losses, self.params = iter(losses), SimpleNamespace(**params)
+        self.losses, self.params, self.ranks = iter(losses), SimpleNamespace(**params), 1
 
     def steps(self, clock, phase):
         return clock.steps([[0]] * 2, ("train", "valid", "test")[phase])
