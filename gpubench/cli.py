@@ -1,5 +1,6 @@
 """The commands: parse, call, print. Heavy imports happen inside them, so that --help is instant."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -121,6 +122,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="key=value: a parameter of the suite (see `gpubench list`). Repeatable."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard events, of suites that write them (imagenet).")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and measure nothing.")] = False,
 ) -> int:
     """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
@@ -131,6 +135,8 @@ def run(
         raise UserError("--quick and --full ask for opposite things; give one of them")
     if until and (quick or repeats):
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
+    if tensorboard and not importlib.util.find_spec("tensorboard"):
+        raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
     pairs = [text.partition("=") for text in settings or ()]
@@ -156,6 +162,7 @@ def run(
             budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
             seed=seed,
             settings={name.strip(): value.strip() for name, _, value in pairs},
+            tensorboard=tensorboard,
             dry_run=dry_run,
         )
     )
@@ -169,19 +176,38 @@ Every card and precision, and what the ratios are worth: `gpubench compare resul
 
 Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
 
+The best card per dollar: `gpubench compare results/*.csv --metric cost --price prices.toml`
+
 As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
 )
 @advised
 def compare(
-    files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="CSV files of `gpubench run`, or charts and reports that carry their rows.")
+    ],
     by: Annotated[
-        str | None, typer.Option(help="Column to compare along: card, precision, torch, batch_size, ...")
+        str | None, typer.Option(help="Column to compare along, or two: card, precision, torch,card, batch_size, ...")
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
     ] = None,
-    charts: Annotated[Path | None, typer.Option(help="Folder for charts (PNG and SVG).")] = None,
+    metric: Annotated[
+        str,
+        typer.Option(help="seconds, rate, energy, cost, cost-per-epoch, memory, batch, accuracy or time-to-goal."),
+    ] = "seconds",
+    price: Annotated[
+        Path | None, typer.Option(help="TOML with dollars per hour, or price and years, of each card.")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="column=value or column!=value: only these rows. Repeatable.")
+    ] = None,
+    table: Annotated[
+        str, typer.Option("--format", help="terminal, markdown, csv, json, hyperfine or benchstat.")
+    ] = "terminal",
+    charts: Annotated[Path | None, typer.Option(help="Folder for charts.")] = None,
+    chart_format: Annotated[str, typer.Option(help="png, svg and pdf, joined by commas.")] = "png,svg",
+    theme: Annotated[str, typer.Option(help="light or dark charts.")] = "light",
     why: Annotated[
         bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
     ] = False,
@@ -194,17 +220,117 @@ def compare(
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
-    from gpubench.comparing.compare import compare_files
+    from gpubench.comparing.compare import Question, Shape, compare_files
 
+    kinds = tuple(kind.strip() for kind in chart_format.split(","))
+    if not kinds or not set(kinds) <= {"png", "svg", "pdf"}:
+        raise UserError(f"--chart-format {chart_format}: there is png, svg and pdf")
+    if theme not in {"light", "dark"}:
+        raise UserError(f"--theme {theme}: there is light and dark")
     return compare_files(
         files,
-        by=by,
-        baseline=baseline,
-        charts=charts,
-        why=why,
-        allow_mismatch=allow_mismatch,
-        fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
+        Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())),
+        Shape(
+            table=table,
+            charts=charts,
+            chart_kinds=kinds,
+            theme=theme,
+            why=why,
+            fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
+        ),
     )
+
+
+@app.command(epilog="Example: `gpubench report results/*.csv -o report.html`")
+@advised
+def report(
+    files: Annotated[list[Path], typer.Argument(help="CSV files, or charts and reports that carry their rows.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    by: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
+    metric: Annotated[str, typer.Option(help="As in `compare`.")] = "seconds",
+    price: Annotated[Path | None, typer.Option(help="As in `compare`.")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="As in `compare`. Repeatable.")] = None,
+    allow_mismatch: Annotated[bool, typer.Option("--allow-mismatch", help="As in `compare`.")] = False,
+) -> None:
+    """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
+    from gpubench.comparing.compare import Question
+    from gpubench.comparing.report import write_report
+
+    question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
+    typer.echo(write_report(files, question, out))
+
+
+@app.command(
+    epilog="""
+Examples:
+
+For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`
+
+An entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`
+"""
+)
+@advised
+def export(
+    files: Annotated[list[Path], typer.Argument(help="CSV files, or charts and reports that carry their rows.")],
+    format_name: Annotated[str, typer.Option("--format", help="benchstat, pyperf, timm, mllog or dawnbench.")],
+    out: Annotated[Path | None, typer.Option(help="File to write (dawnbench: folder); printed by default.")] = None,
+) -> None:
+    """Write the ok rows in another tool's format."""
+    from gpubench.comparing import exports
+
+    for line in exports.export(files, format_name, out):
+        typer.echo(line)
+
+
+@app.command(
+    name="import",
+    epilog="""
+Examples:
+
+timm's table: `gpubench import train.csv --format timm --card "RTX 3090" --precision fp16 --source URL --out timm.csv`
+
+A DAWNBench entry: `gpubench import entry.json --format dawnbench --out dawnbench.csv`
+""",
+)
+@advised
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Other people's files.")],
+    format_name: Annotated[str, typer.Option("--format", help="timm, lambda, dawnbench or notebooks.")],
+    out: Annotated[Path, typer.Option(help="CSV to append the rows to.")],
+    source: Annotated[str, typer.Option(help="Where the figures come from, best with a commit.")] = "",
+    card: Annotated[str, typer.Option(help="The card, where the files do not name it.")] = "",
+    precision: Annotated[str, typer.Option(help="The precision, where the files do not name it.")] = "",
+    data: Annotated[str, typer.Option(help="The dataset, where the files do not name it.")] = "",
+    torch: Annotated[str, typer.Option(help="The version of torch, where known.")] = "",
+    params: Annotated[str, typer.Option(help="What else belongs to the recipe: 'name=value name=value'.")] = "",
+    batches: Annotated[Path | None, typer.Option(help="Lambda's table of batch sizes.")] = None,
+) -> None:
+    """Append published figures of other tools as rows that keep their source and recipe."""
+    from gpubench.comparing.imports import Facts, import_files
+
+    facts = Facts(source, card, precision, data, torch, params, batches)
+    typer.echo(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
+
+
+@app.command(epilog="Example: `gpubench submit results/mine.csv`; nothing is sent")
+@advised
+def submit(
+    files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
+) -> int:
+    """Check files for a pull request to results/: what is missing. Exit code 4 if anything; sends nothing."""
+    from gpubench.comparing.submit import missing
+
+    code = 0
+    for path in files:
+        found = missing(path)
+        typer.echo(
+            f"{path}: " + ("ready for a pull request (docs/contributing-results.md)" if not found else "not yet")
+        )
+        for line in found:
+            typer.echo(f"  {line}")
+        code = 4 if found else code
+    return code
 
 
 @app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
@@ -318,6 +444,22 @@ def fetch(
         typer.echo(f"{name}: {datasets.fetch(name)}")
 
 
+@data_app.command(epilog="Example: `gpubench data prepare imagenet --sizes 160,320 --data DIR`")
+@advised
+def prepare(
+    name: Annotated[str, typer.Argument(help="imagenet.")],
+    sizes: Annotated[str, typer.Option(help="Pixels of the copies' shorter side, joined by commas.")] = "160,320",
+    data: Annotated[Path | None, typer.Option(help="Folder of the tree; else $GPUBENCH_DATA.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that resize; all CPUs by default.", show_default=False)
+    ] = None,
+) -> int:
+    """Make resized copies of a tree of images in the cache, once. Exit code 4 if an image cannot be used."""
+    from gpubench.preparing import prepare as prepare_copies
+
+    return prepare_copies(name, sizes, data, processes)
+
+
 @data_app.command(name="list", epilog="Example: `gpubench data list`")
 @advised
 def list_data() -> None:
@@ -328,6 +470,8 @@ def list_data() -> None:
     for name, dataset in datasets.DATASETS.items():
         here = datasets.is_complete(name, cache)
         typer.echo(f"{name}: {dataset.about}; {'in ' + str(cache) if here else 'not fetched'}")
+    for name, about in datasets.TREES.items():
+        typer.echo(f"{name}: {about}; give it with --data DIR")
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
         typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 from filelock import FileLock
 
-from gpubench import corpus
+from gpubench import corpus, images
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
+
+TREES = {"imagenet": "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
+"""Data that is a folder of the user's, given by --data: nobody may hand it on."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,12 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     named any text will do; `row_name` tells what it is.
     """
     for name in wanted:
-        if name not in DATASETS:
-            raise UserError(f"dataset {name}: there are {', '.join(DATASETS)}")
+        if name not in DATASETS and name not in TREES:
+            raise UserError(f"dataset {name}: there are {', '.join([*DATASETS, *TREES])}")
     environment = os.environ.get(ENVIRONMENT_VARIABLE)
     named = data or (Path(environment) if environment else None)
+    if wanted and wanted[0] in TREES:
+        return _locate_tree(named, by_option=data is not None)
     if named is None:
         root = cache_folder()
         if not all(is_complete(name, root) for name in wanted):
@@ -132,11 +137,24 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     return root
 
 
+def _locate_tree(named: Path | None, *, by_option: bool) -> Path | None:
+    if named is None:
+        return None
+    if not named.is_dir():
+        raise UserError(f"{'--data ' if by_option else ENVIRONMENT_VARIABLE + '='}{named}: no such folder")
+    found = images.find_tree(named.absolute())
+    if found is None and by_option:
+        images.read_tree(named)  # says what a tree looks like
+    return found
+
+
 def row_name(name: str, root: Path) -> str:
-    """What a row says of dataset `name` under `root`: its own name, or another for a corpus that stands in for it.
+    """What a row says of dataset `name` under `root`: its own name, or another for data that stands in for it.
 
     A corpus is read whole, so that text that cannot be read is found here; raises UserError then.
     """
+    if name in TREES:
+        return images.read_tree(root).name
     if not DATASETS[name].is_corpus:
         return name
     folder = _corpus_folder(name, root)
@@ -250,6 +268,11 @@ def fetch(name: str) -> Path:
     What is there and whole is kept; what is wrong is downloaded again. Raises UserError for an unknown
     name, without a network, on a full disk, or where a checksum differs.
     """
+    if name in TREES:
+        raise UserError(
+            f"{name}: nobody may hand it on, so it cannot be downloaded (image-net.org gives it to registered users);"
+            " use --data DIR with a tree train/CLASS/*.jpg and val/CLASS/*.jpg, or --synthetic"
+        )
     if name not in names():
         raise UserError(f"data fetch {name}: there are {', '.join(names())}")
     root = cache_folder()

@@ -1,14 +1,23 @@
-"""CSV files to one table of rows, with every problem named. Good rows are used whatever the others are."""
+"""CSV files (or charts and reports that carry one) to one table of rows, with every problem named.
+
+Good rows are used whatever the others are. Files are read many at once; only where that fails is each looked at line
+by line.
+"""
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gpubench.carried import RowsLostError, table_in
 from gpubench.records import COLUMNS, SCHEMA, Row
 
 OURS = ("schema", "suite")
@@ -16,6 +25,10 @@ OURS = ("schema", "suite")
 REQUIRED = ("schema", "suite", "model", "precision", "status")
 NAMED_LINES = 5
 """Bad lines named one by one; further ones are counted."""
+BATCH_BYTES = 32 << 20
+"""Files of one header are parsed together up to this size."""
+AHEAD = 2
+"""Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -24,6 +37,8 @@ def _columns_of(kind: type) -> tuple[str, ...]:
 
 NUMBERS = _columns_of(int) + _columns_of(float)
 FLAGS = _columns_of(bool)
+
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 csv.field_size_limit(1 << 30)  # a long run's laps
 
@@ -39,28 +54,152 @@ class Loaded:
     problems: list[str] = field(default_factory=list)
 
 
-def load(paths: Sequence[Path]) -> Loaded:
-    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing."""
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    names: tuple[str, ...]
+    content: bytes
+    """The whole file; its first line is the header."""
+
+    @property
+    def body(self) -> memoryview:
+        """What follows the header, not copied."""
+        end = self.content.find(b"\n")
+        return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
+
+
+def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = ()) -> Loaded:
+    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
+
+    Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
+    numbers the rows from 0, the same for rows that agree in all of those columns.
+    """
     problems: list[str] = []
+    columns = [name for name in COLUMNS if name not in without]
+    numbers = _Numbers(identity)
     frames = []
+    for batch, at_once in _ahead(_batches(paths, problems), columns):
+        parts = [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
+        frames += [_plain(part, numbers) for part in parts if not part.empty]
+    if not frames:
+        return Loaded(_plain(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
+    return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
+
+
+def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], pd.DataFrame | None]]:
+    """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        waiting: deque[tuple[list[_File], Future[pd.DataFrame | None]]] = deque()
+        for batch in batches:
+            waiting.append((batch, pool.submit(_at_once, batch, columns)))
+            if len(waiting) > AHEAD:
+                done, parsed = waiting.popleft()
+                yield done, parsed.result()
+        for done, parsed in waiting:
+            yield done, parsed.result()
+
+
+class _Numbers:
+    """Numbers for rows by what they agree in, across frames."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = columns
+        self._seen: dict[tuple[str, ...], int] = {}
+
+    def of(self, frame: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        """One number per row. Texts are categories or plain."""
+        numbers, count = np.zeros(len(frame), np.int64), 1
+        for name in self.columns:
+            column = frame[name]
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                codes, kinds = column.cat.codes.to_numpy(), len(column.cat.categories)
+            else:
+                codes, uniques = pd.factorize(column, use_na_sentinel=False)
+                kinds = len(uniques)
+            if kinds > 1:
+                numbers, count = numbers * kinds + codes, count * kinds
+            if count > 1 << 40:  # the next product could pass an int64
+                numbers, few = pd.factorize(numbers)
+                count = len(few)
+        local, few = pd.factorize(numbers)
+        firsts = np.zeros(len(few), np.int64)
+        firsts[local[::-1]] = np.arange(len(local))[::-1]
+        rows = frame[list(self.columns)].iloc[firsts].astype(str).itertuples(index=False, name=None)
+        shared = np.array([self._seen.setdefault(row, len(self._seen)) for row in rows], np.int64)
+        return shared[local] if len(shared) else local
+
+
+def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
+    """Categories as plain texts, and the rows' numbers where they are asked for."""
+    numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
+    texts = {str(name) for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    plain = frame.astype(dict.fromkeys(texts, "str")).assign(**numbered)
+    for name in frame.columns.difference([*NUMBERS, *FLAGS]):
+        if name not in texts or any(map(STEERING.search, frame[name].cat.categories)):
+            plain[name] = shown(plain[name])
+    return plain
+
+
+def shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Texts without characters that steer a terminal or turn the direction of writing around."""
+    if texts.dtype.kind in "biuf":
+        return texts
+    kinds = [text for text in texts.unique() if STEERING.search(text)]
+    return texts.replace({text: STEERING.sub("\ufffd", text) for text in kinds}) if kinds else texts
+
+
+def load_text(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of `load`, in the same order and with the same index, every column as the text it was."""
+    ignored: list[str] = []
+    frames = [_closely(file, ignored) for batch in _batches(paths, ignored) for file in batch]
+    frames = [frame.reindex(columns=list(COLUMNS), fill_value="") for frame in frames]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS), dtype=str)
+
+
+def table_of(texts: pd.DataFrame) -> bytes:
+    """A frame of `load_text` as the CSV it came from."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(texts[list(COLUMNS)].itertuples(index=False))
+    return out.getvalue().encode()
+
+
+def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]]:
+    """Readable files of our kind, in order, grouped where neighbours have one header."""
+    batch: list[_File] = []
+    size = 0
     for path in paths:
-        frame = _read(path, problems)
-        if frame is not None and not frame.empty:
-            frames.append(frame)
-    empty = pd.DataFrame(columns=list(COLUMNS), dtype=str)
-    return Loaded(_typed(pd.concat(frames, ignore_index=True) if frames else empty), problems)
+        file = _opened(path, problems)
+        if file is None:
+            continue
+        if batch and (file.names != batch[0].names or size + len(file.content) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += len(file.content)
+    if batch:
+        yield batch
 
 
-def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
+def _opened(path: Path, problems: list[str]) -> _File | None:
+    """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
     try:
         content = path.read_bytes()
     except OSError as error:
         problems.append(f"{path}: cannot be read ({error.strerror})")
         return None
-    if not content.strip():
+    try:
+        carried = table_in(content)
+    except RowsLostError as error:
+        problems.append(f"{path}: {error}")
+        return None
+    content = content if carried is None else carried
+    if not content[:1024].strip() and not content.strip():
         problems.append(f"{path}: empty")
         return None
-    header = content.partition(b"\n")[0].decode("utf-8-sig", "replace").rstrip("\r")
+    end = content.find(b"\n")
+    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
     names = _split(header)
     missing = [name for name in OURS if name not in names]
     if missing:
@@ -69,20 +208,7 @@ def _read(path: Path, problems: list[str]) -> pd.DataFrame | None:
     if len(set(names)) != len(names):
         problems.append(f"{path}, line 1: a column stands twice in the header; left out")
         return None
-    frame = _fast(content, names)
-    if frame is None:
-        frame = _line_by_line(path, content, names, problems)
-    newer = _newer(frame)
-    if newer.any():
-        version = frame["schema"][newer].iloc[0]
-        problems.append(
-            f"{path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
-            f" {SCHEMA}); upgrade gpubench to read them"
-        )
-    elif frame.empty and len(content.splitlines()) < 2:
-        problems.append(f"{path}: no rows")
-    # Unknown columns are someone's own notes; missing ones are empty.
-    return frame[~newer].reindex(columns=list(COLUMNS), fill_value="")
+    return _File(path, tuple(names), content)
 
 
 def _split(line: str) -> list[str]:
@@ -93,19 +219,60 @@ def _split(line: str) -> list[str]:
         return []
 
 
-def _fast(content: bytes, names: list[str]) -> pd.DataFrame | None:
-    """The whole file at once, or None where any line needs a closer look."""
-    if not content.endswith(b"\n") or b"\0" in content:
+def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | None:
+    """All files as rows, numbers typed and texts as categories, or None where any line needs a closer look."""
+    names = batch[0].names
+    content = b"".join([file.body for file in batch])
+    if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
         return None
+    known = [name for name in columns if name in names]
+    numbers = [name for name in known if name in NUMBERS]
     try:
-        frame = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except ValueError:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
+        frame = pd.read_csv(
+            io.BytesIO(content),
+            names=list(names),
+            header=None,
+            usecols=known,
+            dtype={name: "float64" if name in NUMBERS else "category" for name in known},
+            keep_default_na=False,
+            na_values={name: [""] for name in numbers},
+            encoding="utf-8",
+        )
+    except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
-    # Lines longer than the header become an index; shorter ones leave gaps.
-    whole = list(frame.columns) == names and isinstance(frame.index, pd.RangeIndex)
-    if not whole or frame.isna().to_numpy().any():
+    # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
+    if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
-    return None if _bad(frame).any() else frame
+    return _completed(frame[known], columns) if _is_good(frame) else None
+
+
+def _is_good(frame: pd.DataFrame) -> bool:
+    """Every row is of a known schema, whole, and its required fields and numbers are there."""
+    if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
+        return False
+    texts = [name for name in frame.columns if name not in NUMBERS]
+    if any("" in frame[name].cat.categories for name in REQUIRED if name in texts):
+        return False
+    if "end" in frame and list(frame["end"].cat.categories) != ["end"]:
+        return False
+    if any((frame[name].cat.codes < 0).any() for name in texts):
+        return False
+    return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
+
+
+def _closely(file: _File, problems: list[str]) -> pd.DataFrame:
+    """The good rows of one file as text, each line on its own; what is wrong with the others goes to `problems`."""
+    frame = _line_by_line(file, problems)
+    newer = _newer(frame)
+    if newer.any():
+        version = frame["schema"][newer].iloc[0]
+        problems.append(
+            f"{file.path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
+            f" {SCHEMA}); upgrade gpubench to read them"
+        )
+    elif frame.empty and not bytes(file.body).strip():
+        problems.append(f"{file.path}: no rows")
+    return frame[~newer]
 
 
 def _newer(frame: pd.DataFrame) -> "pd.Series[bool]":
@@ -119,16 +286,22 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
         bad |= frame[name] == "" if name in frame else True
     if "end" in frame:
         bad |= frame["end"] != "end"  # a short line that was torn and then sealed
-    for name in NUMBERS:
-        if name in frame:
-            text = frame[name]
-            bad |= ~np.isfinite(pd.to_numeric(text, errors="coerce").astype(float)) & (text != "")
-    return bad & ~_newer(frame)
+    texts = frame[[name for name in frame if name in NUMBERS]]
+    none = (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)
+    return (bad | pd.Series(none, index=frame.index)) & ~_newer(frame)
 
 
-def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[str]) -> pd.DataFrame:
+def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Every text as a number, NaN where it is none."""
+    flat = pd.Series(texts.to_numpy(dtype=object).ravel())
+    return pd.to_numeric(flat, errors="coerce").to_numpy(dtype=float).reshape(texts.shape)
+
+
+def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
     """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
-    lines = content.decode("utf-8-sig", "replace").split("\n")
+    path, names = file.path, file.names
+    known = [number for number, name in enumerate(names) if name in COLUMNS]
+    lines = file.content.decode("utf-8-sig", "replace").split("\n")
     header = lines[0].rstrip("\r")
     last = len(lines)
     # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
@@ -139,13 +312,13 @@ def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[s
             continue
         cells = _split(line.rstrip("\r").replace("\0", ""))
         if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
-            rows.append(cells)
+            rows.append([cells[at] for at in known])
             numbers.append(number)
         elif torn and number == last:
             problems.append(f"{path}, line {number}: torn (its run was killed while writing it); left out")
         else:
             wrong.append(number)
-    frame = pd.DataFrame(rows, columns=names, index=numbers, dtype=str)
+    frame = pd.DataFrame(rows, columns=[names[at] for at in known], index=numbers, dtype=str)
     bad = _bad(frame)
     wrong = sorted(wrong + list(frame.index[bad]))
     problems += [f"{path}, line {number}: not a whole row; left out" for number in wrong[:NAMED_LINES]]
@@ -154,15 +327,21 @@ def _line_by_line(path: Path, content: bytes, names: list[str], problems: list[s
     return frame[~bad]
 
 
-def _whole(line: str, names: list[str]) -> bool:
+def _whole(line: str, names: Sequence[str]) -> bool:
     cells = _split(line.rstrip("\r"))
     return len(cells) == len(names) and cells[-1:] == ["end"] and line.count('"') % 2 == 0
 
 
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    typed = frame.copy()
-    for name in NUMBERS:
-        typed[name] = pd.to_numeric(typed[name], errors="coerce").astype(float)
-    for name in FLAGS:
-        typed[name] = typed[name].str.lower() == "true"
-    return typed
+def _typed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    typed = frame.reindex(columns=[name for name in columns if name in frame]).reset_index(drop=True)
+    known = [name for name in typed if name in NUMBERS]
+    typed[known] = pd.DataFrame(_numbers(typed[known]), columns=known)
+    return _completed(typed, columns)
+
+
+def _completed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Every column in its order: unknown ones of a file are someone's own notes, missing ones are empty."""
+    missing = [name for name in columns if name not in frame]
+    own = frame.assign(**{name: np.nan if name in NUMBERS else "" for name in missing}) if missing else frame
+    flags = {name: own[name].isin(("true", "TRUE", "True")) for name in FLAGS if name in columns}
+    return own.assign(**flags)[list(columns)]

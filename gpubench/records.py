@@ -114,10 +114,14 @@ class Row:
     valid_seconds: float | None = column("part of `seconds` in the validation phases", None)
     epochs: int | None = column("epochs that `seconds` stands for", None)
     samples: int | None = column("samples really trained in this trial, warm-up included", None)
+    resumed: str = column(
+        "where the trial went on after an earlier process of it was stopped; `seconds` is the time of all of them"
+    )
     steady: str = column("how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3%), shared (others computed on the card), unsteady"
+        " clock that fell by 3%), shared (others computed on the card), unsteady,"
+        " resumed (parts of it ran at another time)"
     )
     data_stall: float | None = column(
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",
@@ -191,6 +195,7 @@ class Row:
     )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
+    top5: float | None = column("fraction whose class is among the five likeliest at the end; full runs only", None)
     perplexity: float | None = column(
         "of the validation text at the best epoch, exp of the mean loss per token; full runs only", None
     )
@@ -199,6 +204,10 @@ class Row:
     )
     laps: str = column(
         "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
+    )
+    table: str = column(
+        "JSON: the suite's own figures, a list of columns and then lines; imagenet's are an epoch or a phase each"
+        " (hours, top-1 and top-5 where it was trained)"
     )
     end: str = column("always `end`: a line without it was torn", "end")
 

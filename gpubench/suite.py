@@ -23,10 +23,12 @@ class Param:
     choices: tuple[ParamValue, ...] = ()
     least: float = 0
     """The smallest number allowed."""
+    read: Callable[[str], str] | None = None
+    """Makes of a text the one that rows keep, without spaces: of a file's name its content, say. Raises UserError."""
 
     def parse(self, name: str, text: str) -> ParamValue:
         """The value that `text` stands for; raises UserError naming what is allowed."""
-        value: ParamValue = text
+        value: ParamValue = self.read(text) if self.read else text
         try:
             if isinstance(self.default, bool):
                 value = {"true": True, "1": True, "false": False, "0": False}[text.lower()]
@@ -88,6 +90,9 @@ class Suite:
     """`{"recipe": {"article": {"epochs": 30}}}`: defaults that another parameter's value changes, or the `model`."""
     weights: Callable[[str, Mapping[str, ParamValue]], str] | None = None
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
+    check: Callable[[Mapping[str, ParamValue], Path, str], None] | None = None
+    """Given params, the data's folder and the name that rows carry for it, raises UserError where a trial would fail
+    on them. Asked before anything runs, where the data is not synthetic. Must not import torch."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     precisions: Mapping[str, str] = field(default_factory=dict)
@@ -135,7 +140,9 @@ class LoadedSuite:
                 raise UserError(
                     f"--set {name}: suite {self.name} has no such parameter; it has {', '.join(sorted(declared))}"
                 )
-        values = {name: param.default for name, param in declared.items()}
+        values = {
+            name: param.read(str(param.default)) if param.read else param.default for name, param in declared.items()
+        }
         given = {name: declared[name].parse(name, text) for name, text in settings.items()}
         values |= given
         for name, by_value in self.suite.presets.items():

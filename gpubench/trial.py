@@ -69,6 +69,10 @@ class Trial:
     seed: int
     data_dir: str = ""
     weights_dir: str = ""
+    checkpoint_dir: str = ""
+    """Where a full run may keep what it needs to go on after a kill; empty elsewhere."""
+    tensorboard_dir: str = ""
+    """Where TensorBoard events go (--tensorboard)."""
 
     @property
     def params(self) -> Any:
@@ -169,6 +173,10 @@ class Measurement:
     quality: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     """What the process found set: versions and threads, as strings."""
+    table: tuple[Mapping[str, str | int | float], ...] = ()
+    """What a suite measured beside laps."""
+    resumed: str = ""
+    """Where the trial went on that an earlier process had begun, and what of it was lost; empty where none had."""
     laps: tuple[Lap, ...] = ()
     telemetry: Telemetry = Telemetry()
     """The parent's part: a child leaves it empty."""
@@ -195,4 +203,4 @@ def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
     """A measurement from what the child sent; raises TypeError where a field is unknown."""
     laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
     known = {name: value for name, value in data.items() if name != "telemetry"}
-    return Measurement(**{**known, "laps": laps})
+    return Measurement(**{**known, "laps": laps, "table": tuple(data.get("table", ()))})

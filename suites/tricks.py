@@ -319,13 +319,15 @@ def other_processes(trial: Trial) -> Iterator[Any]:
 
 def other(trial: Trial, rank: int, port: int) -> None:
     """One of the other processes, from its start to its end."""
+    import torch
     import torch.distributed as dist
 
     from gpubench.measuring import precision
 
-    ranks = ranks_of(trial.case.params)
+    ranks, params = ranks_of(trial.case.params), trial.params
+    if params.threads:
+        torch.set_num_threads(params.threads)
     share_cores(ranks)
-    params = trial.params
     precision.set_flags(trial.case.precision, bool(params.reduced_reduction), bool(params.cudnn_benchmark))
     follow(Pipeline(trial, rank, dist.TCPStore("127.0.0.1", port, is_master=False)))
     dist.destroy_process_group()
@@ -408,8 +410,9 @@ def load_images(trial: Trial) -> list[tuple[Any, Any]]:
         splits = load_cifar("cifar10", Path(trial.data_dir))
         images = np.concatenate([split.images for split in splits]).transpose(0, 2, 3, 1)
         labels = np.concatenate([split.labels for split in splits])
-    few = [(0, params.train_images or TRAIN_IMAGES), (TRAIN_IMAGES, params.valid_images or VALID_IMAGES)]
-    few.append((TRAIN_IMAGES + VALID_IMAGES, params.test_images or TEST_IMAGES))
+    parts = [(0, TRAIN_IMAGES, params.train_images), (TRAIN_IMAGES, VALID_IMAGES, params.valid_images)]
+    parts.append((TRAIN_IMAGES + VALID_IMAGES, TEST_IMAGES, params.test_images))
+    few = [(at, min(most, wanted or most)) for at, most, wanted in parts]
     return [(np.ascontiguousarray(images[at : at + n]), labels[at : at + n]) for at, n in few]
 
 

@@ -1,6 +1,7 @@
 """Short builders that several test files use."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 
 from gpubench import datasets
 from gpubench.doctor import nvidia_cards
+
+# A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 USERS_DATA = os.environ.get(datasets.ENVIRONMENT_VARIABLE)
 USERS_CACHE = datasets.cache_folder()

@@ -29,16 +29,19 @@ LAYERS = [
         "suite.py",
         "trial.py",
         "records.py",
+        "carried.py",
         "loading.py",
         "interval.py",
         "corpus.py",
         "datasets.py",
         "apex.py",
         "doctor.py",
+        "images.py",
+        "phases.py",
         "conditions.py",
     },
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
-    {"ceiling.py", "selftest.py"},  # measure with one wing, look up and judge with the other
+    {"ceiling.py", "selftest.py", "preparing.py"},  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},
 ]
 

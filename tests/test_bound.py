@@ -1,6 +1,5 @@
 """What bounds a case: the words on constructed rows and on suites that are bound on purpose."""
 
-import csv
 import math
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from gpubench.comparing import bound
 from gpubench.comparing.bound import bound_of, limit_seconds, why_not_faster
 from gpubench.comparing.peaks import find
+from gpubench.loading import load
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -130,37 +130,42 @@ def test_why_a_mixed_precision_is_not_faster(words, columns):
     assert words in why_not_faster(mixed, BUSY, bound_of(mixed))
 
 
+EXPECTED = {model: model for model in ("input", "launch", "compute", "memory", "communication")} | {
+    "ambiguous": "unknown"
+}
+
+
 def test_constructed_suites_come_out_as_what_they_are(cli, tmp_path):
-    """Real runs: a sleeping loader, 10,000 tiny calls, matrix products, a streaming add, a slow exchange, a mixture."""
+    """Real runs: a sleeping loader, 50,000 tiny calls, matrix products, a streaming add, a slow exchange, a mixture.
+
+    On a machine that is busy with other things one short trial can be off; then the medians of three decide.
+    """
     assert cli("peak", "--device", "cpu", "--precision", "fp32").returncode == 0
-    done = cli(
-        "run", "--suite", SUITES / "bounded.py", "--device", "cpu", "--precision", "fp32", "--quick", "--out", "a.csv"
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    csv.field_size_limit(10**8)
-    with (tmp_path / "a.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    numbers = [
-        {name: value if name in {"card", "precision"} else _float(value) for name, value in row.items()} for row in rows
-    ]
-    named = {row["model"]: columns for row, columns in zip(rows, numbers, strict=True)}
-    talking, alone = named["communication"], named.pop("alone")
-    talking["communication_share"] = (
-        1 - talking["resident_samples_per_second"] / alone["resident_samples_per_second"]
-    )  # as a group of processes finds it, with and without its all-reduce
-    found = {model: bound_of(columns) for model, columns in named.items()}
-    words = {model: each.word for model, each in found.items()}
-    expected = {model: model for model in ("input", "launch", "compute", "memory", "communication")}
-    assert words == expected | {"ambiguous": "unknown"}, {m: each.evidence for m, each in found.items()}
+    found = _bounds(cli, tmp_path, repeats=1)
+    if _words(found) != EXPECTED:
+        found = _bounds(cli, tmp_path, repeats=3)
+    assert _words(found) == EXPECTED, {model: each.evidence for model, each in found.items()}
     shown = cli("compare", "--why", "a.csv")
     assert "at most 100%" in shown.stdout
 
 
-def _float(text):
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+def _words(found):
+    return {model: each.word for model, each in found.items()}
+
+
+def _bounds(cli, tmp_path, repeats):
+    """What bounds each model, by the medians of `repeats` trials; the same file goes on."""
+    options = ["--device", "cpu", "--precision", "fp32", "--quick", "--repeats", repeats, "--out", "a.csv"]
+    done = cli("run", "--suite", SUITES / "bounded.py", *options)
+    assert done.returncode == 0, done.stderr
+    frame = load([tmp_path / "a.csv"]).frame
+    numbers = frame.groupby("model").median(numeric_only=True)
+    first = frame.drop_duplicates("model").set_index("model")[["card", "precision"]]
+    named = numbers.join(first).to_dict("index")
+    talking, alone = named["communication"], named.pop("alone")
+    # As a group of processes finds it, with and without its all-reduce.
+    talking["communication_share"] = 1 - talking["resident_samples_per_second"] / alone["resident_samples_per_second"]
+    return {model: bound_of(row) for model, row in named.items()}
 
 
 def test_thresholds_are_consistent():

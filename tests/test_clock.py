@@ -420,3 +420,76 @@ def test_laps_know_when_they_began():
     assert laps[0].started == 0.0
     for before, after in pairwise(laps):
         assert after.started >= before.started + before.seconds - 1e-9
+
+
+def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
+    """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time)."""
+    time = Time()
+    clock = Clock(sampling_for(mode, accelerator=False), now=time)
+    starts = [0, epochs[0], epochs[0] + epochs[1]]
+    ran = []
+    if state:
+        clock.resume(*state)
+    for epoch in clock.epochs(sum(epochs), stages=starts):
+        ran.append(epoch)
+        pace = paces[sum(epoch >= start for start in starts) - 1]
+        for step, _ in enumerate(clock.steps(Loader(steps, time, wait=pace / 4), "train", samples=steps * 10)):
+            if (epoch, step) == stop_at:
+                return clock, ran, time
+            time.now += pace
+        for _ in clock.steps(Loader(40, time), "valid", samples=400):
+            time.now += pace / 2
+        time.now += 0.5
+    for _ in clock.resident():
+        time.now += paces[min(2, len(ran) - 1)]
+    return clock, ran, time
+
+
+@pytest.mark.parametrize("epochs", [(13, 12, 3), (1, 1, 1), (2, 5, 1)])
+def test_each_stage_is_sampled_and_the_whole_projected_exactly(epochs):
+    paces = (0.1, 0.4, 0.9)
+    full, every, _ = grow("full", paces, epochs)
+    sampled, few, _ = grow("sampled", paces, epochs)
+    assert every == list(range(sum(epochs)))
+    starts = (0, epochs[0], epochs[0] + epochs[1])
+    assert few == [start + n for start, many in zip(starts, epochs, strict=True) for n in range(min(2, many))]
+    assert full.complete
+    assert not sampled.complete
+    real, projected = full.summary(), sampled.summary()
+    for figure in ("seconds", "train_seconds", "valid_seconds", "samples_per_second", "loader_wait", "run_samples"):
+        assert projected[figure] == pytest.approx(real[figure]), figure
+    assert real["measured"]
+    assert not projected["measured"]
+    assert sampled.stage_seconds() == pytest.approx(full.stage_seconds())
+    assert sum(full.stage_seconds().values()) == pytest.approx(real["seconds"])
+    assert not projected["steady"].startswith("unsteady")
+
+
+def test_the_rate_counts_each_stage_with_its_samples():
+    summary = grow("sampled", (0.08, 0.24, 0.72), (10, 10, 10))[0].summary()
+    assert summary["samples_per_second"] == pytest.approx(10 / (1.25 * (0.08 + 0.24 + 0.72) / 3))
+    assert summary["loader_wait"] == pytest.approx(0.2)
+
+
+def test_a_resident_batch_of_each_stage():
+    clock, _, _ = grow("sampled", (0.1, 0.4, 0.9))
+    laps = [lap for lap in clock.summary()["laps"] if lap.kind == "resident"]
+    assert sorted({lap.epoch for lap in laps}) == [0, 13, 25]
+
+
+def test_a_run_that_goes_on_has_the_time_of_both_parts():
+    paces, epochs = (0.1, 0.4, 0.9), (2, 2, 2)
+    whole, _, _ = grow("full", paces, epochs)
+    first, _, _ = grow("full", paces, epochs, stop_at=(3, 100))
+    state, elapsed = first.state(), first.elapsed
+    lost = 100 * 0.5 + 0.1  # 100 steps with their waits, and the wait for the next
+    second, ran, _ = grow("full", paces, epochs, state=(state, elapsed))
+    assert ran == [3, 4, 5]
+    assert second.complete
+    ours, theirs = second.summary(), whole.summary()
+    assert ours["seconds"] == pytest.approx(theirs["seconds"] + lost)
+    assert ours["train_seconds"] == pytest.approx(theirs["train_seconds"])
+    assert ours["samples"] == theirs["samples"]
+    assert ours["measured"]
+    assert ours["resumed"] == "at epoch 3, 50.1 s of an unfinished one counted"
+    assert len(ours["laps"]) >= len(theirs["laps"]) - 4

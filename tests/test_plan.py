@@ -41,7 +41,7 @@ def cases_of(tmp_path, devices=(GPU,), **options):
 def test_both_is_resolved_to_concrete_names_per_device():
     assert choose_precisions("both", GPU) == ["fp32", "fp16"]
     assert choose_precisions("both", CPU) == ["fp32", "bf16"]
-    assert choose_precisions("all", TURING) == ["fp32", "fp16"]
+    assert choose_precisions("all", TURING) == ["fp32", "fp16", "fp16-master", "fp16-pure"]
     assert choose_precisions("bf16,mixed,bf16", CPU) == ["bf16"]
 
 

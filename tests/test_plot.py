@@ -4,8 +4,8 @@ import pytest
 from rows import row, rows
 
 from gpubench import records
-from gpubench.comparing import plot
-from gpubench.comparing.compare import compare
+from gpubench.comparing import plot, style
+from gpubench.comparing.compare import Question, answer, compare
 from gpubench.errors import UserError
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -44,7 +44,7 @@ def test_values_ratios_and_lost_cases_are_written_out(result):
 
 
 def test_the_footer_says_what_the_figures_are(result):
-    footer = " ".join(plot._footer(result.groups[0]))
+    footer = " ".join(style.footer(result.groups[0]))
     for fact in ("epochs=1", "data=cifar100", "measured, 6 trial(s)", "95% interval", "batch: fixed", "torch 2.15.0"):
         assert fact in footer
 
@@ -56,6 +56,30 @@ def test_every_text_can_be_read_on_a_phone(result):
         for figure in (plot.seconds_chart(result.groups[0]), plot.speedup_chart(result.groups[0])):
             assert figure.get_figwidth() * 150 == 1200
             assert min(text.get_fontsize() for text in texts(figure)) >= 11
+
+
+def test_a_rate_is_drawn_as_a_rate(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows(FAST, samples_per_second=500.0), *rows(FAST, samples_per_second=250.0, **OTHER)])
+    result = answer([path], Question(metric="rate"))
+    (group,) = result.groups
+    axes = plot.seconds_chart(group, result.metric).axes[0]
+    assert sorted(bar.get_width() for bar in axes.patches) == [250.0, 500.0]
+    label = plot.speedup_chart(group, result.metric).axes[0].get_xlabel()
+    assert label == "samples/s of RTX 2080 Ti / samples/s of the one shown; above 1: slower"
+
+
+def test_thirty_cards_have_their_names_beside_their_bars(tmp_path):
+    path = tmp_path / "rows.csv"
+    for number in range(30):
+        card = f"NVIDIA GeForce RTX {number} of a very long name indeed"
+        records.append(path, rows(FAST, card=card, device_hash=str(number), session=str(number)))
+    (group,) = compare([path]).groups
+    figure = plot.seconds_chart(group)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(labels) == len(set(labels)) == 31
+    assert not figure.legends
+    assert max(map(len, labels)) <= plot.NAME_CHARACTERS
 
 
 def test_far_apart_values_get_a_logarithmic_axis(tmp_path):

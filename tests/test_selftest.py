@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from gpubench import selftest
-from gpubench.measuring.environment import devices_of
+from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import describe
 from gpubench.selftest import Check, check_overhead, check_projection, check_same, check_slower, check_timer, verdict
@@ -63,6 +63,28 @@ def test_the_clock_has_to_be_fine_and_cheap():
     assert not check_overhead(CLOCK | {"clock_seconds_per_step": 1e-4}).passed
     dear = {name: value + 0.05 if name.startswith("pair") else value for name, value in CLOCK.items()}
     assert not check_overhead(dear).passed
+
+
+def test_one_trial_out_of_place_leads_to_more_rounds(tmp_path, monkeypatch):
+    """Twelve seconds a trial, one of `a` takes 22: six rounds cannot tell 25%, ten can."""
+    asked = []
+
+    def pretended(options):
+        asked.append((options.mode, options.repeats))
+        times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 12.2, 12.1, 12.3]}
+        times["b"], times["padded"] = times["a"][2:4] * 5, [1.25 * each for each in times["a"][2:4] * 5]
+        folder = options.out.parent / "now"
+        folder.mkdir(exist_ok=True)
+        rows(folder, {model: times[model][: options.repeats] for model in options.models}).rename(options.out)
+
+    monkeypatch.setattr(selftest, "_run", pretended)
+    monkeypatch.setattr(selftest, "_clock", lambda options, device: CLOCK)
+    monkeypatch.setattr(selftest, "_precisions", lambda options, device, folder: iter(()))
+    cpu = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
+    checks = {check.name: check for check in selftest._checks(cpu, tmp_path)}
+    assert asked == [("sampled", 3), ("full", 1), ("sampled", 6), ("full", 2), ("sampled", 10)]
+    assert checks["25% slower"].passed, checks["25% slower"].found
+    assert checks["A/A"].passed, checks["A/A"].found
 
 
 @pytest.mark.parametrize(("full", "passed"), [(10.0, True), (12.0, False), (8.0, False)])

@@ -102,8 +102,11 @@ def test_masters_keep_what_is_too_small_for_fp16():
     assert One("fp16-pure", lr=1e-4).steps(*[1] * 100).weight == 1
 
 
-@pytest.mark.parametrize("make", [sgd, adamw])
-@pytest.mark.parametrize("name", ["fp16", "bf16", "fp16-pure"])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    # Adam's squared gradients vanish in float16 weights' own state, so it follows no reference there.
+    [("fp16", sgd), ("fp16", adamw), ("bf16", sgd), ("bf16", adamw), ("fp16-pure", sgd)],
+)
 def test_the_other_precisions_train_the_network_too(name, make):
     exact, _, _ = train("fp32", make)
     model, _, notes = train(name, make)

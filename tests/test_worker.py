@@ -22,7 +22,8 @@ def measure(name, path=LIAR, model="mlp", **settings):
         precision=name, device="cpu", params=loaded.resolve_params(settings), batch_policy="fixed", batch_size=16,
         mode="quick", data="synthetic",
     )  # fmt: skip
-    return worker._measure(Trial(case, 0, 1), lambda event: None)["measurement"]
+    trial = Trial(case, 0, 1)
+    return worker._measure(trial, worker._clock_for(trial, lambda event: None, None))["measurement"]
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])

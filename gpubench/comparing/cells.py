@@ -1,10 +1,12 @@
 """Rows to cells: the trials of one case on one specimen in one session, named, and the cases without any."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gpubench.comparing import stats
@@ -30,8 +32,24 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
+MARKS = ("shared", "throttled", "unsteady")
+"""What may speak against a trial."""
+
+UNREAD = ("laps", "batch_curve", "precision_proof")
+"""Long columns that no comparison needs."""
+
+IDENTITY = list(
+    dict.fromkeys([*KEY, *SPECIMEN, *STACK, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"])
+)
+
+READ_IDENTITY = [
+    *dict.fromkeys(name for name in [*IDENTITY, "power_limit_watts", "default_power_limit_watts"] if name in COLUMNS)
+]
+"""The columns as they are read from which all of IDENTITY follows."""
+
 OUTCOMES = [
-    "samples_per_second", "accuracy", "loss", "perplexity", "test_perplexity", "data_stall", "peak_memory_bytes",
+    "samples_per_second", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
+    "peak_memory_bytes",
     "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
     "measured_bandwidth_bytes_per_second", "op_overhead_seconds", "loader_wait", "valid_seconds", "epochs",
 ]  # fmt: skip
@@ -76,36 +94,61 @@ class Cell:
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows without the long columns that no comparison needs, and with what the key and the stack need.
 
-    Threads and cuDNN's setting leave `params`; `power_cap` names a power limit that is not the card's own.
+    Threads and cuDNN's setting leave `params`; `power_cap` names a power limit that is not the card's own; rows of
+    one `identity` agree in all that tells cases, specimens and stacks apart.
     """
-    done = frame.drop(columns=["laps", "batch_curve"]).assign(
+    done = frame.drop(columns=list(UNREAD), errors="ignore").assign(
         fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
         memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
         processes=frame["processes"].fillna(1),
-        cudnn_benchmark=frame["params"].str.extract(r"\bcudnn_benchmark=(\S+)", expand=False).fillna(""),
-        params=frame["params"].str.replace(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+", "", regex=True).str.strip(),
+        cudnn_benchmark=_each(frame["params"], lambda text: "".join(re.findall(r"\bcudnn_benchmark=(\S+)", text)[:1])),
+        params=recipe_of(frame["params"]),
         power_cap="",
     )
     if {"power_limit_watts", "default_power_limit_watts"} <= set(frame):
         watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
         capped = (watts - usual).abs() > usual * POWER_SLACK
         done.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
-    return done
+    if "identity" in frame:
+        return done
+    return done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
+
+
+def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
+    """`params` without what belongs to the stack."""
+    pattern = re.compile(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+")
+    return _each(params, lambda text: pattern.sub("", text).strip())
+
+
+def _each(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[str]":
+    """Each text changed, of which there are few different ones."""
+    return texts.map({text: change(str(text)) for text in texts.unique()})
+
+
+def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
+    """One number per row, the same where `columns`, which the identity decides, agree."""
+    each = frame.drop_duplicates("identity")
+    numbers = each.groupby(list(columns), sort=False, dropna=False).ngroup()
+    by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
+    by_identity[each["identity"]] = numbers
+    return pd.Series(by_identity[frame["identity"].to_numpy()], index=frame.index, dtype="int64")
 
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    trial = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device", "trial"] if c != "measured"]
+    case = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device"] if c != "measured"]
     known = frame["trial"].notna() & (frame["session"] != "")
-    ordered = frame.assign(done=frame["status"] == "ok").sort_values("done", kind="stable")
-    superseded = (ordered.duplicated(trial, keep="last") & known).reindex(frame.index)
+    ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
+    if not ordered["done"].all():
+        ordered = ordered.sort_values("done", kind="stable")
+    superseded = (ordered.duplicated(["case", "trial"], keep="last") & known).reindex(frame.index)
     for again, what in (
         (superseded & (frame["status"] != "ok"), "trial(s) without a result that ran again later"),
         (superseded & (frame["status"] == "ok"), "row(s) of trials that are here twice"),
     ):
         if again.any():
             left_out.append(f"{int(again.sum())} {what}")
-    return frame[~superseded]
+    return frame[~superseded] if superseded.any() else frame
 
 
 def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
@@ -120,22 +163,29 @@ def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
 
 def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """The trials that are ok, pooled inside one specimen and session."""
-    columns = [*KEY, *SPECIMEN, "batch_size", *STACK]
     # Rows written by hand, or before there were marks, still say that they are unsteady.
-    unsteady = frame["steady"].str.extract("^(unsteady)", expand=False).fillna("")
+    unmarked = (frame["marks"] == "") & _has(frame["steady"], "unsteady")
+    marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
+    marked["unsteady"] |= unmarked
     frame = frame.assign(
-        cell=frame.groupby(columns, sort=False, dropna=False).ngroup(),
-        marks=frame["marks"].where(frame["marks"] != "", unsteady),
+        cell=_numbered(frame, [*KEY, *SPECIMEN, "batch_size", *STACK]),
+        **{f"is_{mark}": hit for mark, hit in marked.items()},
     )
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = trials[OUTCOMES].median()
-    seconds, marks = trials["seconds"].agg(tuple), trials["marks"].agg(" ".join)
+    seconds, counts = trials["seconds"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
     cells = [
-        Cell(row, times, labels[texts_of(row, LABELLED)], Counter(words.split()))
-        for row, times, words in zip(_records(first), seconds, marks, strict=True)
+        Cell(row, times, labels[texts_of(row, LABELLED)], +Counter(dict(zip(MARKS, map(int, hits), strict=True))))
+        for row, times, hits in zip(_records(first), seconds, counts.to_numpy(), strict=True)
     ]
     return in_order(cells)
+
+
+def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
+    """Whether each text begins with `word` or holds it among its words; looks at each different text once."""
+    known = {text: word in re.split(r"\W+", str(text)) for text in texts.unique()}
+    return texts.map(known).astype(bool)
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -151,7 +201,7 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """One cell without trials for every case of which no row is ok."""
     case = [c for c in [*KEY, *SPECIMEN] if c != "measured"]
-    lost = frame[~ok.groupby([frame[c] for c in case], dropna=False).transform("any")]
+    lost = frame[~ok.groupby(_numbered(frame, case)).transform("any")]
     found = _records(lost.drop_duplicates(case, keep="last"))
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
@@ -182,6 +232,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
 
     The session is named only where one specimen ran the same case in several.
     """
+    frame = frame.drop_duplicates("identity")
     case = [*KEY, "card", "device_hash", "power_cap", "memory_limit_bytes"]
     sessions = frame.drop_duplicates([*case, "session"])
     again = sessions[sessions.duplicated(case, keep=False)]

@@ -1,18 +1,31 @@
 """Rows to matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from gpubench.comparing.cells import GROUP, cells_of, completed, holes_of, labels_of, list_bad, once, title_of
+from gpubench.comparing.cells import (
+    GROUP,
+    READ_IDENTITY,
+    UNREAD,
+    cells_of,
+    completed,
+    holes_of,
+    labels_of,
+    list_bad,
+    once,
+    title_of,
+)
 from gpubench.comparing.cells import Cell as Cell
 from gpubench.comparing.judging import Comparison as Comparison
 from gpubench.comparing.judging import comparison, judged
 from gpubench.comparing.matching import FOLLOWS, pairs_along, wished
 from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
+from gpubench.comparing.questions import SECONDS, Metric, accuracy_judged, filtered, metric_named, valued
 from gpubench.comparing.specimens import combined
 from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
@@ -46,6 +59,8 @@ class Result:
     """Rows that are neither ok nor unsupported."""
     baseline: tuple[str, str] | None = None
     """(column, value) that was named as the baseline."""
+    metric: Metric = SECONDS
+    """What `seconds` of the cells stands for."""
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -53,37 +68,63 @@ class Result:
         return [comparison for group in self.groups for comparison in group.comparisons]
 
 
-def compare_files(
-    paths: Sequence[Path],
-    by: str | None = None,
-    baseline: str | None = None,
-    charts: Path | None = None,
-    why: bool = False,
-    allow_mismatch: bool = False,
-    fail_on_slower: float | None = None,
-) -> int:
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the rows."""
+
+    by: str | None = None
+    """Column to compare along, or two joined by a comma."""
+    baseline: str | None = None
+    allow_mismatch: bool = False
+    metric: str = "seconds"
+    prices: Path | None = None
+    where: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the answer is given."""
+
+    table: str = "terminal"
+    charts: Path | None = None
+    chart_kinds: tuple[str, ...] = ("png", "svg")
+    theme: str = "light"
+    why: bool = False
+    """Also show what bounds each case."""
+    fail_on_slower: float | None = None
+    """A share, 0.05 for 5%."""
+
+
+def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> int:
     """Print the comparison of all rows in `paths`, draw charts where asked; returns the exit code.
 
-    With `why`, what bounds each case is shown, too. `fail_on_slower` is a share, 0.05 for 5%.
-
-    Raises UserError where no row can be read, or `by` or `baseline`
-    name nothing that is there.
+    Raises UserError where no row can be read, or the question names nothing that is there.
     """
-    if fail_on_slower is not None and baseline is None:
+    if shape.fail_on_slower is not None and question.baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
-    result = compare(paths, by, baseline, allow_mismatch)
-    from gpubench.comparing.table import print_gate, print_result
+    result = answer(paths, question)
+    from gpubench.comparing.table import print_gate, print_problems, print_result
 
-    print_result(result, why=why)
-    if charts is not None:
+    if shape.table == "terminal":
+        print_result(result, why=shape.why)
+    else:
+        from gpubench.comparing.formats import FORMATS, rendered
+
+        if shape.table not in FORMATS:
+            raise UserError(f"--format {shape.table}: there is terminal, {', '.join(FORMATS)}")
+        print_problems(result)
+        print(rendered(result, shape.table), end="")
+    if shape.charts is not None:
+        from gpubench.comparing.carrying import Rows
         from gpubench.comparing.plot import draw
 
-        for path in draw(result, charts):
-            print(path)
-    if fail_on_slower is not None:
+        rows = Rows(paths, question.where)
+        for line in draw(result, shape.charts, rows, shape.chart_kinds, shape.theme):
+            print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
+    if shape.fail_on_slower is not None:
         from gpubench.comparing.gate import gate
 
-        code, lines = gate(result, fail_on_slower)
+        code, lines = gate(result, shape.fail_on_slower)
         print_gate(lines)
         return code
     return 0 if result.comparisons else NOTHING_COMPARABLE
@@ -92,30 +133,46 @@ def compare_files(
 def compare(
     paths: Sequence[Path], by: str | None = None, baseline: str | None = None, allow_mismatch: bool = False
 ) -> Result:
-    """Load, match and judge."""
-    loaded = load(paths)
+    """Load, match and judge seconds."""
+    return answer(paths, Question(by, baseline, allow_mismatch))
+
+
+def answer(paths: Sequence[Path], question: Question) -> Result:
+    """Load, match and judge. Raises UserError."""
+    metric = metric_named(question.metric)
+    loaded = load(paths, without=UNREAD, identity=READ_IDENTITY)
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
-    return compare_rows(loaded, by, baseline, allow_mismatch)
+    frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
+    if metric is not SECONDS and not ((frame["status"] == "ok") & (frame["seconds"] > 0)).any():
+        raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
+    asked = Loaded(frame, loaded.problems)
+    result = replace(compare_rows(asked, question.by, question.baseline, question.allow_mismatch), metric=metric)
+    if metric.name != "accuracy":
+        return result
+    groups = [replace(g, comparisons=[accuracy_judged(c) for c in g.comparisons], means=[]) for g in result.groups]
+    return replace(result, groups=groups)
 
 
 def compare_rows(
     loaded: Loaded, by: str | None = None, baseline: str | None = None, allow_mismatch: bool = False
 ) -> Result:
     """Match and judge what is loaded."""
-    by = {"batch": "batch_size"}.get(by or "", by)
-    if by is not None and by not in {*COLUMNS, "cudnn_benchmark"} - {"laps", "batch_curve"}:
-        raise UserError(f"--by {by}: no such column; try card, precision, torch, batch_size or mode")
-    axes = [by] if by else ["card", "precision"]
+    axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
+    for axis in axes:
+        if axis not in {*COLUMNS, "cudnn_benchmark"} - set(UNREAD):
+            raise UserError(f"--by {axis}: no such column; try card, precision, torch, batch_size or mode")
+    axes = axes or ["card", "precision"]
+    follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if by else set()
     left_out: list[str] = []
     frame = once(completed(loaded.frame), left_out)
     ok = (frame["status"] == "ok") & (frame["seconds"] > 0)
     list_bad(frame[~ok], left_out)
     labels = labels_of(frame)
-    cells, holes = combined(cells_of(frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
+    cells, holes = combined(cells_of(frame if ok.all() else frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
     wish = wished(baseline, axes, cells) if baseline else None
-    shared = [column for column in GROUP if column not in {*axes, *FOLLOWS.get(by or "", ())}]
+    shared = [column for column in GROUP if column not in {*axes, *follows}]
     if allow_mismatch:
         shared = ["suite"]
     grouped: dict[tuple[str, ...], list[Cell]] = defaultdict(list)

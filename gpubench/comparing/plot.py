@@ -2,25 +2,26 @@
 
 import math
 import re
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.comparing.cells import Cell
+from gpubench.comparing.carrying import Rows
+from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.stats import median_interval
-from gpubench.comparing.table import places, policy_text, seconds_text, shown
+from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH, footer_lines, save, shortened, themed
+from gpubench.comparing.style import STYLE as STYLE
+from gpubench.comparing.table import figure_text, places, policy_text, shown
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008): told apart with any colour vision.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#666666")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
 """How far each precision's colour is from its card's towards white."""
@@ -28,25 +29,13 @@ LOG_FROM = 20.0
 """Range of values from which a linear axis would hide the small ones."""
 MOST_BARS = 200
 """More than these fit no picture."""
-WIDTH = 8.0
-"""Inches: 1200 pixels, so that 11 points can be read on a phone."""
-BAR, EDGE, LINE = 0.27, 0.15, 0.2
-"""Inches of a bar with its gap, of the margin, and of a line of text."""
-STYLE = {
-    "font.size": 11,
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.grid.axis": "x",
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "hatch.linewidth": 0.6,
-    "savefig.dpi": 150,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "gpubench",
-}
+BAR = 0.27
+"""Inches of a bar with its gap."""
+LEGEND_NAMES = 9
+"""More names than colours can tell apart: each bar then has its name beside it, and there is no legend."""
+NAME_CHARACTERS = 34
+CHARACTER = 0.092
+"""Inches of a character at 11 points."""
 
 Name = tuple[str, str]
 """Card and precision: what a bar's look says."""
@@ -77,30 +66,48 @@ class Panel:
         return BAR * (len(self.bars) + 0.7 * len({bar.model for bar in self.bars}))
 
 
-def draw(result: Result, folder: Path) -> list[str]:
-    """Write `seconds-*` and `speedup-*` charts of every group into `folder`; returns lines to print.
+def draw(
+    result: Result,
+    folder: Path,
+    rows: Rows | None = None,
+    kinds: Sequence[str] = ("png", "svg"),
+    theme: str = "light",
+) -> list[str]:
+    """Write the charts that the rows of every group allow into `folder`; returns lines to print.
 
-    Raises UserError where the folder cannot be written.
+    Each PNG and SVG carries the rows behind it, as far as `rows` has them. Raises UserError where the folder
+    cannot be written.
     """
     import matplotlib
+
+    from gpubench.comparing.lines import line_charts
 
     lines: list[str] = []
     totals = Counter(_suite(group) for group in result.groups)
     seen: Counter[str] = Counter()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        with matplotlib.rc_context(themed(theme)):  # type: ignore[arg-type]
             for group in result.groups:
                 suite = _suite(group)
                 seen[suite] += 1
-                stem = re.sub(r"[^A-Za-z0-9_-]", "-", suite) + (f"-{seen[suite]}" if totals[suite] > 1 else "")
-                if len(group.cells) + len(group.comparisons) > MOST_BARS:
-                    lines.append(f"{stem}: {len(group.cells)} cases are too many for a chart; compare fewer files")
-                    continue
+                stem = re.sub(r"[^A-Za-z0-9_-]", "-", suite)[:60] + (f"-{seen[suite]}" if totals[suite] > 1 else "")
+                bars = {"cases": len(group.cells), "ratios": len(group.comparisons)}
+                lines += [
+                    f"{stem}: {count} {what} are too many for a chart; choose some with --where"
+                    for what, count in bars.items()
+                    if count > MOST_BARS
+                ]
+                table = rows.table([*group.cells, *group.holes]) if rows else b""
+                figures = []
+                if 0 < bars["cases"] <= MOST_BARS:
+                    figures.append((result.metric.name, seconds_chart(group, result.metric)))
+                if 0 < bars["ratios"] <= MOST_BARS:
+                    figures.append(("speedup", speedup_chart(group, result.metric)))
                 if group.cells:
-                    lines += _save(seconds_chart(group), folder / f"seconds-{stem}")
-                if group.comparisons:
-                    lines += _save(speedup_chart(group), folder / f"speedup-{stem}")
+                    figures += line_charts(group, rows.of(group.cells) if rows else None, result.metric)
+                for name, figure in figures:
+                    lines += save(figure, folder / f"{name}-{stem}", table, kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
@@ -110,7 +117,7 @@ def _suite(group: Group) -> str:
     return str([*group.cells, *group.holes][0].suite)
 
 
-def seconds_chart(group: Group) -> "Figure":
+def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     """One bar per card and precision for each model: median seconds, and their multiple of the fastest."""
     best: dict[str, float] = {}
     for cell in group.cells:
@@ -118,28 +125,41 @@ def seconds_chart(group: Group) -> "Figure":
     axis = group.comparisons[0].axis if group.comparisons else "card"
     bars = []
     for cell in group.cells:
-        text = f"{seconds_text(cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
-        extra = "" if axis in {"card", "precision"} else f"  {axis} {cell.row[axis]}"
-        bars.append(
-            Bar(cell.model, _name(cell), text + extra, cell.median, median_interval(cell.seconds, cell.adaptive))
-        )
+        text = f"{figure_text(metric, cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
+        extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
+        interval = median_interval(cell.seconds, cell.adaptive)
+        low, high = sorted(map(metric.shown, interval or (cell.median, cell.median)))
+        ends = (low, high) if interval else None
+        bars.append(Bar(cell.model, _name(cell), text + extra, metric.shown(cell.median), ends))
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
-    panel = Panel("seconds of a whole run; in brackets relative to the model's fastest", bars)
-    return _figure(group, f"{_suite(group)}: seconds of a whole run", [panel])
+    what = "seconds of a whole run" if metric is SECONDS else metric.title
+    best_word = "fastest" if metric is SECONDS else "best"
+    panel = Panel(f"{what}; in brackets relative to the model's {best_word}", bars)
+    return _figure(group, f"{_suite(group)}: {what}", [panel])
 
 
-def speedup_chart(group: Group) -> "Figure":
+def speedup_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     """One bar per comparison for each model, with its 95% interval and a line at 1; a panel per axis."""
     panels = []
     for axis in dict.fromkeys(c.axis for c in group.comparisons):
         along = [c for c in group.comparisons if c.axis == axis]
         bases = " or ".join(dict.fromkeys(c.other_name for c in along))
-        if axis == "precision":
-            label = f"seconds in {bases} / seconds in the precision shown; above 1: faster than {bases}"
-        else:
-            label = f"seconds / seconds of {bases}; above 1: slower than {bases}"
-        panels.append(Panel(label, [_ratio_bar(c) for c in along], reference=True))
-    return _figure(group, f"{_suite(group)}: relative speedup", panels)
+        panels.append(Panel(_ratio_label(axis, bases, metric), [_ratio_bar(c) for c in along], reference=True))
+    title = "relative speedup" if metric is SECONDS else f"{metric.title}, relative"
+    return _figure(group, f"{_suite(group)}: {title}", panels)
+
+
+def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
+    better, worse = metric.words
+    if metric is SECONDS and axis == "precision":
+        return f"seconds in {bases} / seconds in the precision shown; above 1: faster than {bases}"
+    if metric is SECONDS:
+        return f"seconds / seconds of {bases}; above 1: slower than {bases}"
+    if metric.name == "accuracy":
+        return f"accuracy / accuracy of {bases}; above 1: better"
+    above = better if axis == "precision" else worse
+    first, second = (bases, "the one shown") if metric.inverse != (axis == "precision") else ("the one shown", bases)
+    return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {above}"
 
 
 def _ratio_bar(c: Comparison) -> Bar:
@@ -147,10 +167,16 @@ def _ratio_bar(c: Comparison) -> Bar:
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
     if c.axis not in {"card", "precision"}:
-        text += f"  {c.axis} {c.subject_name}"
+        text += f"  {c.axis} {_brief(c.axis, c.subject_name)}"
     elif c.verdict in {"same", "unsure"}:
         text += f"  {c.verdict}"
     return Bar(c.subject.model, _name(c.subject), text, ratio.value, interval)
+
+
+def _brief(axis: str, value: object) -> str:
+    """A torch version without its build, which the footer has."""
+    text = shortened(text_of(value), 24)
+    return text.partition("+")[0] if axis == "torch" else text
 
 
 def _name(cell: Cell) -> Name:
@@ -159,6 +185,8 @@ def _name(cell: Cell) -> Name:
 
 def _looks(group: Group) -> Callable[[Name], dict[str, object]]:
     """Colour by card, shade and hatch by precision: readable in grey as well."""
+    import matplotlib
+
     names = [_name(cell) for cell in [*group.cells, *group.holes]]
     cards = list(dict.fromkeys(card for card, _ in names))
     kinds = list(dict.fromkeys(kind for _, kind in names))
@@ -168,65 +196,97 @@ def _looks(group: Group) -> Callable[[Name], dict[str, object]]:
         kind = kinds.index(name[1]) % len(HATCHES)
         parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
         shade = tuple(part + (1 - part) * SHADES[kind] for part in parts)
-        return {"facecolor": shade, "hatch": HATCHES[kind], "edgecolor": "#ffffff", "linewidth": 0.5}
+        return {
+            "facecolor": shade,
+            "hatch": HATCHES[kind],
+            "edgecolor": matplotlib.rcParams["figure.facecolor"],
+            "linewidth": 0.5,
+        }
 
     return look
 
 
 def _figure(group: Group, title: str, panels: Sequence[Panel]) -> "Figure":
+    import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     look = _looks(group)
     names = list(dict.fromkeys(bar.name for panel in panels for bar in panel.bars if bar.value is not None))
-    labels = [" ".join(name) for name in names]
-    columns = max(1, min(3, len(labels), int((WIDTH - 0.3) * 72 / (max(map(len, labels)) * 6.7 + 44))))
-    footer = [line for part in _footer(group) for line in textwrap.wrap(part, 86)]
+    named = len(names) > LEGEND_NAMES
+    labels = [] if named else [shortened(" ".join(name), 60) for name in names]
+    columns = max(1, min(3, len(labels), int((WIDTH - 0.3) * 72 / (max(map(len, labels), default=1) * 6.7 + 44))))
+    footer = footer_lines(group)
     legend_height = LINE * 1.15 * math.ceil(len(labels) / columns) + 0.1
     below = 0.55  # ticks and the label of an axis
-    height = sum(panel.height + below + 0.1 for panel in panels) + 0.5
+    height = sum(_height(panel, named) + below + 0.1 for panel in panels) + 0.5
     height += legend_height + LINE * len(footer) + 2 * EDGE
     figure = Figure(figsize=(WIDTH, height))
-    models = dict.fromkeys(bar.model for panel in panels for bar in panel.bars)
-    left = min(0.35, (0.3 + 0.095 * max(map(len, models))) / WIDTH)
+    longest = max(map(len, _tick_texts(panels, named)))
+    left = min(0.42, (0.3 + (0.088 if named else 0.095) * longest) / WIDTH)
     top = height - 0.5
     for panel in panels:
-        bottom = top - panel.height
-        place = (left, bottom / height, 1 - 2.5 * EDGE / WIDTH - left, panel.height / height)
-        _draw_panel(figure.add_axes(place), panel, look)
+        tall = _height(panel, named)
+        bottom = top - tall
+        place = (left, bottom / height, 1 - 2.5 * EDGE / WIDTH - left, tall / height)
+        _draw_panel(figure.add_axes(place), panel, look, named, place[2] * WIDTH)
         top = bottom - below - 0.1
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, title, ha="left", va="top", fontsize=15, fontweight="bold")
-    handles = [Patch(label=label, **look(name)) for label, name in zip(labels, names, strict=True)]  # type: ignore[arg-type]
-    figure.legend(
-        handles=handles,
-        loc="upper left",
-        ncols=columns,
-        frameon=False,
-        borderpad=0,
-        columnspacing=1.2,
-        bbox_to_anchor=(EDGE / WIDTH, (EDGE + LINE * len(footer) + legend_height) / height),
-    )
-    figure.text(EDGE / WIDTH, EDGE / height, "\n".join(footer), va="bottom", color="#444444", linespacing=1.25)
+    handles = [Patch(label=label, **look(name)) for label, name in zip(labels, names, strict=not named)]  # type: ignore[arg-type]
+    if handles:
+        figure.legend(
+            handles=handles,
+            loc="upper left",
+            ncols=columns,
+            frameon=False,
+            borderpad=0,
+            columnspacing=1.2,
+            bbox_to_anchor=(EDGE / WIDTH, (EDGE + LINE * len(footer) + legend_height) / height),
+        )
+    soft = matplotlib.rcParams["axes.edgecolor"]
+    figure.text(EDGE / WIDTH, EDGE / height, "\n".join(footer), va="bottom", color=soft, linespacing=1.25)
     return figure
 
 
-def _draw_panel(axes: "Axes", panel: Panel, look: Callable[[Name], dict[str, object]]) -> None:
+def _height(panel: Panel, named: bool) -> float:
+    """With names beside the bars each model takes a line of its own as a heading."""
+    return panel.height + (BAR * len({bar.model for bar in panel.bars}) if named else 0)
+
+
+def _tick_texts(panels: Sequence[Panel], named: bool) -> set[str]:
+    bars = [bar for panel in panels for bar in panel.bars]
+    return {shortened(" ".join(bar.name), NAME_CHARACTERS) for bar in bars} if named else {bar.model for bar in bars}
+
+
+def _draw_panel(
+    axes: "Axes", panel: Panel, look: Callable[[Name], dict[str, object]], named: bool, width: float
+) -> None:
+    import matplotlib
+
     ends = [end for bar in panel.bars if bar.value for end in (bar.value, *(bar.interval or ()))]
     low, high = min(ends), max(ends)
     logarithmic = high / low > LOG_FROM
-    ticks, y = {}, 0.0
+    # The share of the axis that the longest text beside a bar takes.
+    room = min(0.65, (max(len(bar.text) for bar in panel.bars if bar.value is not None) * CHARACTER + 0.15) / width)
     origin = 1.0 if panel.reference else low / 2
     if logarithmic:
         axes.set_xscale("log")
-        axes.set_xlim(min(origin, low) / (1.15 if panel.reference else 1), high * (high / low) ** 0.35)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        start = min(origin, low) / (1.15 if panel.reference else 1)
+        axes.set_xlim(start, start * (high / start) ** (1 / (1 - room)))
     else:
         origin = 0.0
-        axes.set_xlim(0, max(high, 1.0 if panel.reference else 0) * 1.28)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.set_xlim(0, max(high / (1 - room), 1.05 if panel.reference else 0))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.grid(visible=False, axis="y")
+    ticks, headings, y = {}, set(), 0.0
     for model in dict.fromkeys(bar.model for bar in panel.bars):
         bars = [bar for bar in panel.bars if bar.model == model]
-        ticks[y + (len(bars) - 1) / 2] = model
+        if named:
+            ticks[y] = model
+            headings.add(y)
+            y += 1
+        else:
+            ticks[y + (len(bars) - 1) / 2] = model
         for bar in bars:
             if bar.value is not None:
                 axes.barh(y, bar.value - origin, left=origin, height=0.86, **look(bar.name))  # type: ignore[arg-type]
@@ -234,43 +294,25 @@ def _draw_panel(axes: "Axes", panel: Panel, look: Callable[[Name], dict[str, obj
             end = max(bar.value or origin, *(bar.interval or (0, 0)), origin)
             text = bar.text if bar.value is not None else f"{' '.join(bar.name)}: {bar.text}"
             axes.annotate(text, (end, y), xytext=(5, 0), textcoords="offset points", va="center")
+            if named:
+                ticks[y] = shortened(" ".join(bar.name), NAME_CHARACTERS)
             y += 1
         y += 0.7
     axes.set_ylim(y - 0.7 - 0.15, -0.85)
-    axes.set_yticks(list(ticks), list(ticks.values()), fontweight="bold")
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    for place, label in zip(ticks, axes.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if place in headings or not named else "normal")
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(panel.label, loc="right" if len(panel.label) > 70 else "center")
     if panel.reference:
-        axes.axvline(1, color="#333333", linewidth=1.2)
+        axes.axvline(1, color=matplotlib.rcParams["text.color"], linewidth=1.2)
 
 
 def _whisker(axes: "Axes", y: float, bar: Bar) -> None:
     if bar.interval and bar.value is not None:
         low, high = bar.interval
         error = [[bar.value - low], [high - bar.value]]
-        axes.errorbar(bar.value, y, xerr=error, color="#222222", capsize=3, linewidth=1.2)
+        import matplotlib
 
-
-def _footer(group: Group) -> Iterator[str]:
-    """What the figures are: recipe, batch policy, software, trials, interval, projected or measured."""
-    cells = group.cells
-    trials = sorted({cell.trials for cell in cells})
-    counts = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    facts = [f"{'/'.join(dict.fromkeys(str(c.measured) for c in cells))}, {counts} trial(s) per bar"]
-    facts += ["whiskers: 95% interval"] if trials[-1] > 1 else []
-    facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
-    stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
-    facts += [f"torch {stacks}"] if stacks else []
-    marks = Counter(mark for cell in cells for mark, count in cell.marks.items() for _ in range(count))
-    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
-    yield group.title
-    yield "; ".join([*facts, "gpubench"])
-
-
-def _save(figure: "Figure", stem: Path) -> list[str]:
-    files = []
-    for kind, metadata in (("png", {"Software": "gpubench"}), ("svg", {"Date": None, "Creator": "gpubench"})):
-        path = stem.with_name(f"{stem.name}.{kind}")
-        figure.savefig(path, metadata=metadata)
-        files.append(str(path))
-    return files
+        ink = matplotlib.rcParams["text.color"]
+        axes.errorbar(bar.value, y, xerr=error, color=ink, capsize=3, linewidth=1.2)

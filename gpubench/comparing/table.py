@@ -12,6 +12,8 @@ from rich.text import Text
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.hours import lines as hours_lines
+from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
 from gpubench.comparing.tricks import lines as trick_lines
@@ -30,17 +32,15 @@ GAP = 3
 def print_result(result: Result, console: Console | None = None, *, why: bool = False) -> None:
     """Everything, to stdout; what could not be read, to stderr. With `why`, what bounds each case, too."""
     console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    errors = Console(stderr=True, highlight=False)
-    for problem in result.problems:
-        errors.print(Text(problem, style="yellow"), soft_wrap=True)
+    print_problems(result)
     for group in result.groups:
         console.print(Text(group.title, style="bold"), soft_wrap=True)
-        _print(console, cells_table(group))
+        _print(console, cells_table(group, result.metric))
         if group.comparisons:
-            _print(console, comparisons_table(group))
-        if tricks := trick_lines(group.comparisons, group.holes):
+            _print(console, comparisons_table(group, result.metric))
+        if result.metric is SECONDS and (tricks := trick_lines(group.comparisons, group.holes)):
             _print(console, _table(tricks))
-        for sentence in not_faster(group):
+        for sentence in (*not_faster(group), *hours_lines(group)):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
             _print(console, _table(why_lines(group)))
@@ -56,6 +56,13 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             console.print(Text(f"  {line}"), soft_wrap=True)
     if not result.comparisons:
         console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
+
+
+def print_problems(result: Result) -> None:
+    """What could not be read, to stderr."""
+    errors = Console(stderr=True, highlight=False)
+    for problem in result.problems:
+        errors.print(Text(problem, style="yellow"), soft_wrap=True)
 
 
 def print_gate(lines: Sequence[str]) -> None:
@@ -93,7 +100,7 @@ def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = 
     return table
 
 
-def cells_table(group: Group) -> Table:
+def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     """Every case's median seconds, relative to the model's fastest; a case without any says why."""
     best: dict[str, float] = {}
     for cell in group.cells:
@@ -109,12 +116,15 @@ def cells_table(group: Group) -> Table:
                 "card": cell.label,
                 "precision": cell.precision,
                 "batch": batch_text(cell),
-                "seconds": _seconds_of(cell) if cell.seconds else Text(cell.status, style="yellow"),
-                "95%": _interval_of(cell),
+                metric.title: _figure_of(cell, metric) if cell.seconds else Text(cell.status, style="yellow"),
+                "95%": interval_text(cell, metric),
                 "relative": f"{cell.median / best[cell.model]:.2f}" if cell.seconds else "",
-                "samples/s": "" if pd.isna(cell.samples_per_second) else f"{cell.samples_per_second:,.0f}",
+                "samples/s": ""
+                if pd.isna(cell.samples_per_second) or metric.name == "rate"
+                else f"{cell.samples_per_second:,.0f}",
                 "trials": str(cell.trials) if cell.seconds else "",
-                "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+                "accuracy": "" if pd.isna(cell.accuracy) or metric.name == "accuracy" else f"{cell.accuracy:.2%}",
+                "top-5": "" if pd.isna(cell.top5) else f"{cell.top5:.2%}",
                 "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
                 "notes": _notes(cell),
             }
@@ -136,21 +146,26 @@ def seconds_text(seconds: float, half_width: float | None = None) -> str:
     return f"{seconds:,.{max(0, decimals)}f}"
 
 
-def _half_width(low: float, high: float) -> float | None:
-    return (high - low) / 2 or None
+def figure_text(metric: Metric, value: float, interval: tuple[float, float] | None = None) -> str:
+    """The figure a reader expects, with the digits that its interval leaves a meaning."""
+    half = abs(metric.shown(interval[1]) - metric.shown(interval[0])) / 2 if interval else None
+    return seconds_text(metric.shown(value), half or None)
 
 
-def _seconds_of(cell: Cell) -> str:
-    interval = median_interval(cell.seconds, cell.adaptive)
-    return seconds_text(cell.median, _half_width(*interval) if interval else None)
+def _figure_of(cell: Cell, metric: Metric) -> str:
+    return figure_text(metric, cell.median, median_interval(cell.seconds, cell.adaptive))
 
 
-def _interval_of(cell: Cell) -> str:
+def interval_text(cell: Cell, metric: Metric) -> str:
+    """The 95% interval of the median in words; empty below six trials."""
+    if not cell.seconds:
+        return ""
     interval = median_interval(cell.seconds, cell.adaptive)
     if not interval:
         return ""
-    half = _half_width(*interval)
-    return f"{seconds_text(interval[0], half)} to {seconds_text(interval[1], half)}"
+    low, high = sorted(map(metric.shown, interval))
+    half = (high - low) / 2 or None
+    return f"{seconds_text(low, half)} to {seconds_text(high, half)}"
 
 
 def _notes(cell: Cell) -> str:
@@ -170,11 +185,11 @@ def marks_of(cell: Cell) -> list[str]:
     return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
 
 
-def comparisons_table(group: Group) -> Table:
+def comparisons_table(group: Group, metric: Metric = SECONDS) -> Table:
     """Every ratio with its interval and verdict."""
     lines: list[dict[str, str | Text]] = []
     for comparison in group.comparisons:
-        ratio, what, verdict = shown(comparison)
+        ratio, what, verdict = shown(comparison, metric)
         digits = places(ratio)
         low, high = ratio.low, ratio.high
         lines.append(
@@ -202,7 +217,7 @@ def places(ratio: Ratio) -> int:
     return 3 if narrow or ratio.value < 0.1 else 2
 
 
-def shown(comparison: Comparison) -> tuple[Ratio, str, str]:
+def shown(comparison: Comparison, metric: Metric = SECONDS) -> tuple[Ratio, str, str]:
     """(ratio, what it is a ratio of, verdict in words).
 
     Precisions are shown as fp32 seconds over the other's, a speedup; everything else as seconds over the
@@ -211,9 +226,9 @@ def shown(comparison: Comparison) -> tuple[Ratio, str, str]:
     subject, other = comparison.subject_name, comparison.other_name
     word = comparison.verdict
     if word in {"faster", "slower"}:
-        word = f"{subject} is {word}"
+        word = f"{subject} is {metric.words[word == 'slower']}"
     policy = policy_text(comparison.subject)
-    if comparison.axis == "precision":
+    if comparison.axis == "precision" and metric.name != "accuracy":
         return comparison.ratio.inverse, f"{other} / {subject}{policy} on {comparison.subject.label}", word
     what = f"{subject} / {other}, {comparison.subject.precision}{policy}"
     if comparison.axis != "card":

@@ -12,15 +12,16 @@ from gpubench.comparing.judging import Comparison
 SUITE, PLAIN = "tricks", "plain"
 SWITCHES = re.compile(r"\b(loading|ddp|stopping|sharded|evaluation)=\S+ ?")
 """The parameters in which the models of one run differ by design."""
-SHARED = ["suite", "suite_version", "data", "weights", "mode", "source", "batch_policy", "fixed_batch", *SPECIMEN]
-"""What a trick and its plain pipeline agree in, beside the other parameters."""
+TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "measured"]
+"""What a trick and its plain pipeline agree in, beside what their table shares."""
 
 
 def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
-    """What the cells of one table share: `shared`, and for a pipeline with tricks all but the tricks."""
-    if cell.suite != SUITE:
+    """What the cells of one table share: `shared`, and for a pipeline with tricks all of it but the tricks."""
+    if cell.suite != SUITE or "params" not in shared:
         return texts_of(cell, shared)
-    return (*texts_of(cell, SHARED), SWITCHES.sub("", str(cell.params)).strip())
+    others = [column for column in shared if column not in {"params", "processes"}]
+    return (*texts_of(cell, others), _other_params(cell))
 
 
 def against_plain(cells: Sequence[Cell]) -> list[Comparison]:
@@ -30,7 +31,10 @@ def against_plain(cells: Sequence[Cell]) -> list[Comparison]:
         if plain.suite != SUITE or plain.model != PLAIN or plain.parts:
             continue
         for cell in cells:
-            if cell.model == PLAIN or cell.parts or cell.measured != plain.measured:
+            alike = texts_of(cell, TOGETHER) == texts_of(plain, TOGETHER) and _other_params(cell) == _other_params(
+                plain
+            )
+            if cell.model == PLAIN or cell.parts or not alike:
                 continue
             ratio = stats.ratio(cell.seconds, plain.seconds, until=cell.adaptive or plain.adaptive)
             found.append(Comparison("model", cell, plain, str(cell.model), PLAIN, ratio))
@@ -95,6 +99,10 @@ def _evidence(c: Comparison) -> str:
         return f"epochs {trick.epochs:.0f} against {plain.epochs:.0f}{all_ran}"
     share = plain.valid_seconds / plain.seconds[0] if plain.seconds else 0.0
     return f"valid_seconds {trick.valid_seconds:.2f} against {plain.valid_seconds:.2f}, {share:.0%} of the plain run"
+
+
+def _other_params(cell: Cell) -> str:
+    return SWITCHES.sub("", str(cell.params)).strip()
 
 
 def _is_trick(c: Comparison) -> bool:

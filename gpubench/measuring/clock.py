@@ -5,13 +5,13 @@ an accelerator's queue is never drained inside a lap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
-from gpubench.measuring.projection import Epoch, Phase, summarise
+from gpubench.measuring.projection import Epoch, Phase, epoch_from_json, stage_of, stage_seconds, summarise
 from gpubench.measuring.sampling import Sampling, Stop, drift
 from gpubench.trial import Lap
 
@@ -63,13 +63,22 @@ class Clock:
         self._phases: list[Phase] = []
         self._epoch_phases = 0  # where the running epoch's begin
         self._epochs: list[Epoch] = []
-        self._resident: tuple[Any, int] | None = None
+        self._stages: tuple[int, ...] = (0,)
+        self._residents: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._resident_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
         self._note: Callable[[], Notes] = Notes
         self._notes: Notes | None = None
         self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
+        self._lost = 0.0
+        self._resumed = ""
+        self.table: list[Mapping[str, str | int | float]] = []
+        """What the suite wants the row to hold beside laps: lines that all have the same columns."""
+        self.missed = ""
+        """Why a run that was trained to its end is `goal_missed`, or empty."""
+        self.remarks: list[str] = []
+        """What to know about the row, in words."""
         self.proved = False
         """Whether a step ran under `watch`."""
         self.watched_samples = 0
@@ -77,12 +86,19 @@ class Clock:
 
     # Epochs
 
-    def epochs(self, n: int) -> Iterator[int]:
-        """Count epochs from 0 to n - 1, or as many as the sample needs. A trial calls it once."""
+    def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
+        """Count epochs from 0 to n - 1, or those that the sample needs. A trial calls it once.
+
+        Args:
+            n: epochs of the whole run.
+            stages: epochs from which on the epochs differ from those before: larger images, say. A sample takes
+                its epochs from the beginning of each stage, and the others of the stage are projected from those.
+        """
         if self._planned:
             raise UserError("clock.epochs is called once in a trial; count all epochs in one loop")
-        self._planned = n
-        for epoch in range(n):
+        self._planned, self._stages = n, tuple(sorted({0, *stages}))
+        epoch: int | None = len(self._epochs)  # those before ran in an earlier process
+        while epoch is not None and epoch < n:
             self.begin_epoch(epoch)
             try:
                 yield epoch
@@ -92,8 +108,7 @@ class Clock:
                 raise
             finally:
                 self.end_epoch()
-            if self.enough:
-                break
+            epoch = self._following()
 
     def begin_epoch(self, epoch: int) -> None:
         """Start epoch number `epoch`; for training loops that are not ours to write (fastai's)."""
@@ -120,18 +135,56 @@ class Clock:
     @property
     def enough(self) -> bool:
         """Whether the epoch that runs, or has just ended, is the last one needed."""
-        begun, limit = self._epoch + 1, self._sampling.epochs
-        if limit is None or begun >= self._planned:
-            return begun >= self._planned
+        return self._following() is None
+
+    def _following(self) -> int | None:
+        """The epoch to run after this one; None where this is the last one needed."""
+        after, limit = self._epoch + 1, self._sampling.epochs
+        if limit is None or after >= self._planned:
+            return after if after < self._planned else None
+        start = stage_of(self._stages, max(0, self._epoch))
+        end = min((stage for stage in self._stages if stage > start), default=self._planned)
         # Epochs may be so short that two of them show little.
         wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
-        seen = sum(lap.seconds for lap in self._timed)
-        return begun >= limit and (seen >= wanted or not self._timed)
+        timed = [lap.seconds for lap in self._timed if lap.epoch >= start]
+        if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
+            return after
+        return end if end < self._planned else None
 
     @property
     def complete(self) -> bool:
         """Whether every planned epoch ran to its end, so that the model is trained."""
-        return self._epoch + 1 >= self._planned and not any(phase.cut for phase in self._phases)
+        begun = len(self._epochs) + (self._epoch_open is not None)
+        return begun >= self._planned and not any(phase.cut for phase in self._phases)
+
+    # A run that a later process goes on with
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of all epochs so far, earlier processes' included."""
+        running = 0.0 if self._epoch_open is None else self._now() - self._epoch_open - self._outside
+        return self._lost + sum(epoch.seconds for epoch in self._epochs) + running
+
+    def state(self) -> dict[str, Any]:
+        """What a later process needs to know of the epochs that are over; plain data."""
+        return {"lost": self._lost, "resumed": self._resumed, "epochs": [asdict(epoch) for epoch in self._epochs]}
+
+    def resume(self, state: Mapping[str, Any], elapsed: float) -> None:
+        """Go on after the epochs of an earlier process, given its `state` and its last known `elapsed`.
+
+        The time of an epoch that it began and did not end was spent all the same, and counts.
+        """
+        self._epochs = [epoch_from_json(epoch) for epoch in state.get("epochs", ())]
+        self._phases = [phase for epoch in self._epochs for phase in epoch.phases]
+        laps = [lap for phase in self._phases for lap in phase.laps]
+        self._timed = [lap for lap in laps if lap.phase == "train" and lap.kind == "timed" and lap.samples]
+        self._epoch = len(self._epochs) - 1
+        self._lost = float(state.get("lost", 0.0))
+        unfinished = max(0.0, elapsed - self.elapsed)
+        self._lost += unfinished
+        again = f"{state['resumed']}; " if state.get("resumed") else ""
+        self._resumed = f"{again}at epoch {len(self._epochs)}, {unfinished:.1f} s of an unfinished one counted"
+        self._steady = "resumed" if self._timed else ""
 
     # Steps
 
@@ -159,7 +212,7 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=self._epoch <= 0, settled=self._settled)
+        stop = Stop(self._sampling, phase, first_epoch=max(0, self._epoch) in self._stages, settled=self._settled)
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -185,8 +238,8 @@ class Clock:
                 wait += self._now() - asked
                 size = count(batch)
                 first_count = first_count or size
-                if phase == "train" and (self._resident is None or size >= self._resident[1]):
-                    self._resident = (batch, size)
+                if phase == "train":
+                    self._keep(batch, size)
                 yield batch
                 steps, done = steps + 1, done + size
                 if steps < steps_per_lap:
@@ -234,24 +287,34 @@ class Clock:
                 self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
             self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
 
+    def _keep(self, batch: Any, size: int) -> None:
+        """The largest batch of each stage is the resident one."""
+        stage = stage_of(self._stages, max(0, self._epoch))
+        if stage not in self._residents or size >= self._residents[stage][1]:
+            self._residents[stage] = (batch, size)
+
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.
 
         The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure.
+        without the pipeline. None of it enters any other figure. Where epochs have stages, one batch of each.
         """
         self.end_epoch()  # where a cancelled fit has not
         self._notes = self.notes  # these steps are no training
-        if self._resident is None:
-            return
-        batch, size = self._resident
-        with self._watch():
-            yield batch
-        self.proved, self.watched_samples = True, size
+        for stage in sorted(self._residents):
+            batch, size = self._residents.pop(stage)
+            if not self.proved:
+                with self._watch():
+                    yield batch
+                self.proved, self.watched_samples = True, size
+            yield from self._resident_steps(stage, batch, size)
+
+    def _resident_steps(self, stage: int, batch: Any, size: int) -> Iterator[Any]:
         wanted, steps_per_lap, spent = self._sampling.resident_laps, 1, 0.0
+        laps: list[Lap] = []
         if not self._sampling.steps:
             yield batch  # warm-up
-        while len(self._resident_laps) < wanted or spent < self._sampling.resident_seconds:
+        while len(laps) < wanted or spent < self._sampling.resident_seconds:
             self._synchronize()
             started = self._now()
             for _ in range(steps_per_lap):
@@ -262,12 +325,14 @@ class Clock:
                 steps_per_lap *= 2  # too short to count
                 continue
             spent += seconds
-            self._resident_laps.append(
-                Lap("train", self._epoch, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
-            )
-        self._resident = None
+            laps.append(Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started))
+        self._resident_laps += laps
 
     # Answers
+
+    def stage_seconds(self) -> dict[int, float]:
+        """Seconds of all epochs of each stage, by the epoch it begins with; projected where the run is sampled."""
+        return stage_seconds(self._epochs, self._planned, self._stages)
 
     def note(self, notes: Callable[[], Notes]) -> None:
         """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
@@ -288,12 +353,22 @@ class Clock:
         once = [phase for phase in self._phases if id(phase) not in in_epochs]
         return {
             "setup_seconds": first - self._built,
-            "steady": drift(self._timed) or self._steady,
+            "steady": self._drift() or self._steady,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
-            **summarise(self._epochs, once, self._resident_laps, self._planned or len(self._epochs)),
+            "table": tuple(self.table),
+            "reason": "; ".join(filter(None, [self.missed, *self.remarks])),
+            "resumed": self._resumed,
+            **summarise(
+                self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._stages, self._lost
+            ),
         }
+
+    def _drift(self) -> str:
+        """Stages differ in pace; inside one, laps should not."""
+        by_stage = [[lap for lap in self._timed if stage_of(self._stages, lap.epoch) == at] for at in self._stages]
+        return next(filter(None, map(drift, by_stage)), "")
 
     def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
         if self._report is None:

@@ -39,6 +39,8 @@ class Options:
     """Add no round to `until` that would end later than this."""
     seed: int = 42
     settings: Mapping[str, str] = field(default_factory=dict)
+    tensorboard: Path | None = None
+    """Folder for TensorBoard events of suites that write them."""
     dry_run: bool = False
     soak: bool = True
     """Warm accelerators before the first trial."""

@@ -103,6 +103,8 @@ def describe(row: Row, unit: str) -> str:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     if row.accuracy is not None:
         parts.append(f"accuracy {row.accuracy:.2%}")
+    if row.top5 is not None:
+        parts.append(f"top-5 {row.top5:.2%}")
     if row.perplexity is not None:
         parts.append(f"perplexity {row.perplexity:.2f}")
     parts += row.marks.split()

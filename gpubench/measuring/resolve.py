@@ -32,9 +32,11 @@ def find_data(
         folder = datasets.locate(wanted, options.data)
         if folder is None and options.mode == "quick":
             names[each.name] = "synthetic"
+            fetch = f"`gpubench data fetch {' '.join(wanted)}` gets the real one"
+            ways = "--data DIR reads your own" if set(wanted) & set(datasets.TREES) else fetch
             console.print(
                 f"no {' or '.join(wanted)} on this machine: this quick run makes synthetic data,"
-                f" and its rows say so (`gpubench data fetch {' '.join(wanted)}` gets the real one)",
+                f" and its rows say so ({ways})",
                 markup=False,
             )
         elif folder is None and not options.dry_run:
@@ -48,6 +50,10 @@ def find_data(
                 if name != dataset:
                     note = f"{folder}: not the official {dataset}, so its rows say data={name}"
                     console.print(note, markup=False, soft_wrap=True)
+            if each.suite.check:
+                for model in choose_models(each, options.models, loaded):
+                    settings = options.settings_for(each, loaded)
+                    each.suite.check(each.resolve_params(settings, model), folder, names[each.name])
     return folders, names
 
 

@@ -87,8 +87,9 @@ def row_of(
         valid_seconds=_rounded(measurement.valid_seconds),
         epochs=measurement.epochs,
         samples=measurement.samples,
+        resumed=measurement.resumed,
         steady=measurement.steady,
-        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady])),
+        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady, "resumed" * bool(measurement.resumed)])),
         data_stall=_rounded(measurement.data_stall),
         loader_wait=_rounded(measurement.loader_wait),
         resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
@@ -113,6 +114,7 @@ def row_of(
         **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
         loss=_rounded(quality.get("loss")),
+        top5=_rounded(quality.get("top5")),
         perplexity=_rounded(quality.get("perplexity")),
         test_perplexity=_rounded(quality.get("test_perplexity")),
         laps=json.dumps(
@@ -121,7 +123,16 @@ def row_of(
         )
         if measurement.laps
         else "",
+        table=_table(measurement.table),
     )
+
+
+def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
+    """Column names first, then the lines."""
+    if not lines:
+        return ""
+    values = [[_rounded(v) if isinstance(v, float) else v for v in line.values()] for line in lines]
+    return json.dumps([list(lines[0]), *values], separators=(",", ":"))
 
 
 def _lap_list(lap: Lap) -> list[str | int | float]:

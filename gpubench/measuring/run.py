@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -75,7 +75,7 @@ def run(options: Options, console: Console | None = None) -> int:
         folders=folders,
     )
     _say_what_it_can_decide(options, cases, console)
-    with _terminate_as_interrupt():
+    with runner.interrupts:
         return runner.run(cases, earlier, console)
 
 
@@ -102,6 +102,7 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
+        self.interrupts = Interrupts()
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
     def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
@@ -119,6 +120,7 @@ class Runner:
                     self._soak({trial.case.device for trial in waiting if not trial.case.refusal})
                     self._find_peaks([trial.case for trial in waiting])
                     while waiting:
+                        self.interrupts.check()
                         trial = waiting[0]
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
                         row = self._row(trial)
@@ -177,7 +179,14 @@ class Runner:
         """One trial in one fresh process."""
         case = trial.case
         folder = self.folders[case.suite]
-        placed = replace(trial, data_dir=str(folder or ""), weights_dir=str(self.options.weights or ""))
+        placed = replace(
+            trial,
+            data_dir=str(folder or ""),
+            weights_dir=str(self.options.weights or ""),
+            # Beside the rows: who goes on with a run names that file again.
+            checkpoint_dir=str(self.path.absolute()) + ".checkpoints" if case.mode == "full" else "",
+            tensorboard_dir=str(self.options.tensorboard.absolute()) if self.options.tensorboard else "",
+        )
         on_cpu = self.devices[case.device].kind == "cpu"
         # One card's energy and clocks are not those of a group.
         card = self.cards[case.device] if case.processes == 1 else None
@@ -351,14 +360,33 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
         )
 
 
-class _terminate_as_interrupt:
-    """SIGTERM, as schedulers send it, ends a run the way Ctrl-C does."""
+class Interrupts:
+    """Ctrl-C, and SIGTERM as schedulers send it, end a run alike, and are remembered.
 
-    def __enter__(self) -> None:
-        def interrupt(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
+    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    """
 
-        self._before = signal.signal(signal.SIGTERM, interrupt)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
+                signal.signal(number, self._interrupt)
+        return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt

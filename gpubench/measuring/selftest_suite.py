@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -43,23 +42,21 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
 
     from gpubench.measuring.device import synchronize
     from gpubench.measuring.precision import mode_of
+    from gpubench.measuring.stepping import Stepper
 
     device = torch.device(trial.case.device)
     width, model = trial.params.width, trial.case.model
     mode = mode_of("fp32" if model == "liar" else trial.case.precision, trial.case.device)
     layers = (torch.nn.Linear(width, 4 * width), torch.nn.ReLU(), torch.nn.Linear(4 * width, width))
-    network = torch.nn.Sequential(*layers).to(device)
-    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
-    scaler = mode.scaler()
+    network = mode.prepare(torch.nn.Sequential(*layers).to(device))
+    stepper = Stepper(mode, network, torch.optim.SGD(network.parameters(), lr=1e-3), clock)
     batches = [torch.randn(trial.batch_size, width, device=device) for _ in range(8)]
 
     def step(x: Any) -> None:
-        with mode.autocast() if model != "liar" else nullcontext():
-            loss = network(x).float().square().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
+        with mode.autocast():
+            loss = network(mode.input(x)).float().square().mean()
+        stepper.backward(loss)
+        stepper.step()
 
     found: dict[str, float] = {}
     if model == "clock":

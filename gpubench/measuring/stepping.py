@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from fastai.fp16_utils import master_params_to_model_params
@@ -90,6 +91,25 @@ class Stepper:
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
+    def state(self) -> dict[str, Any]:
+        """What a later process needs to go on as this one would, beside the states of model and optimizer."""
+        return {
+            "scale": self._scale.state(),
+            "masters": [master.detach() for master in self._masters],
+            "steps": self._steps,
+            "nonfinite_losses": self._losses.count,
+            "losses": self._losses.total,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a `state`, once model and optimizer have theirs."""
+        self._scale.restore(state["scale"])
+        with torch.no_grad():
+            for master, value in zip(self._masters, state["masters"], strict=True):
+                master.copy_(value)
+        self._steps = state["steps"]
+        self._losses.restore(state["losses"], state["nonfinite_losses"])
+
     def notes(self) -> Notes:
         """The counts, read from the device, and the dtypes of what was trained."""
         return Notes(
@@ -128,6 +148,7 @@ class LossScale:
             self._scaler.set_growth_interval(NEVER)
         self.enabled = self._scaler.is_enabled()
         self._now: torch.Tensor | None = None
+        self._before = 0  # skipped by an earlier process
         self._one = self._skipped = torch.zeros(())
 
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
@@ -157,6 +178,15 @@ class LossScale:
             self._scaler.update(self.fixed)
             self._now = before
 
+    def state(self) -> dict[str, Any]:
+        """GradScaler's own state, and the steps skipped."""
+        return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._scaler.load_state_dict(dict(state["scaler"]))
+        self._before = int(state["skipped"])
+
     @property
     def value(self) -> float | None:
         """The scale, read from the device; None where there is none."""
@@ -165,7 +195,7 @@ class LossScale:
     @property
     def skipped(self) -> int | None:
         """Steps skipped so far, read from the device; None where nothing is scaled."""
-        return int(self._skipped.item()) if self.enabled else None
+        return self._before + int(self._skipped.item()) if self.enabled else None
 
 
 class Tally:
@@ -175,6 +205,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.total = 0
+        self._before = 0  # bad ones of an earlier process
         self._pending: list[torch.Tensor] = []
         self._counted: torch.Tensor | None = None
 
@@ -189,12 +220,16 @@ class Tally:
     def count(self) -> int:
         """How many were infinite or not a number, read from the device."""
         bad = sum(not math.isfinite(value) for value in self._read())
-        return bad + (0 if self._counted is None else int(self._counted.item()))
+        return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
 
     @property
     def last_is_bad(self) -> bool:
         """Whether the last one was."""
         return bool(self._pending) and not math.isfinite(self._pending[-1].item())
+
+    def restore(self, total: int, bad: int) -> None:
+        """Go on from the counts of an earlier process."""
+        self.total, self._before = total, bad
 
     def _fold(self) -> None:
         bad = torch.stack(self._pending).isfinite().logical_not().sum()

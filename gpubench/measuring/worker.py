@@ -22,7 +22,7 @@ from gpubench import suite as suites
 from gpubench.errors import Unsupported
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import DIVERGED, Measurement, Trial, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Status, Trial, trial_from_json
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any]], Clock]
 """Takes how to wait for the device, and the context that sees one step's operands."""
@@ -131,7 +131,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, span: dict[str, float]) -> Mea
         clock = new_clock(lambda: None, nullcontext())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
-        return Measurement(status="ok", quality=dict(quality), **clock.summary())
+        return Measurement(status=_status(clock), quality=dict(quality), **clock.summary())
     return _run_torch_suite(trial, loaded.suite, new_clock, span)
 
 
@@ -166,7 +166,7 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
     precision.check_flags(case.precision, flags)
     notes = clock.notes
     measurement = Measurement(
-        status="ok",
+        status=_status(clock),
         quality=dict(quality),
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
@@ -192,6 +192,10 @@ def _run_torch_suite(trial: Trial, suite: suites.Suite, new_clock: NewClock, spa
     lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
     diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
+
+
+def _status(clock: Clock) -> Status:
+    return "goal_missed" if clock.missed else "ok"
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:

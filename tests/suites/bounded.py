@@ -48,7 +48,7 @@ def train(trial, clock):
         optimizer.step()
         optimizer.zero_grad()
         if model == "launch":
-            for _ in range(10_000):
+            for _ in range(50_000):
                 tiny.add(1)
         if model == "memory":
             for _ in range(4):

@@ -1,0 +1,89 @@
+"""A million rows in a thousand files: seconds and memory of `gpubench compare` against pandas reading the same columns.
+
+    python benchmarks/compare_scale.py FOLDER [FILES [ROWS]]
+
+Makes the files once, then runs each side three times in fresh processes, in turn, imports not counted.
+"""
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from gpubench.records import COLUMNS, Row, append
+
+CARDS = [f"NVIDIA GeForce RTX {number}" for number in (2080, 3060, 3070, 3080, 3090, 4060, 4070, 4080, 4090, 5090)]
+MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+
+
+def make(folder: Path, files: int, rows: int) -> None:
+    """Files like those of real runs: a session each, five models, two precisions, laps as text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(1)
+    laps = json.dumps([["train", 0, "timed", 8, 1024, 0.30421, 0.0021]] * 8, separators=(",", ":"))
+    usual = Row(
+        suite="resnet", suite_version=2, suite_digest="c5f7a510ca72515a" * 4, batch_size=128, batch_policy="fixed",
+        params="compile=false epochs=30 image_size=224 lr=0.003 workers=4", processes=1, data="cifar100",
+        mode="sampled", device="cuda:0", driver="580.1", cpu="AMD EPYC", cpu_count=16, threads=16, torch="2.15.0+cu132",
+        torchvision="0.29.2", fastai="2.8.12", cuda="13.2", cudnn="92600", python="3.11.7", gpubench="0.1.0",
+        status="ok", measured="projected", samples_per_second=900.0, epochs=30, samples=8192, laps=laps,
+        steady="flat: last 4 laps within 0.8% after 6 warm-up laps, 1.7 s", started="2026-11-21T04:07:53+00:00",
+    )  # fmt: skip
+    for number in range(files):
+        path = folder / f"{number:04}.csv"
+        if path.exists():
+            continue
+        card, each = CARDS[number % len(CARDS)], []
+        own = replace(usual, card=card, session=f"s{number:06}", device_hash=f"d{number % 97:06}")
+        for trial in range(rows):
+            model = MODELS[trial % len(MODELS)]
+            precision = ("fp32", "fp16")[trial // len(MODELS) % 2]
+            seconds = round((60 + 20 * (trial % 5)) * rng.gauss(1, 0.01) / (1.5 if precision == "fp16" else 1), 6)
+            each.append(replace(own, model=model, precision=precision, trial=trial // 10, seconds=seconds))
+        append(path, each)
+
+
+OURS = """
+import sys, time, resource
+from pathlib import Path
+import pandas, scipy.special, numpy
+from gpubench.comparing.compare import compare
+start = time.perf_counter()
+result = compare(sorted(Path(sys.argv[1]).glob("*.csv")))
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(result.comparisons))
+"""
+PANDAS = """
+import sys, time, resource
+from pathlib import Path
+import pandas
+from gpubench.comparing.cells import UNREAD
+from gpubench.records import COLUMNS
+columns = [name for name in COLUMNS if name not in UNREAD]
+start = time.perf_counter()
+frame = pandas.concat(pandas.read_csv(p, usecols=columns) for p in sorted(Path(sys.argv[1]).glob("*.csv")))
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(frame))
+"""
+
+
+def main(folder: Path, files: int = 1000, rows: int = 1000, repeats: int = 3) -> None:
+    """Make, measure, print."""
+    make(folder, files, rows)
+    size = sum(path.stat().st_size for path in folder.glob("*.csv"))
+    print(f"{files} files, {files * rows} rows of {len(COLUMNS)} columns, {size / 1e6:.0f} MB")
+    seconds: dict[str, list[float]] = {"gpubench compare": [], "pandas alone": []}
+    for _ in range(repeats):
+        for name, script in (("gpubench compare", OURS), ("pandas alone", PANDAS)):
+            done = subprocess.run(
+                [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
+            ).stdout.split()
+            seconds[name].append(float(done[0]))
+            print(f"{name}: {float(done[0]):.2f} s, {int(done[1]) / 2**20:.2f} GiB, {done[2]}", flush=True)
+    ratio = median(seconds["gpubench compare"]) / median(seconds["pandas alone"])
+    print(f"ratio of medians {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -1,0 +1,95 @@
+"""Rows inside a chart or a report: packed into text that a PNG, an SVG or an HTML page holds, and found again.
+
+Never draws and never runs or parses what it reads: markup is searched for one marker, a PNG for its text chunks.
+"""
+
+import base64
+import binascii
+import io
+import re
+import zlib
+
+MARK = "gpubench-rows"
+PNG_PART = 500_000
+"""Characters of one text chunk; readers refuse chunks of more than a mebibyte."""
+MOST_BYTES = 1 << 30
+"""A packed table is not unpacked beyond this."""
+PICTURES = {
+    b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WebP", b"GIF8": "GIF", b"%PDF": "PDF",
+}  # fmt: skip
+_MARKUP = re.compile(
+    rb'(?:<dc:description>gpubench-rows:|<a id="gpubench-rows" href="data:text/csv;base64,)([A-Za-z0-9+/=\s]*)[<"]'
+)
+
+
+class RowsLostError(ValueError):
+    """A picture or page that holds no rows, or damaged ones; the message says what to do."""
+
+
+def packed(table: bytes) -> str:
+    """The CSV, compressed, as plain ASCII; the same bytes give the same text."""
+    return base64.b64encode(zlib.compress(table, 9)).decode()
+
+
+def png_parts(table: bytes) -> dict[str, str]:
+    """Keyword to text of the chunks that a PNG carries the CSV in."""
+    text = packed(table)
+    parts = [text[at : at + PNG_PART] for at in range(0, len(text), PNG_PART)]
+    return {f"{MARK}-{number}-of-{len(parts)}": part for number, part in enumerate(parts, start=1)}
+
+
+def svg_description(table: bytes) -> str:
+    """The text of an SVG's `dc:description`."""
+    return f"{MARK}:{packed(table)}"
+
+
+def html_link(table: bytes) -> str:
+    """The attributes of a page's download link, which a browser understands and this module finds again."""
+    return f'id="{MARK}" href="data:text/csv;base64,{base64.b64encode(table).decode()}" download="{MARK}.csv"'
+
+
+def table_in(content: bytes) -> bytes | None:
+    """The CSV inside a picture or page, or None where `content` is neither. Raises RowsLostError."""
+    kind = next((name for start, name in PICTURES.items() if content.startswith(start)), "")
+    markup = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+    if not kind and not markup:
+        return None
+    try:
+        if kind == "PNG":
+            table = _unpacked(_png_text(content))
+        else:
+            found = _MARKUP.search(content) if markup else None
+            if not found:
+                raise RowsLostError
+            page = found[0].startswith(b"<a ")
+            table = base64.b64decode(found[1], validate=False) if page else _unpacked(found[1])
+    except (RowsLostError, binascii.Error, zlib.error):
+        what = kind or "a page or SVG"
+        raise RowsLostError(
+            f"not a gpubench file: {what} without rows in it. Social networks and editors drop them when they save"
+            " a picture anew: ask for the original file or its CSV"
+        ) from None
+    return table
+
+
+def _png_text(content: bytes) -> bytes:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            info = {str(key): str(value) for key, value in picture.info.items() if str(key).startswith(MARK)}
+    except Exception as error:  # Pillow names no common class for what a broken picture raises
+        raise RowsLostError from error
+    count = max((int(key.rpartition("-")[2]) for key in info if key.rpartition("-")[2].isdecimal()), default=0)
+    parts = [info.get(f"{MARK}-{number}-of-{count}") for number in range(1, min(count, len(info)) + 1)]
+    if not count or len(parts) < count or None in parts:
+        raise RowsLostError
+    return "".join(part or "" for part in parts).encode("ascii", "replace")
+
+
+def _unpacked(text: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    table = stream.decompress(base64.b64decode(text), MOST_BYTES)
+    if not stream.eof:
+        raise RowsLostError
+    return table

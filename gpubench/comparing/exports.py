@@ -1,0 +1,238 @@
+"""Rows in other tools' formats: benchstat, pyperf, timm, DAWNBench and MLPerf logs. Only rows that are ok go out."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import gpubench
+from gpubench.comparing.spreadsheet import csv_text
+from gpubench.errors import UserError
+from gpubench.loading import load
+
+CASE = [
+    "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
+    "weights", "mode", "measured", "card", "device_hash", "session", "source", "memory_limit_bytes", "torch",
+]  # fmt: skip
+"""Columns that rows of one benchmark in another tool's sense share."""
+
+Frame = pd.DataFrame
+
+
+def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
+    """Write the ok rows of `paths` in another tool's format to `out`; returns lines to print.
+
+    DAWNBench has one pair of files for each trial, so `out` is a folder there; elsewhere it is a file, and
+    without one the lines are the file's text. Raises UserError where no row fits.
+    """
+    if format_name not in {**FORMATS, "dawnbench": None}:
+        raise UserError(f"--format {format_name}: there is {', '.join([*FORMATS, 'dawnbench'])}")
+    loaded = load(paths)
+    frame = loaded.frame[loaded.frame["status"] == "ok"]
+    if frame.empty:
+        raise UserError("; ".join(["no ok row to export", *loaded.problems]))
+    try:
+        if format_name == "dawnbench":
+            if out is None:
+                raise UserError("--format dawnbench writes two files a trial: give a folder with --out")
+            return _dawnbench(frame, out)
+        text = FORMATS[format_name](frame)
+        if out is None:
+            return [text.rstrip("\n")]
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
+    return [str(out)]
+
+
+def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
+    """(what all rows of the case share, its rows), in the order of the file."""
+    for _, rows in frame.groupby(CASE, sort=False, dropna=False):
+        yield {str(name): value for name, value in rows.iloc[0].items()}, rows
+
+
+def _plain(value: Any) -> Any:
+    """Whole floats as int, NaN as None: what JSON and text want."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return int(value) if value.is_integer() else value
+    return value
+
+
+def _word(text: object) -> str:
+    """Without spaces, slashes and what else parts a benchmark's name."""
+    return re.sub(r"[^\w.+-]+", "_", str(_plain(text) if text is not None else "")).strip("_")
+
+
+def benchstat(frame: Frame) -> str:
+    """The Go benchmark text format (golang.org/design/14313-benchmark-format), a line per trial.
+
+    Seconds of the whole run are `sec/op`. Compare with `benchstat -col /precision FILE` or `-col card FILE`.
+    """
+    lines = ["Unit sec/op better=lower assume=nothing", "Unit samples/s better=higher assume=nothing"]
+    facts = ("card", "torch", "cuda", "driver", "cpu", "data", "mode", "measured", "source")
+    before: dict[str, str] = {}
+    for row, rows in _cases(frame):
+        for name in facts:
+            text = " ".join(str(row[name]).split())
+            if before.get(name, "") != text:
+                lines.append(f"{name}: {text}")
+                before[name] = text
+        name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
+        name += f"/batch={_word(row['batch_size'])}({_word(row['batch_policy'])})".replace("(", "-").replace(")", "")
+        name += "".join(f"/{_word(part)}" for part in str(row["params"]).split() if "=" in part)
+        for trial in rows.to_dict("records"):
+            values = [(trial["seconds"], "sec/op"), (trial["samples_per_second"], "samples/s")]
+            shown = " ".join(f"{value!r} {unit}" for value, unit in values if value == value)
+            if shown:
+                lines.append(f"Benchmark{name} 1 {shown}")
+    return "\n".join(lines) + "\n"
+
+
+def pyperf(frame: Frame) -> str:
+    """pyperf's JSON: a benchmark per case, a run per trial, the seconds of the whole run as its one value."""
+    facts = ("card", "device", "driver", "torch", "cuda", "cudnn", "params", "data", "mode", "measured", "source")
+    benchmarks: list[dict[str, Any]] = []
+    for row, rows in _cases(frame[frame["seconds"] > 0]):
+        name = " ".join(str(row[key]) for key in ("suite", "model", "precision", "card"))
+        metadata: dict[str, Any] = {f"gpubench_{key}": str(row[key]) for key in facts if row[key]}
+        metadata |= {"name": name, "unit": "second", "loops": 1}
+        metadata |= {"batch_size": batch} if (batch := _plain(row["batch_size"])) is not None else {}
+        metadata |= {"python_version": row["python"]} if row["python"] else {}
+        runs = []
+        for trial in rows.to_dict("records"):
+            about = {"gpubench_trial": _plain(trial["trial"])} if trial["trial"] == trial["trial"] else {}
+            if trial["started"]:
+                about["date"] = trial["started"][:19].replace("T", " ")
+            runs.append({"metadata": about, "values": [trial["seconds"]]})
+        benchmarks.append({"metadata": metadata, "runs": runs})
+    if not benchmarks:
+        raise UserError("pyperf compares seconds, and no row here has any")
+    seen: dict[str, int] = {}
+    for benchmark in benchmarks:  # names are the key there
+        name = str(benchmark["metadata"]["name"])
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            benchmark["metadata"]["name"] = f"{name} ({seen[name]})"
+    return json.dumps({"version": "1.0", "benchmarks": benchmarks}, indent=1) + "\n"
+
+
+TIMM = ("model", "train_samples_per_sec", "train_step_time", "train_batch_size", "train_img_size", "param_count")
+OURS = (
+    "precision", "card", "trials", "seconds", "measured", "batch_policy", "suite", "params", "data", "torch", "cuda",
+    "cudnn", "driver", "source", "schema_version",
+)  # fmt: skip
+
+
+def timm(frame: Frame) -> str:
+    """The columns of timm's benchmark CSV, medians over trials (times in ms), then our own."""
+    lines = []
+    for row, rows in _cases(frame):
+        rate = float(rows["samples_per_second"].median())
+        size = re.search(r"image_size=(\d+)", str(row["params"]))
+        batch = _plain(row["batch_size"])
+        step = round(batch / rate * 1000, 3) if rate == rate and batch else None
+        theirs = [row["model"], round(rate, 2), step, batch, int(size[1]) if size else None, None]
+        seconds = float(rows["seconds"].median())
+        own = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
+        own += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
+        lines.append([*theirs, *own, _plain(row["schema"])])
+    return csv_text([*TIMM, *OURS], lines)
+
+
+def mllog(frame: Frame) -> str:
+    """MLPerf's log lines (mlcommons/logging), one run per trial in the order of the file."""
+    lines = []
+    for row in frame.to_dict("records"):
+        started = _time_ms(row["started"])
+        setup = 0.0 if math.isnan(row["setup_seconds"]) else row["setup_seconds"]
+        run_start = started + round(setup * 1000)
+        run_stop = run_start + round((0.0 if math.isnan(row["seconds"]) else row["seconds"]) * 1000)
+        facts = {
+            "submission_benchmark": f"{row['suite']} {row['model']}",
+            "submission_platform": row["card"],
+            "submission_division": "open",
+            "global_batch_size": _plain(row["batch_size"] * (row["processes"] if row["processes"] > 1 else 1)),
+            "seed": _plain(row["seed"]),
+            "gpubench_precision": row["precision"],
+            "gpubench_params": row["params"],
+            "gpubench_torch": row["torch"],
+            "gpubench_measured": row["measured"],
+            "gpubench_source": row["source"],
+        }
+        events: list[tuple[int, str, str, Any, dict[str, Any]]] = [(started, "INTERVAL_START", "init_start", None, {})]
+        events += [
+            (started, "POINT_IN_TIME", key, value, {}) for key, value in facts.items() if value not in (None, "")
+        ]
+        events.append((run_start, "INTERVAL_END", "init_stop", None, {}))
+        events.append((run_start, "INTERVAL_START", "run_start", None, {}))
+        epochs = _plain(row["epochs"]) or 0
+        if samples := _plain(row["samples"]):
+            events.append((run_stop, "POINT_IN_TIME", "train_samples", samples, {"epoch_num": epochs}))
+        if row["accuracy"] == row["accuracy"]:
+            events.append((run_stop, "POINT_IN_TIME", "eval_accuracy", row["accuracy"], {"epoch_num": epochs}))
+        events.append((run_stop, "INTERVAL_END", "run_stop", None, {"status": "success"}))
+        for time_ms, event, key, value, about in events:
+            entry = {
+                "namespace": "", "time_ms": time_ms, "event_type": event, "key": key, "value": value,
+                "metadata": {"file": "gpubench", "lineno": 0, **about},
+            }  # fmt: skip
+            lines.append(f":::MLLOG {json.dumps(entry)}")
+    return "\n".join(lines) + "\n"
+
+
+def _time_ms(started: str) -> int:
+    try:
+        return round(datetime.fromisoformat(started).timestamp() * 1000)
+    except ValueError:  # a published row has none
+        return 0
+
+
+def _dawnbench(frame: Frame, folder: Path) -> list[str]:
+    """A JSON and a TSV for each trial that trained every epoch and has an accuracy; the others are counted.
+
+    Hours are those of training alone: DAWNBench leaves validation out.
+    """
+    fit = frame[(frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)]
+    if fit.empty:
+        raise UserError("DAWNBench wants an accuracy and a whole run: export rows of `gpubench run --full`")
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [] if len(fit) == len(frame) else [f"{len(frame) - len(fit)} row(s) without an accuracy are left out"]
+    for number, row in enumerate(fit.to_dict("records")):
+        parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
+        stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
+        processes = 1 if math.isnan(row["processes"]) else row["processes"]
+        about = {
+            "version": "v1.0",
+            "author": row["source"] or "gpubench",
+            "authorEmail": "",
+            "framework": " ".join(f"{key} {row[key]}" for key in ("torch", "fastai") if row[key]) or "PyTorch",
+            "codeURL": row["source"],
+            "model": row["model"],
+            "hardware": f"{processes:.0f} x {row['card']}",
+            "costPerHour": "",
+            "timestamp": row["started"][:10] or str(datetime.now(UTC).date()),
+            "logFilename": f"{stem.name}.tsv",
+            "misc": {
+                key: row[key]
+                for key in ("suite", "precision", "params", "data", "batch_policy", "cuda", "cudnn", "driver")
+            }
+            | {"batch_size": _plain(row["batch_size"]), "gpubench": row["gpubench"] or gpubench.__version__},
+        }
+        epochs = _plain(row["epochs"]) or 1
+        seconds = row["seconds"] if math.isnan(row["train_seconds"]) else row["train_seconds"]
+        stem.with_name(f"{stem.name}.json").write_text(json.dumps(about, indent=4) + "\n", encoding="utf-8")
+        table = f"epoch\thours\ttop1Accuracy\n{epochs}\t{seconds / 3600!r}\t{row['accuracy'] * 100!r}\n"
+        stem.with_name(f"{stem.name}.tsv").write_text(table, encoding="utf-8")
+        lines += [f"{stem}.json", f"{stem}.tsv"]
+    return lines
+
+
+FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf, "timm": timm, "mllog": mllog}

@@ -1,0 +1,197 @@
+"""A comparison as Markdown, CSV, JSON, or the forms that readers of hyperfine and benchstat know."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gpubench.comparing.cells import Cell, text_of
+from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.spreadsheet import csv_text
+from gpubench.comparing.stats import median_interval
+from gpubench.comparing.table import batch_text, figure_text, interval_text, places, seconds_text, shown
+
+JSON_VERSION = 1
+"""Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
+FACTS = ("suite", "suite_version", "model", "precision", "batch_size", "batch_policy", "params", "data", "mode")
+MORE = ("measured", "card", "device_hash", "session", "processes", "torch", "cuda", "cudnn", "driver", "cpu", "source")
+
+
+def rendered(result: Result, name: str) -> str:
+    """The whole result in the format `name`, one of FORMATS."""
+    return FORMATS[name](result)
+
+
+def _cell_facts(cell: Cell, result: Result) -> dict[str, Any]:
+    interval = median_interval(cell.seconds, cell.adaptive) if cell.seconds else None
+    shown_interval = sorted(map(result.metric.shown, interval)) if interval else [None, None]
+    facts = {name: _value(cell.row[name]) for name in (*FACTS, *MORE)}
+    return facts | {
+        "label": cell.label,
+        "status": "ok" if cell.seconds else str(cell.status),
+        "reason": str(cell.reason),
+        "trials": cell.trials,
+        "median": result.metric.shown(cell.median) if cell.seconds else None,
+        "low": shown_interval[0],
+        "high": shown_interval[1],
+        "values": [result.metric.shown(value) for value in cell.seconds],
+    }
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if math.isnan(value) else int(value) if value.is_integer() else value
+    return value if isinstance(value, int | None) else str(value)
+
+
+def _comparison_facts(c: Comparison, result: Result) -> dict[str, Any]:
+    _, what, verdict = shown(c, result.metric)
+    return {
+        "axis": c.axis, "subject": c.subject_name, "other": c.other_name, "model": str(c.subject.model),
+        "precision": str(c.subject.precision), "what": what, "ratio": c.ratio.value, "low": c.ratio.low,
+        "high": c.ratio.high, "p": c.ratio.p, "verdict": verdict, "trials": [c.subject.trials, c.other.trials],
+        "notes": list(c.notes),
+    }  # fmt: skip
+
+
+def as_json(result: Result) -> str:
+    """Everything: cells with their values, ratios with their evidence, what was left out."""
+    groups = [
+        {
+            "title": group.title,
+            "cells": [_cell_facts(cell, result) for cell in [*group.cells, *group.holes]],
+            "comparisons": [_comparison_facts(c, result) for c in group.comparisons],
+            "means": [
+                {
+                    "subject": m.subject_name,
+                    "other": m.other_name,
+                    "ratio": m.value,
+                    "cases": m.common,
+                    "of": m.all_cases,
+                }
+                for m in group.means
+            ],
+        }
+        for group in result.groups
+    ]
+    whole = {
+        "version": JSON_VERSION, "metric": result.metric.name, "unit": result.metric.title, "groups": groups,
+        "left_out": result.left_out, "problems": result.problems,
+    }  # fmt: skip
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def as_csv(result: Result) -> str:
+    """A line per case, for a spreadsheet."""
+    cells = [_cell_facts(cell, result) for group in result.groups for cell in [*group.cells, *group.holes]]
+    names = [*FACTS, *MORE, "label", "status", "reason", "trials", "median", "low", "high"]
+    return csv_text([*names, "metric"], ([*(cell[name] for name in names), result.metric.title] for cell in cells))
+
+
+def _markdown_table(header: list[str], lines: list[list[str]], right: set[str]) -> str:
+    rule = ["---:" if name in right else "---" for name in header]
+    rows = [header, rule, *([_escaped(cell) for cell in line] for line in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _escaped(text: str) -> str:
+    for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\[")):
+        text = text.replace(plain, safe)
+    return text
+
+
+def as_markdown(result: Result) -> str:
+    """Two tables a group, for an issue or a README."""
+    parts = []
+    for group in result.groups:
+        lines = [
+            [str(c.model), c.label, str(c.precision), batch_text(c), _with_interval(c, result), str(c.trials or "")]
+            for c in [*group.cells, *group.holes]
+        ]
+        title = result.metric.title
+        header = ["model", "card", "precision", "batch", title, "trials"]
+        parts += [f"**{_escaped(group.title)}**\n", _markdown_table(header, lines, {title, "trials"})]
+        if group.comparisons:
+            lines = []
+            for c in group.comparisons:
+                ratio, what, verdict = shown(c, result.metric)
+                digits = places(ratio)
+                range_text = f"{ratio.low:.{digits}f} to {ratio.high:.{digits}f}" if ratio.low and ratio.high else ""
+                lines.append([str(c.subject.model), what, f"{ratio.value:.{digits}f}", range_text, verdict])
+            header = ["model", "what", "ratio", "95%", "verdict"]
+            parts.append(_markdown_table(header, lines, {"ratio", "95%"}))
+    parts += [f"Left out: {_escaped(line)}\n" for line in result.left_out]
+    return "\n".join(parts)
+
+
+def _with_interval(cell: Cell, result: Result) -> str:
+    if not cell.seconds:
+        return str(cell.status)
+    interval = median_interval(cell.seconds, cell.adaptive)
+    text = figure_text(result.metric, cell.median, interval)
+    if not interval:
+        return text
+    return f"{text} ({interval_text(cell, result.metric)})"
+
+
+def as_hyperfine(result: Result) -> str:
+    """hyperfine's Markdown: median, least, most, and each case relative to its model's best."""
+    parts = []
+    for group in result.groups:
+        best: dict[str, float] = {}
+        for cell in group.cells:
+            best[cell.model] = min(best.get(cell.model, math.inf), cell.median)
+        lines = [
+            [
+                f"{cell.model} {cell.precision} on {cell.label}",
+                *(seconds_text(v) for v in _three(cell, result)),
+                f"{cell.median / best[cell.model]:.2f}",
+            ]
+            for cell in group.cells
+        ]
+        header = ["Case", f"Median [{result.metric.title}]", "Min", "Max", "Relative"]
+        parts += [f"**{_escaped(group.title)}**\n", _markdown_table(header, lines, set(header[1:]))]
+    return "\n".join(parts)
+
+
+def _three(cell: Cell, result: Result) -> tuple[float, float, float]:
+    low, high = sorted((result.metric.shown(min(cell.seconds)), result.metric.shown(max(cell.seconds))))
+    return result.metric.shown(cell.median), low, high
+
+
+def as_benchstat(result: Result) -> str:
+    """benchstat's shape: a line per case, both sides with half their interval in percent, the change and its p."""
+    parts = []
+    for group in result.groups:
+        lines = [(["case", result.metric.title, "base", "vs base"])]
+        for c in group.comparisons:
+            name = f"{c.subject.model}/{c.subject.precision}/{c.subject.label}"
+            change = "~" if c.verdict not in {"faster", "slower"} else f"{(c.ratio.value - 1) * 100:+.2f}%"
+            p = "" if c.ratio.p is None else f" (p={c.ratio.p:.3f} n={c.subject.trials}+{c.other.trials})"
+            lines.append([name, _plus_minus(c.subject, result), _plus_minus(c.other, result), change + p])
+        widths = [max(len(line[at]) for line in lines) for at in range(4)]
+        parts.append(_title(group))
+        parts += [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _title(group: Group) -> str:
+    return text_of(group.title)
+
+
+def _plus_minus(cell: Cell, result: Result) -> str:
+    interval = median_interval(cell.seconds, cell.adaptive)
+    percent = f" ± {(interval[1] - interval[0]) / 2 / cell.median:.0%}" if interval else " ± ∞"
+    return f"{result.metric.shown(cell.median):.4g}{percent}"
+
+
+FORMATS: dict[str, Callable[[Result], str]] = {
+    "markdown": as_markdown,
+    "csv": as_csv,
+    "json": as_json,
+    "hyperfine": as_hyperfine,
+    "benchstat": as_benchstat,
+}

@@ -1,0 +1,175 @@
+"""What is asked of the rows: which ones (--where), and which figure of them (--metric, with --price)."""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import variance
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from gpubench.errors import UserError
+from gpubench.loading import FLAGS, NUMBERS
+from gpubench.records import COLUMNS
+
+if TYPE_CHECKING:
+    from gpubench.comparing.judging import Comparison
+
+NON_INFERIOR = 0.005
+"""Half a point of accuracy: what a precision may lose and still count as good as the other."""
+HOURS_PER_YEAR = 8766
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure to compare. Inside, less is always better: of a rate the inverse is compared."""
+
+    name: str
+    title: str
+    """Heading of its column, with the unit."""
+    lacking: str
+    """What a row needs that has no value."""
+    inverse: bool = False
+    words: tuple[str, str] = ("faster", "slower")
+
+    def shown(self, value: float) -> float:
+        """The figure a reader expects, from the one that is compared."""
+        return 1 / value if self.inverse else value
+
+
+SECONDS = Metric("seconds", "seconds", "seconds")
+METRICS = {
+    metric.name: metric
+    for metric in (
+        SECONDS,
+        Metric("rate", "samples/s", "samples_per_second", inverse=True),
+        Metric(
+            "energy", "samples/joule", "joules_per_sample (telemetry)", inverse=True, words=("thriftier", "hungrier")
+        ),
+        Metric("cost", "dollars/run", "seconds, and the card a price (--price)", words=("cheaper", "dearer")),
+        Metric("value", "samples/dollar", "a rate and a price (--price)", inverse=True, words=("cheaper", "dearer")),
+        Metric("cost-per-epoch", "dollars/epoch", "seconds, epochs and a price", words=("cheaper", "dearer")),
+        Metric("memory", "peak GiB", "peak_memory_bytes", words=("smaller", "larger")),
+        Metric("batch", "batch size", "batch_size", inverse=True, words=("larger", "smaller")),
+        Metric("accuracy", "accuracy", "accuracy: full runs only", words=("better", "worse")),
+        Metric("time-to-goal", "seconds to the goal", "a goal and seconds", words=("sooner", "later")),
+    )
+}
+
+
+def metric_named(name: str) -> Metric:
+    """Raises UserError."""
+    if name not in METRICS:
+        raise UserError(f"--metric {name}: there is {', '.join(METRICS)}")
+    return METRICS[name]
+
+
+def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataFrame:
+    """The frame with `seconds` replaced by the metric, lower is better; NaN where a row has none.
+
+    Raises UserError where a price is needed and not given.
+    """
+    if metric is SECONDS:
+        return frame
+    nothing = pd.Series(math.nan, index=frame.index)
+    seconds = frame["seconds"]
+    values: Mapping[str, Callable[[], pd.Series]] = {
+        "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
+        "energy": lambda: frame.get("joules_per_sample", nothing),
+        "cost": lambda: seconds / 3600 * _hourly(frame, prices),
+        "cost-per-epoch": lambda: seconds / frame["epochs"].where(frame["epochs"] > 0) / 3600 * _hourly(frame, prices),
+        "value": lambda: (
+            _hourly(frame, prices) / 3600 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
+        ),
+        "memory": lambda: frame["peak_memory_bytes"] / 2**30,
+        "batch": lambda: 1 / frame["batch_size"].where(frame["batch_size"] > 0),
+        "accuracy": lambda: frame["accuracy"],
+        "time-to-goal": lambda: _to_goal(frame, nothing),
+    }
+    return frame.assign(seconds=values[metric.name]())
+
+
+def _to_goal(frame: pd.DataFrame, nothing: "pd.Series[float]") -> "pd.Series[float]":
+    """Seconds over the share of runs that reached the goal: what trying again until one does costs on average."""
+    rate = frame.get("success_rate", nothing)
+    named = frame["params"].str.contains(r"(?:^| )goal=", regex=True)
+    share = rate.where(rate.notna(), (frame["status"] == "ok").where(named).astype(float))
+    return frame["seconds"] / share.where(share > 0)
+
+
+def _hourly(frame: pd.DataFrame, prices: Path | None) -> "pd.Series[float]":
+    if prices is None:
+        raise UserError("a cost needs the cards' prices: --price prices.toml (docs/sharing.md shows one)")
+    table = read_prices(prices)
+    each = {card: _price_of(str(card), table) for card in frame["card"].unique()}
+    return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)
+
+
+def _price_of(card: str, table: Mapping[str, float]) -> float:
+    """Of several entries that are part of the card's name the longest."""
+    fitting = [name for name in table if name.lower() in card.lower()]
+    return table[max(fitting, key=len)] if fitting else math.nan
+
+
+def read_prices(path: Path) -> dict[str, float]:
+    """Dollars per hour by card: `hourly`, or `price` over `years` of use (`use` is the share of hours, 1 if absent).
+
+    Raises UserError.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"--price {path}: cannot be read ({error})") from None
+    hourly = {}
+    for card, entry in table.items():
+        try:
+            hours = HOURS_PER_YEAR * float(entry.get("years", 0)) * float(entry.get("use", 1))
+            value = float(entry["hourly"]) if "hourly" in entry else float(entry["price"]) / hours
+        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise UserError(f'--price {path}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
+        hourly[card] = value
+    return hourly
+
+
+def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
+    """Rows that fulfil every `column=value` (or `column!=value`), as texts without regard to case; UserError."""
+    for where in wheres:
+        column, equals, value = where.partition("=")
+        negated = column.endswith("!")
+        column = column.rstrip("!").strip()
+        if not equals or column not in COLUMNS or column not in frame:
+            raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns")
+        texts = frame[column]
+        if column in NUMBERS:
+            texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
+        elif column in FLAGS:  # an empty one is false
+            texts = (texts.astype(str).str.lower() == "true").astype(str)
+        fits = texts.astype(str).str.lower() == value.strip().lower()
+        frame = frame[~fits if negated else fits]
+        if frame.empty:
+            raise UserError(f"--where {where}: no row is left")
+    return frame
+
+
+def accuracy_judged(c: "Comparison") -> "Comparison":
+    """Is the subject's accuracy at most half a point worse? By Welch's 95% interval of the difference of means."""
+    from scipy.special import stdtrit
+
+    a, b = c.subject.seconds, c.other.seconds
+    difference = sum(a) / len(a) - sum(b) / len(b)
+    if min(len(a), len(b)) < 2:
+        return replace(c, verdict="one trial", notes=(*c.notes, f"{difference * 100:+.2f} points"))
+    shares = [variance(values) / len(values) for values in (a, b)]
+    spread = math.sqrt(sum(shares))
+    freedom = (
+        sum(shares) ** 2 / sum(s**2 / (n - 1) for s, n in zip(shares, (len(a), len(b)), strict=True)) if spread else 1
+    )
+    half = float(stdtrit(freedom, 0.975)) * spread
+    low, high = difference - half, difference + half
+    verdict = "non-inferior" if low > -NON_INFERIOR else "inferior" if high < -NON_INFERIOR else "unsure"
+    note = f"{difference * 100:+.2f} points ({low * 100:+.2f} to {high * 100:+.2f})"
+    return replace(c, verdict=verdict, notes=(*c.notes, note))

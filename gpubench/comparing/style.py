@@ -1,0 +1,109 @@
+"""How every chart looks: one style in a light and a dark theme, its footer, and the rows it is saved with."""
+
+import textwrap
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpubench.carried import png_parts, svg_description
+from gpubench.comparing.compare import Group
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito (2008): told apart with any colour vision.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
+MARKERS = "osD^vPX*"
+WIDTH = 8.0
+"""Inches: 1200 pixels, so that 11 points can be read on a phone."""
+EDGE, LINE = 0.15, 0.2
+"""Inches of the margin, and of a line of text."""
+FOOTER_CHARACTERS = 86
+STYLE = {
+    "font.size": 11,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "hatch.linewidth": 0.6,
+    "savefig.dpi": 150,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gpubench",
+}
+INK = {"light": ("#ffffff", "#1b1f24", "#555555", "#dddddd"), "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44")}
+"""Background, text, secondary text and lines, grid."""
+
+
+def themed(theme: str) -> dict[str, object]:
+    """The style in `light` or `dark`."""
+    paper, ink, soft, grid = INK[theme]
+    names = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    return {
+        **STYLE,
+        **dict.fromkeys(names, paper),
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "xtick.color": soft,
+        "ytick.color": soft,
+        "xtick.labelcolor": ink,
+        "ytick.labelcolor": ink,
+        "axes.edgecolor": soft,
+        "grid.color": grid,
+    }
+
+
+def shortened(text: str, characters: int) -> str:
+    """A long name with its middle left out: the end often tells cards apart."""
+    if len(text) <= characters:
+        return text
+    head = (characters - 1) * 3 // 5
+    return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
+
+
+def footer(group: Group) -> Iterator[str]:
+    """What the figures are: recipe, batch policy, software, trials, interval, projected or measured."""
+    cells = group.cells
+    trials = sorted({cell.trials for cell in cells})
+    counts = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
+    facts = [f"{'/'.join(dict.fromkeys(str(c.measured) for c in cells))}, {counts} trial(s) each"]
+    facts += ["whiskers: 95% interval"] if trials[-1] > 1 else []
+    facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
+    stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
+    facts += [f"torch {stacks}"] if stacks else []
+    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
+    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
+    yield group.title
+    mismatches = dict.fromkeys(note for c in group.comparisons for note in c.notes if note.startswith("differs in"))
+    yield from list(mismatches)[:3]
+    yield "; ".join([*facts, "gpubench"])
+
+
+def footer_lines(group: Group) -> list[str]:
+    """The footer, broken to the figure's width."""
+    return [line for part in footer(group) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
+
+
+def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:
+    """Write the figure as each of `kinds`; PNG and SVG carry `table`, the CSV of the rows behind them."""
+    import matplotlib
+
+    about = {
+        "png": {"Software": "gpubench", **png_parts(table)},
+        "svg": {"Date": None, "Creator": "gpubench", "Description": svg_description(table)},
+        "pdf": {"Creator": "gpubench", "CreationDate": None},
+    }
+    lines = []
+    for kind in kinds:
+        path = stem.with_name(f"{stem.name}.{kind}")
+        with warnings.catch_warnings():
+            # A name may hold signs that no font here has; they are drawn as boxes.
+            warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+            figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
+        lines.append(str(path))
+    return lines

@@ -1,0 +1,95 @@
+"""Charts and reports carry their rows, exactly; one that lost them says so."""
+
+import io
+
+import pytest
+from PIL import Image
+from rows import row, rows
+
+from gpubench import carried, records
+from gpubench.comparing.carrying import Rows
+from gpubench.comparing.compare import Question, compare
+from gpubench.comparing.plot import draw
+from gpubench.comparing.report import write_report
+from gpubench.loading import load, load_text, table_of
+
+ODD = 'a "quoted", <b>odd</b> & ünusual ]]> --> name'
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "rows.csv"
+    times = [100.0, 101.5, 1 / 3, 99.0, 98.5, 100.25]
+    slow = rows([value * 1.3 for value in times], card=ODD, device_hash="bbbb", laps='[["train",0,"timed",1,2,0.5,0]]')
+    lost = row(model="resnet50", status="out_of_memory", seconds=None, measured="", batch_capped=False)
+    records.append(path, [*rows(times, batch_capped=True), *slow, lost])
+    return path
+
+
+@pytest.fixture
+def charts(source, tmp_path):
+    draw(compare([source]), tmp_path / "charts", Rows([source]), ("png", "svg", "pdf"))
+    return tmp_path / "charts"
+
+
+def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
+    write_report([source], Question(), tmp_path / "report.html")
+    carriers = [*charts.glob("*.png"), *charts.glob("*.svg"), tmp_path / "report.html"]
+    assert len(carriers) == 5
+    for carrier in carriers:
+        assert load([carrier]).problems == []
+        assert table_of(load_text([carrier])) == source.read_bytes()
+        assert load([carrier]).frame.equals(load([source]).frame)
+
+
+def test_a_chart_compares_with_a_file(charts, tmp_path):
+    mine = tmp_path / "mine.csv"
+    records.append(mine, rows([50.0] * 6, card="NVIDIA GeForce RTX 4090", device_hash="cccc", session="s2"))
+    labels = {cell.label for cell in compare([charts / "seconds-resnet.png", mine]).groups[0].cells}
+    assert "RTX 4090" in labels
+    assert len(labels) == 3
+
+
+def test_a_chart_of_some_rows_carries_those(source, tmp_path):
+    other = tmp_path / "other.csv"
+    records.append(other, rows([1.0, 2.0], suite="wordlm", params="x=1"))
+    draw(compare([source, other]), tmp_path / "both", Rows([source, other]))
+    assert table_of(load_text([tmp_path / "both" / "seconds-resnet.png"])) == source.read_bytes()
+    assert table_of(load_text([tmp_path / "both" / "seconds-wordlm.svg"])) == other.read_bytes()
+
+
+def test_many_rows_take_several_chunks():
+    import random
+
+    noise = random.Random(1).randbytes(3 << 20).hex().encode()
+    parts = carried.png_parts(noise)
+    assert len(parts) > 3
+    from PIL.PngImagePlugin import PngInfo
+
+    info, file = PngInfo(), io.BytesIO()
+    for key, value in parts.items():
+        info.add_text(key, value)
+    Image.new("RGB", (2, 2)).save(file, "PNG", pnginfo=info)
+    assert carried.table_in(file.getvalue()) == noise
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_a_picture_saved_anew_says_that_its_rows_are_lost(charts, tmp_path, kind):
+    anew = tmp_path / f"anew.{kind.lower()}"
+    with Image.open(charts / "seconds-resnet.png") as picture:
+        pixels = Image.frombytes("RGB", picture.size, picture.convert("RGB").tobytes())
+    pixels.save(anew, kind)
+    (problem,) = load([anew]).problems
+    assert "ask for the original file or its CSV" in problem
+
+
+def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
+    write_report([source], Question(), tmp_path / "report.html")
+    for carrier in [*charts.glob("seconds*.*"), tmp_path / "report.html"]:
+        whole = carrier.read_bytes()
+        for at in range(0, len(whole), max(1, len(whole) // 40)):
+            for damaged in (whole[:at], whole[:at] + b"\xff\x00<" + whole[at + 3 :]):
+                broken = tmp_path / "broken"
+                broken.write_bytes(damaged)
+                loaded = load([broken])
+                assert len(loaded.frame) <= 13

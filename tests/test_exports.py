@@ -1,0 +1,114 @@
+"""Exports are read by the programs they are for, with the figures they went in with."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from rows import row, rows
+
+from gpubench import records
+from gpubench.comparing.exports import export
+from gpubench.errors import UserError
+
+TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
+
+
+@pytest.fixture
+def results(tmp_path):
+    path = tmp_path / "rows.csv"
+    full = {"epochs": 30, "accuracy": 0.9412, "train_seconds": 90.0, "started": "2026-11-21T04:07:53+00:00"}
+    ours = rows(TIMES, params="epochs=30 image_size=224", **full)
+    mixed = rows([value / 1.5 for value in TIMES], precision="fp16", params="epochs=30 image_size=224", **full)
+    records.append(path, [*ours, *mixed, row(model="resnet50", status="failed", seconds=None)])
+    return path
+
+
+def test_pyperf_reads_and_compares(results, tmp_path):
+    pyperf = pytest.importorskip("pyperf")
+    export([results], "pyperf", tmp_path / "out.json")
+    suite = pyperf.BenchmarkSuite.load(str(tmp_path / "out.json"))
+    assert [list(b.get_values()) for b in suite.get_benchmarks()] == [TIMES, [value / 1.5 for value in TIMES]]
+    command = [sys.executable, "-m", "pyperf", "stats", str(tmp_path / "out.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "resnet resnet18 fp16" in done.stdout
+
+
+def test_benchstat_reads_and_compares(results, tmp_path):
+    program = os.environ.get("BENCHSTAT") or shutil.which("benchstat")
+    if not program:
+        pytest.skip("no benchstat: go install golang.org/x/perf/cmd/benchstat@latest, or $BENCHSTAT")
+    export([results], "benchstat", tmp_path / "out.txt")
+    done = subprocess.run(
+        [program, "-col", "/precision", "-format", "csv", tmp_path / "out.txt"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "-33.33%" in done.stdout
+    assert "samples/s" in done.stdout
+    assert "n=6" in done.stdout
+
+
+def test_benchstats_grammar(results):
+    (text,) = export([results], "benchstat", None)
+    lines = [line for line in text.splitlines() if line.startswith("Benchmark")]
+    assert len(lines) == 12
+    shape = r"BenchmarkResnet/model=resnet18/precision=(fp32|fp16)/batch=64-fixed\S* 1 [\d.]+ sec/op [\d.]+ samples/s"
+    assert all(re.fullmatch(shape, line) for line in lines)
+
+
+def test_pandas_reads_timms_columns(results, tmp_path):
+    export([results], "timm", tmp_path / "out.csv")
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table.columns[:2]) == ["model", "train_samples_per_sec"]
+    assert list(table["train_img_size"]) == [224, 224]
+    assert list(table["train_step_time"]) == [128.0, 128.0]
+    assert list(table["trials"]) == [6, 6]
+
+
+def test_mlperf_logs_are_json_after_their_mark(results):
+    (text,) = export([results], "mllog", None)
+    entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
+    keys = [entry["key"] for entry in entries]
+    assert keys.count("run_start") == keys.count("run_stop") == 12
+    start, stop = (next(e["time_ms"] for e in entries if e["key"] == key) for key in ("run_start", "run_stop"))
+    assert stop - start == 100_000
+    assert {e["value"] for e in entries if e["key"] == "eval_accuracy"} == {0.9412}
+
+
+def test_dawnbench_has_a_pair_of_files_for_each_full_run(results, tmp_path):
+    lines = export([results], "dawnbench", tmp_path / "entries")
+    assert len([line for line in lines if line.endswith(".json")]) == 12
+    about = json.loads((tmp_path / "entries").glob("*.json").__next__().read_text())
+    assert {"version", "author", "framework", "model", "hardware", "costPerHour", "timestamp"} <= set(about)
+    table = pd.read_csv(next((tmp_path / "entries").glob("*.tsv")), sep="\t")
+    assert list(table.columns) == ["epoch", "hours", "top1Accuracy"]
+    assert table.loc[0, "hours"] == 90 / 3600
+
+
+def test_no_field_becomes_a_formula(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [row(card='=HYPERLINK("http://x")', model="@SUM(A1)", driver="-1+1", torch="+cmd")])
+    (text,) = export([path], "timm", None)
+    cells = [cell for line in csv.reader(io.StringIO(text)) for cell in line]
+    assert {"'@SUM(A1)", "'-1+1", "'+cmd"} <= set(cells)
+    assert not [cell for cell in cells if cell[:1] in {"=", "@", "+"}]
+
+
+def test_mistakes(results, tmp_path):
+    with pytest.raises(UserError, match="there is benchstat"):
+        export([results], "word", None)
+    with pytest.raises(UserError, match="--out"):
+        export([results], "dawnbench", None)
+    with pytest.raises(UserError, match="cannot write"):
+        export([results], "timm", tmp_path / "rows.csv" / "x.csv")
+    with pytest.raises(UserError, match="no ok row"):
+        export([tmp_path / "missing.csv"], "timm", None)

@@ -1,0 +1,146 @@
+"""No CSV, however hostile, makes a traceback; its good rows are used and its bad ones named."""
+
+import random
+
+import pytest
+from rows import row, rows
+from typer.testing import CliRunner
+
+from gpubench import records
+from gpubench.cli import app
+from gpubench.comparing.carrying import Rows
+from gpubench.comparing.compare import Question, answer, compare
+from gpubench.comparing.formats import FORMATS, rendered
+from gpubench.comparing.plot import draw
+from gpubench.comparing.report import page_of
+from gpubench.errors import UserError
+from gpubench.loading import load
+
+SCRIPT = "<script>alert(1)</script>"
+MUTATIONS = 2000
+INSERTS = [
+    b"<script>alert(1)</script>", b'"', b'""', b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\r", b"\n", b",", b"=1+1",
+    b"NaN", b"inf", b"-1", b"1e308", b"1e-320", b"9" * 400, b"true", b"\x1b[31m", b"\xe2\x80\xae", b"'", b"{}", b"]]>",
+]  # fmt: skip
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.csv"
+    other = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
+    times = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
+    mixed = rows([value / 1.4 for value in times], precision="fp16")
+    records.append(path, [*rows(times), *rows([value * 1.2 for value in times], **other), *mixed])
+    return path
+
+
+def whole_answer(path):
+    """Everything that compare and report make of a file; UserError is the only way out."""
+    try:
+        result = answer([path], Question())
+    except UserError:
+        return None
+    for name in FORMATS:
+        rendered(result, name)
+    return page_of(result, Rows([path]).all())
+
+
+def mutated(rng, whole):
+    content = bytearray(whole)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(content))
+        kind = rng.randrange(5)
+        if kind == 0:
+            content[at] = rng.randrange(256)
+        elif kind == 1:
+            content[at:at] = rng.choice(INSERTS)
+        elif kind == 2:
+            del content[at : at + rng.randint(1, 60)]
+        elif kind == 3:
+            start = rng.randrange(len(content))
+            content[at:at] = content[start : start + rng.randint(1, 300)]
+        else:  # a whole cell becomes something else
+            end = content.find(b",", at + 1)
+            content[at : end if end > 0 else at + 1] = b"," + rng.choice(INSERTS)
+    return bytes(content)
+
+
+def test_two_thousand_mutations_of_a_good_file(good, tmp_path):
+    rng, whole, path = random.Random(20261121), good.read_bytes(), tmp_path / "mutated.csv"
+    used = 0
+    for number in range(MUTATIONS):
+        path.write_bytes(mutated(rng, whole))
+        loaded = load([path])
+        assert len(loaded.frame) <= 18 + 6
+        assert len(loaded.frame) == 18 or loaded.problems or len(loaded.frame) > 18, number
+        used += len(loaded.frame)
+        if number % 50 == 0:
+            whole_answer(path)
+    assert used > 0.7 * 18 * MUTATIONS
+
+
+HOSTILE = {
+    "script tags": {"card": SCRIPT, "model": "<img src=x onerror=alert(1)>", "reason": "</script>" + SCRIPT},
+    "quotes": {"card": "a\"b'c`d", "model": '"><svg onload=alert(1)>', "params": "x='1' y=\"2\""},
+    "formulas": {"card": "=cmd|'/c calc'!A1", "model": "@SUM(1)", "driver": "+1", "torch": "-2+3"},
+    "control characters": {"card": "a\x1b[31mred\x07\x08", "model": "\u202eabc\u2066", "params": "a\x0bb\x85c"},
+    "a very long field": {"reason": "x" * 10_000_000, "card": "y" * 5000},
+    "numbers at the edge": {"seconds": 1e308, "samples_per_second": 1e-320, "batch_size": 0, "processes": -1},
+    "nothing": {"card": "", "params": "", "session": "", "device_hash": "", "trial": None, "batch_size": None},
+    "a chart's own marks": {"card": "$x^$ {b} %s \\frac", "model": "a$b_c$ \u4e2d\u6587", "params": "x=$1"},
+    "markup of rich": {"card": "[bold red]x[/]", "model": "[link=http://x]y[/link]"},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_fields(good, tmp_path, name):
+    path = tmp_path / "hostile.csv"
+    records.append(
+        path, rows([1.0, 2.0, 3.0], **{k: v for k, v in HOSTILE[name].items() if k not in {"seconds", "trial"}})
+    )
+    records.append(path, [row(**{"trial": 7, **HOSTILE[name]})])
+    draw(compare([path]), tmp_path / "charts", Rows([path]))
+    page = whole_answer(path)
+    assert page is not None
+    before_data = page.partition('<script type="application/json"')[0]
+    for tag in ("<script", "<img", "<svg", "onerror=alert(1)>", "onload=alert(1)>"):
+        assert tag not in before_data.replace("<script>", "", 0) or (tag == "<script" and before_data.count(tag) == 0)
+    assert len(load([path, good]).frame) == 18 + 4
+
+
+def files_that_are_none():
+    good = ",".join(records.COLUMNS).encode() + b"\n" + ",".join(records.to_cells(row())).encode() + b"\n"
+    many = b"schema,suite,model,precision,status," + b",".join(b"c%d" % n for n in range(100_000))
+    return {
+        "100,000 columns": (many + b"\n1,a,b,fp32,ok" + b"," * 100_000 + b"\n", 1, ""),
+        "duplicate headers": (good.replace(b"schema,suite,", b"schema,suite,suite,"), 0, "stands twice"),
+        "NUL bytes": (b"\0".join(good[n : n + 1] for n in range(len(good))), 0, "not a gpubench file"),
+        "UTF-16": (good.decode().encode("utf-16"), 0, "not a gpubench file"),
+        "Latin-1 inside": (good.replace(b"AMD EPYC", "Müller".encode("latin-1")), 1, ""),
+        "text for numbers": (good.replace(b",64,", b",many,"), 0, "line 2: not a whole row"),
+        "an open quote": (good.replace(b"AMD EPYC", b'"AMD EPYC') + good.partition(b"\n")[2], 1, "line 2"),
+        "semicolons": (good.replace(b",", b";"), 0, "not a gpubench file"),
+        "a page": (b"<!doctype html><p>hello", 0, "ask for the original"),
+    }
+
+
+@pytest.mark.parametrize("name", files_that_are_none())
+def test_hostile_files(tmp_path, good, name):
+    content, count, words = files_that_are_none()[name]
+    path = tmp_path / "hostile.csv"
+    path.write_bytes(content)
+    loaded = load([path, good])
+    assert len(loaded.frame) == 18 + count
+    assert not words or words in loaded.problems[0]
+    done = CliRunner().invoke(app, ["compare", str(path), str(good)])
+    assert done.exit_code == 0
+    assert "Traceback" not in done.output
+
+
+def test_a_terminal_is_sent_no_control_characters(tmp_path):
+    path = tmp_path / "hostile.csv"
+    fields = HOSTILE["control characters"]
+    records.append(path, [*rows([1.0, 2.0], **fields), *rows([2.0, 3.0], precision="fp16", **fields)])
+    done = CliRunner().invoke(app, ["compare", str(path)])
+    assert done.exit_code == 0
+    assert not set(done.output) & {"\x1b", "\x07", "\x08", "\u202e"}

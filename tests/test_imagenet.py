@@ -1,0 +1,292 @@
+"""The imagenet suite, small: all phases on a tree of photographs, rectangles, bad files, kill and resume."""
+
+import json
+import random
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from gpubench import datasets, images, suite
+from gpubench.errors import UserError
+from gpubench.measuring import precision
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.sampling import sampling_for
+from gpubench.trial import Case, Trial
+
+IMAGENET = suite.find("imagenet")
+PHASES = (
+    "lr_batch=64;phase:epochs=[0,2],size=32,batch=16,copies=40;phase:epochs=[2,3],size=48,batch=8,copies=64,min_scale=0.5;"
+    "phase:epochs=[3,4],size=64,batch=8,min_scale=0.5,rect_val=true;ramp:epochs=[0,1],lr=[0.1,0.2];ramp:epochs=[1,4],lr=[0.2,0.01]"
+)
+SMALL = {"phases": PHASES, "workers": "0", "copies": "false", "goal": "0"}
+
+
+def photo(path, label, dice):
+    """A picture whose class shows: a shape of one colour on noise, in a frame of any size."""
+    size = dice.choice([(90, 60), (60, 90), (70, 70), (120, 50)])
+    noise = Image.frombytes("RGB", (8, 8), dice.randbytes(192)).resize(size)
+    colour = [(230, 30, 30), (30, 30, 230), (30, 230, 30)][label]
+    ImageDraw.Draw(noise).rectangle((size[0] // 4, size[1] // 4, 3 * size[0] // 4, 3 * size[1] // 4), fill=colour)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise.save(path, quality=90)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A tree of 3 classes, 16 training and 6 validation images each."""
+    root, dice = tmp_path_factory.mktemp("photos"), random.Random(1)
+    for label, name in enumerate(("red", "blue", "green")):
+        for number in range(22):
+            photo(root / ("train" if number < 16 else "val") / name / f"{number}.jpg", label, dice)
+    return root
+
+
+def trial_of(root, *, mode="full", model="resnet18", name="fp32", batch=16, folder="", events="", **settings):
+    data = images.read_tree(root).name if root else "synthetic"
+    case = Case(
+        suite="imagenet", suite_version=1, suite_digest="", suite_path=str(IMAGENET.path), model=model, precision=name,
+        device="cpu", params=IMAGENET.resolve_params({**SMALL, **settings}), batch_policy="fixed", batch_size=batch,
+        mode=mode, data=data,
+    )  # fmt: skip
+    return Trial(case, 0, 1, data_dir=str(root or ""), checkpoint_dir=str(folder), tensorboard_dir=str(events))
+
+
+def run(trial, clock=None):
+    """One trial inside this process; returns (quality, clock)."""
+    precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
+    torch.manual_seed(1)
+    clock = clock or Clock(sampling_for(trial.case.mode, accelerator=False))
+    return IMAGENET.suite.train(trial, clock), clock
+
+
+def network(trial, classes=3):
+    import sys
+
+    module = sys.modules[IMAGENET.suite.train.__module__]
+    torch.manual_seed(1)
+    return module, module.Network(trial, Clock(sampling_for("full", accelerator=False)), classes)
+
+
+@pytest.fixture(scope="module")
+def whole(photos):
+    """An uninterrupted run: quality and clock."""
+    return run(trial_of(photos))
+
+
+def test_it_trains_all_phases_and_the_loss_falls(whole):
+    quality, clock = whole
+    summary = clock.summary()
+    assert summary["measured"]
+    assert summary["samples"] == 4 * 48
+    table = summary["table"]
+    assert [(each["epoch"], each["size"]) for each in table] == [(1, 32), (2, 32), (3, 48), (4, 64), (4, 64)]
+    assert [each["crop"] for each in table] == ["square"] * 3 + ["rectangle", "square"]
+    assert table[3]["train_loss"] < table[0]["train_loss"]
+    hours = [each["hours"] for each in table]
+    assert hours == sorted(hours)
+    assert hours[3] * 3600 == pytest.approx(summary["seconds"], abs=0.2)
+    assert quality["top5"] == 1.0  # there are 3 classes
+    assert 0 <= quality["accuracy"] <= 1
+    assert clock.proved
+
+
+def test_the_goal_is_told(photos):
+    _, clock = run(trial_of(photos, goal="0.9"))
+    assert clock.summary()["reason"].startswith("top-5 0.9 after epoch 1, 0.00")
+    assert not clock.missed
+    _, clock = run(trial_of(photos, goal="1.1"))
+    assert clock.missed == "top-5 1.0000 at best, and the goal is 1.1"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"ema": "0.9"}, {"name": "bf16"}, {"memory_format": "contiguous"}, {"workers": "1"}]
+)
+def test_it_trains_in_other_ways_too(photos, settings):
+    quality, clock = run(trial_of(photos, **settings))
+    assert clock.complete
+    assert quality["loss"] < 10
+
+
+def test_a_sampled_run_takes_epochs_of_each_phase(photos):
+    quality, clock = run(trial_of(photos, mode="quick"))
+    summary = clock.summary()
+    assert quality == {}
+    assert not summary["measured"]
+    assert {lap.epoch for lap in summary["laps"]} == {0, 2, 3}
+    assert summary["run_samples"] == 4 * 48
+    assert [each["epochs"] for each in summary["table"]] == ["0-2", "2-3", "3-4"]
+    assert sum(each["hours"] for each in summary["table"]) * 3600 == pytest.approx(summary["seconds"])
+
+
+def test_the_synthetic_twin_has_no_quality_but_all_phases():
+    _, clock = run(trial_of(None, mode="quick", train_images="32", valid_images="16"))
+    sizes = {lap.epoch for lap in clock.summary()["laps"]}
+    assert sizes == {0, 2, 3}
+
+
+def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
+    trial = trial_of(photos)
+    module, net = network(trial)
+    model = net.judged.eval()
+    source = module.Files(trial)
+    phase = module.schedule_of(PHASES).phases[2]
+    found = {}
+    for batch in (8, 1):
+        validation = source.valid(phase, batch, rectangles=True)
+        with torch.inference_mode():
+            for spec, (x, _) in zip(validation.specs, validation, strict=True):
+                assert x.shape[2:] == (spec.height, spec.width)
+                for index, logits in zip(spec.indices, module.predict(net, model, x), strict=True):
+                    found.setdefault(index, []).append(logits)
+    assert len(found) == 18
+    assert len({spec.width for spec in validation.specs}) > 1
+    for together, alone in found.values():
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+        assert together.argmax() == alone.argmax()
+
+
+def test_one_pool_of_loader_processes_serves_all_phases(photos):
+    before = set(psutil.Process().children())
+    trial = trial_of(photos, workers="2")
+    module, _ = network(trial)
+    source = module.Files(trial)
+    seen = []
+    for phase in module.schedule_of(PHASES).phases:
+        for number, _ in enumerate(source.train(0, phase, 8)):
+            if number == 1:  # a cut pass, as a sampled run makes them
+                break
+        seen.append({child.pid for child in psutil.Process().children() if child not in before})
+        assert len(list(source.valid(phase, 8, rectangles=phase.rect_val))) >= 3
+    assert seen[0]
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(photos):
+    trial = trial_of(photos)
+    module, _ = network(trial)
+    phase = module.schedule_of(PHASES).phases[0]
+    first, again = (module.Files(trial).train(1, phase, 8) for _ in range(2))
+    for (x, y), (x2, y2) in zip(first, again, strict=True):
+        assert torch.equal(x, x2)
+        assert torch.equal(y, y2)
+    assert first.specs != module.Files(trial).train(2, phase, 8).specs
+
+
+def test_bad_training_files_are_skipped_and_named(tmp_path):
+    dice = random.Random(2)
+    for label, name in enumerate(("red", "blue")):
+        for number in range(8):
+            photo(tmp_path / ("train" if number < 6 else "val") / name / f"{number}.jpg", label, dice)
+    (tmp_path / "train" / "red" / "0.jpg").write_bytes(b"no image")
+    grey = Image.open(tmp_path / "train" / "blue" / "1.jpg").convert("L")
+    grey.save(tmp_path / "train" / "blue" / "1.jpg")
+    quality, clock = run(trial_of(tmp_path, batch=4))
+    assert quality
+    text = clock.summary()["reason"]
+    assert "training skipped 1 image: train/red/0.jpg (no image, or broken)" in text
+    assert "converted to RGB 1 image: train/blue/1.jpg (L)" in text
+    whole = (tmp_path / "val" / "red" / "7.jpg").read_bytes()
+    (tmp_path / "val" / "red" / "7.jpg").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"cannot use 1 image: val/red/7.jpg \(truncated\)"):
+        run(trial_of(tmp_path, batch=4))
+    for file in (tmp_path / "train").rglob("*.jpg"):
+        file.write_bytes(b"no image")
+    with pytest.raises(UserError, match="nothing to train on: cannot use 12 images: "):
+        run(trial_of(tmp_path, batch=4))
+
+
+def test_copies_are_read_and_asked_for(photos, tmp_path):
+    trial = trial_of(photos, copies="true")
+    check = IMAGENET.suite.check
+    with pytest.raises(UserError, match=r"prepare imagenet --sizes 40,64 --data"):
+        check(trial.case.params, photos, trial.case.data)
+    tree = images.read_tree(photos)
+    for size in (40, 64):
+        images.prepare(tree, size, datasets.cache_folder(), 1)
+    check(trial.case.params, photos, trial.case.data)
+    quality, _ = run(trial)
+    assert quality
+    next(Path(images.copies_folder(datasets.cache_folder(), tree.name, 40)).glob("train/*/*.jpg")).unlink()
+    _, clock = run(trial)
+    assert "training skipped 1 image" in clock.summary()["reason"]
+
+
+class Killed(BaseException):
+    pass
+
+
+class KillingClock(Clock):
+    """Dies at a step of an epoch."""
+
+    def steps(self, loader, phase, **options):
+        for number, batch in enumerate(super().steps(loader, phase, **options)):
+            if phase == "train" and (self._epoch, number) == self.kill_at:
+                raise Killed
+            yield batch
+
+
+@pytest.mark.parametrize("kill_at", [(0, 1), (2, 3), (3, 0)])
+def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
+    trial = trial_of(photos, folder=tmp_path / "kept")
+    clock = KillingClock(sampling_for("full", accelerator=False))
+    clock.kill_at = kill_at
+    with pytest.raises(Killed):
+        run(trial, clock)
+    kept = json.loads(next((tmp_path / "kept").glob("*.json")).read_text())
+    quality, resumed = run(trial)
+    expected, uninterrupted = whole
+    assert quality == pytest.approx(expected, rel=1e-3)
+    summary = resumed.summary()
+    assert summary["resumed"].startswith(f"at epoch {kill_at[0]}, ")
+    assert summary["samples"] == 4 * 48
+    assert summary["measured"]
+    assert [each["epoch"] for each in summary["table"]] == [1, 2, 3, 4, 4]
+    assert summary["seconds"] >= kept["elapsed"]
+    losses = [[each["train_loss"] for each in c.summary()["table"]] for c in (resumed, uninterrupted)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_broken_checkpoint_is_named(photos, tmp_path):
+    trial = trial_of(photos, folder=tmp_path)
+    clock = KillingClock(sampling_for("full", accelerator=False))
+    clock.kill_at = (1, 1)
+    with pytest.raises(Killed):
+        run(trial, clock)
+    next(tmp_path.glob("*.pt")).write_bytes(b"torn")
+    with pytest.raises(UserError, match="remove it to start anew"):
+        run(trial)
+
+
+def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
+    _, net = network(trial_of(photos))
+    decayed, free = net.optimizer.param_groups
+    assert decayed["weight_decay"] == 1e-4
+    assert free["weight_decay"] == 0
+    assert all(weight.ndim > 1 for weight in decayed["params"])
+    assert all(float(block.bn2.weight.abs().sum()) == 0 for block in net.model.layer1)
+
+
+def test_a_cards_batch_is_refused_on_a_cpu():
+    params = IMAGENET.resolve_params({"copies": "false"})
+    assert IMAGENET.suite.recipe_batch(params) == 512
+    case = Case(
+        suite="imagenet", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
+        device="cpu", params=params, batch_policy="fixed", batch_size=512, mode="full", data="synthetic",
+    )  # fmt: skip
+    assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
+
+
+def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    _, clock = run(trial_of(photos, events=tmp_path))
+    events = EventAccumulator(str(next(tmp_path.iterdir())))
+    events.Reload()
+    assert {"first", "losses/test_1", "losses/test_5", "times/eval_sec"} <= set(events.Tags()["scalars"])
+    scores = [100 * each["top1"] for each in clock.summary()["table"][:4]]
+    assert [event.value for event in events.Scalars("losses/test_1")] == pytest.approx(scores)
