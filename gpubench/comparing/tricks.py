@@ -31,10 +31,7 @@ def against_plain(cells: Sequence[Cell]) -> list[Comparison]:
         if plain.suite != SUITE or plain.model != PLAIN or plain.parts:
             continue
         for cell in cells:
-            alike = texts_of(cell, TOGETHER) == texts_of(plain, TOGETHER) and _other_params(cell) == _other_params(
-                plain
-            )
-            if cell.model == PLAIN or cell.parts or not alike:
+            if cell.model == PLAIN or cell.parts or _place(cell) != _place(plain):
                 continue
             ratio = stats.ratio(cell.seconds, plain.seconds, until=cell.adaptive or plain.adaptive)
             found.append(Comparison("model", cell, plain, str(cell.model), PLAIN, ratio))
@@ -99,6 +96,10 @@ def _evidence(c: Comparison) -> str:
         return f"epochs {trick.epochs:.0f} against {plain.epochs:.0f}{all_ran}"
     share = plain.valid_seconds / plain.seconds[0] if plain.seconds else 0.0
     return f"valid_seconds {trick.valid_seconds:.2f} against {plain.valid_seconds:.2f}, {share:.0%} of the plain run"
+
+
+def _place(cell: Cell) -> tuple[str, ...]:
+    return (*texts_of(cell, TOGETHER), _other_params(cell))
 
 
 def _other_params(cell: Cell) -> str:
