@@ -469,6 +469,8 @@ def refuse(case: Case) -> str:
         return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
     if case.precision in {"fp16-master", "fp16-pure"}:
         return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
+    if case.params["sharded"] and case.precision == "fp16":
+        return "Lightning's sharding has no fp16 mixed precision, only bf16"
     if case.params["stopping"] and case.mode != "full":
         return "early stopping shows in a whole run only: add --full"
     return ""
@@ -503,7 +505,9 @@ MODELS: dict[str, dict[str, ParamValue]] = {
     **{name: {name: True} if name in PARAMS else {} for name in TRICKS},
     **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS) if number},
 }
-MIXED = {"mixed", *(f"with-{name}" for name in TRICKS[TRICKS.index("mixed") :])}
+# Lightning's ModelParallelStrategy knows bf16-mixed, but not 16-mixed.
+MIXED = dict.fromkeys(("mixed", "with-mixed", "with-stopping"), "mixed")
+MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
 
 SUITE = Suite(
     train=train,
@@ -511,7 +515,7 @@ SUITE = Suite(
     models=tuple(MODELS),
     params=PARAMS,
     presets={"model": MODELS},
-    precisions={model: "mixed" if model in MIXED else "fp32" for model in MODELS},
+    precisions={model: MIXED.get(model, "fp32") for model in MODELS},
     ranks=ranks_of,
     refuse=refuse,
     quality="accuracy",
