@@ -80,9 +80,9 @@ def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequenc
     frames = []
     for batch, at_once in _ahead(_batches(paths, problems), columns):
         parts = [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
-        frames += [_plain(part, numbers) for part in parts if not part.empty]
+        frames += [_with_numbers(part, numbers) for part in parts if not part.empty]
     if not frames:
-        return Loaded(_plain(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
+        return Loaded(_with_numbers(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
     return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
 
 
@@ -107,15 +107,14 @@ class _Numbers:
         self._seen: dict[tuple[str, ...], int] = {}
 
     def of(self, frame: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """One number per row. Texts are categories or plain."""
+        """One number per row."""
         numbers, count = np.zeros(len(frame), np.int64), 1
         for name in self.columns:
-            column = frame[name]
-            if isinstance(column.dtype, pd.CategoricalDtype):
-                codes, kinds = column.cat.codes.to_numpy(), len(column.cat.categories)
-            else:
-                codes, uniques = pd.factorize(column, use_na_sentinel=False)
-                kinds = len(uniques)
+            column = frame[name].to_numpy()
+            if column.dtype == object and (column == column[0]).all():
+                continue  # most are, inside a file
+            codes, uniques = pd.factorize(column, use_na_sentinel=False)
+            kinds = len(uniques)
             if kinds > 1:
                 numbers, count = numbers * kinds + codes, count * kinds
             if count > 1 << 40:  # the next product could pass an int64
@@ -129,23 +128,16 @@ class _Numbers:
         return shared[local] if len(shared) else local
 
 
-def _plain(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
-    """Categories as plain texts, and the rows' numbers where they are asked for."""
-    numbered = {"identity": numbers.of(frame)} if numbers.columns else {}
-    texts = {str(name) for name, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
-    plain = frame.astype(dict.fromkeys(texts, "str")).assign(**numbered)
-    for name in frame.columns.difference([*NUMBERS, *FLAGS]):
-        if name not in texts or any(map(STEERING.search, frame[name].cat.categories)):
-            plain[name] = shown(plain[name])
-    return plain
+def _with_numbers(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
+    """With the rows' numbers where they are asked for."""
+    if not numbers.columns:
+        return frame
+    return frame.assign(identity=numbers.of(frame) if len(frame) else np.zeros(0, np.int64))
 
 
-def shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Texts without characters that steer a terminal or turn the direction of writing around."""
-    if texts.dtype.kind in "biuf":
-        return texts
-    kinds = [text for text in texts.unique() if STEERING.search(text)]
-    return texts.replace({text: STEERING.sub("\ufffd", text) for text in kinds}) if kinds else texts
+def shown(text: str) -> str:
+    """A text without characters that steer a terminal or turn the direction of writing around."""
+    return STEERING.sub("\ufffd", text)
 
 
 def load_text(paths: Sequence[Path]) -> pd.DataFrame:
@@ -220,7 +212,7 @@ def _split(line: str) -> list[str]:
 
 
 def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | None:
-    """All files as rows, numbers typed and texts as categories, or None where any line needs a closer look."""
+    """All files as typed rows, or None where any line needs a closer look."""
     names = batch[0].names
     content = b"".join([file.body for file in batch])
     if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
@@ -233,7 +225,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
             names=list(names),
             header=None,
             usecols=known,
-            dtype={name: "float64" if name in NUMBERS else "category" for name in known},
+            dtype={name: "float64" if name in NUMBERS else "str" for name in known},
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
             encoding="utf-8",
@@ -243,19 +235,20 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
     # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
     if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
-    return _completed(frame[known], columns) if _is_good(frame) else None
+    return _completed(frame[known], columns) if _is_good(frame, names) else None
 
 
-def _is_good(frame: pd.DataFrame) -> bool:
+def _is_good(frame: pd.DataFrame, names: Sequence[str]) -> bool:
     """Every row is of a known schema, whole, and its required fields and numbers are there."""
     if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
         return False
+    if any((frame[name] == "").any() for name in REQUIRED if name not in NUMBERS):
+        return False
+    if "end" in frame and not (frame["end"] == "end").all():
+        return False
     texts = [name for name in frame.columns if name not in NUMBERS]
-    if any("" in frame[name].cat.categories for name in REQUIRED if name in texts):
-        return False
-    if "end" in frame and list(frame["end"].cat.categories) != ["end"]:
-        return False
-    if any((frame[name].cat.codes < 0).any() for name in texts):
+    # A line that ends in its last cell has all the others.
+    if names[-1] != "end" and frame[texts].isna().to_numpy().any():
         return False
     return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
 
@@ -288,7 +281,8 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
         bad |= frame["end"] != "end"  # a short line that was torn and then sealed
     texts = frame[[name for name in frame if name in NUMBERS]]
     none = (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)
-    return (bad | pd.Series(none, index=frame.index)) & ~_newer(frame)
+    wrong: pd.Series[bool] = (bad | pd.Series(none, index=frame.index)) & ~_newer(frame)
+    return wrong
 
 
 def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":

@@ -31,6 +31,7 @@ class Row:
     suite_version: int | None = column("raised when an edit can change a timing or a result", None)
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
+    rung: int | None = column("place of the model in a suite whose models are the steps of a ladder, from 1", None)
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
     batch_size: int | None = column("samples in one step; columns of text for a language model", None)
     batch_policy: str = column(
@@ -196,6 +197,9 @@ class Row:
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
     top5: float | None = column("fraction whose class is among the five likeliest at the end; full runs only", None)
+    success_rate: float | None = column(
+        "share of the process's runs (most often one) whose quality reached the suite's goal; full runs only", None
+    )
     perplexity: float | None = column(
         "of the validation text at the best epoch, exp of the mean loss per token; full runs only", None
     )

@@ -73,13 +73,18 @@ class Suite:
     default_models: tuple[str, ...] = ()
     """What runs without --models; all of them where it is empty."""
     quality: str = ""
+    goal: float | None = None
+    """The least quality of a full run on real data; one that ends below it is `goal_missed`."""
+    ladder: bool = False
+    """Whether each model is the one before it with one change, so that the gain of each step means something."""
     unit: str = "images"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU, whose memory is not a card's."""
-    recipe_batch: Callable[[Mapping[str, ParamValue]], int] | None = None
-    """Given the params, the batch that the recipe itself has: the default on every device, instead of the two above."""
+    recipe_batch: Callable[[str, Mapping[str, ParamValue]], int] | None = None
+    """Given model and params, the batch that the recipe itself has: the default on every device, instead of the two
+    above."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: no cap)."""
     samples_per_unit: int = 1

@@ -44,6 +44,8 @@ class Case:
     """Name of the pretrained weights, `random` where they could not be had, empty where none are meant."""
     processes: int = 1
     memory_limit_bytes: int | None = None
+    rung: int | None = None
+    """Place of the model on the suite's ladder, from 1."""
     batch_capped: bool = False
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
@@ -89,6 +91,11 @@ class Trial:
     def synthetic(self) -> bool:
         """Whether data of the right shape stands in for the real dataset."""
         return self.case.data == "synthetic"
+
+    @property
+    def teaches(self) -> bool:
+        """Whether it trains every epoch on real data, so that its quality means something."""
+        return self.case.mode == "full" and not self.synthetic and self.case.weights != "random"
 
 
 @dataclass(frozen=True)

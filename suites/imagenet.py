@@ -727,7 +727,7 @@ def refuse(case: Case) -> str:
     return f"a step of {most / 1e6:.1f} million pixels is a card's; give --batch 16 or --set phases=tiny on a CPU"
 
 
-def own_batch(params: Mapping[str, ParamValue]) -> int:
+def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """Images in a step of the first phase, as the schedule has it."""
     return schedule_of(str(params["phases"])).phases[0].batch
 

@@ -37,6 +37,9 @@ TRICKS = ("loading", "ddp", "mixed", "stopping", "sharded", "evaluation")
 PATIENCE_SECONDS = 120
 """How long a process waits for the others before it says that they are lost."""
 
+LOST = "lost"
+"""Key in the store under which a process that fails says why."""
+
 TRAIN, VALID, TEST, STEP, SUM, AGAIN, DONE = range(7)
 """What the first process tells the others: begin a pass over a loader, take a step of it, add up, train on the
 last batch again, end."""
@@ -298,7 +301,7 @@ def other_processes(trial: Trial) -> Iterator[Any]:
     share_cores(ranks)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     spawn = multiprocessing.get_context("spawn")
-    others = [spawn.Process(target=other, args=(trial, rank, store.port), daemon=True) for rank in range(1, ranks)]
+    others = [spawn.Process(target=other, args=(trial, rank, store.port)) for rank in range(1, ranks)]
     try:
         for process in others:
             process.start()
@@ -306,9 +309,8 @@ def other_processes(trial: Trial) -> Iterator[Any]:
         for process in others:
             process.join()
     except Exception as error:
-        dead = [f"process {n} ended with {p.exitcode}" for n, p in enumerate(others, 1) if p.exitcode]
-        if dead:
-            raise RuntimeError("; ".join(dead)) from error
+        if store.check([LOST]):  # this one only noticed that it is gone
+            raise RuntimeError(store.get(LOST).decode()) from error
         raise
     finally:
         for process in others:
@@ -329,7 +331,12 @@ def other(trial: Trial, rank: int, port: int) -> None:
         torch.set_num_threads(params.threads)
     share_cores(ranks)
     precision.set_flags(trial.case.precision, bool(params.reduced_reduction), bool(params.cudnn_benchmark))
-    follow(Pipeline(trial, rank, dist.TCPStore("127.0.0.1", port, is_master=False)))
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    try:
+        follow(Pipeline(trial, rank, store))
+    except Exception as error:
+        store.set(LOST, f"process {rank}: {type(error).__name__}: {error}")
+        raise
     dist.destroy_process_group()
 
 

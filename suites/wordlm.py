@@ -366,7 +366,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
     return 3.0 * 2.0 * products
 
 
-def recipe_batch(params: Mapping[str, ParamValue]) -> int:
+def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """The preset's batch, the same for all precisions on every device."""
     return TENSORCORE_BATCH if params["preset"] == "tensorcore" else ARTICLE_BATCH
 

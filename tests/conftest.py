@@ -54,6 +54,15 @@ def real_data() -> Path:
 
 
 @pytest.fixture
+def real_cifar10() -> Path:
+    """A root that holds the real CIFAR-10; skips the test where there is none."""
+    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
+    if not datasets.is_complete("cifar10", root):
+        pytest.skip(f"no CIFAR-10 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+    return root
+
+
+@pytest.fixture
 def real_text() -> Path:
     """A root that holds the real WikiText-2; skips the test where there is none."""
     root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE

@@ -390,6 +390,45 @@ def test_a_rate_that_drifts_between_epochs_is_not_steady():
     assert summary["steady"].startswith("unsteady")
 
 
+def test_uncounted_laps_are_kept_and_in_no_sum():
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for _ in clock.steps(Loader(4, time), "warmup", counted=False):
+        time.now += 5
+    for _ in clock.epochs(2):
+        for _ in clock.steps(Loader(10, time), "train"):
+            time.now += 1
+        for _ in clock.steps(Loader(10, time), "valid", counted=False):
+            time.now += 3
+    for _ in clock.steps(Loader(2, time), "valid"):
+        time.now += 0.5
+    found = clock.summary()
+    assert found["seconds"] == pytest.approx(2 * 10 + 2 * 0.5)
+    assert found["measured"]
+    assert found["valid_seconds"] == pytest.approx(1)
+    seconds = {
+        phase: sum(lap.seconds for lap in found["laps"] if lap.phase == phase) for phase in ("warmup", "train", "valid")
+    }
+    assert seconds == pytest.approx({"warmup": 20, "train": 20, "valid": 61})
+
+
+@pytest.mark.parametrize(("run_seconds", "median"), [((3, 1, 2), 2), ((1, 4, 2, 3), 2), ((5,), 5)])
+def test_the_run_with_the_median_time_stands_for_the_runs_of_a_process(run_seconds, median):
+    time = Time()
+    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    for number in clock.runs(len(run_seconds)):
+        for _ in clock.epochs(1):
+            for _ in clock.steps(Loader(10, time), "train"):
+                time.now += run_seconds[number] / 10
+    assert clock.summary()["seconds"] == pytest.approx(median)
+    assert clock.summary()["samples"] == 100
+
+
+def test_one_run_is_enough_for_a_sample():
+    clock = Clock(sampling_for("quick", accelerator=False), now=Time())
+    assert list(clock.runs(5)) == [0]
+
+
 def warmed(settles_at, seconds=100):
     """The steady text and the warm-up of a training whose card settles after so many seconds."""
     time = Time()
@@ -423,7 +462,10 @@ def test_laps_know_when_they_began():
 
 
 def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
-    """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time)."""
+    """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time).
+
+    Stopped at (epoch, step) it returns what `resume` takes in the clock's place.
+    """
     time = Time()
     clock = Clock(sampling_for(mode, accelerator=False), now=time)
     starts = [0, epochs[0], epochs[0] + epochs[1]]
@@ -435,7 +477,7 @@ def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
         pace = paces[sum(epoch >= start for start in starts) - 1]
         for step, _ in enumerate(clock.steps(Loader(steps, time, wait=pace / 4), "train", samples=steps * 10)):
             if (epoch, step) == stop_at:
-                return clock, ran, time
+                return (clock.state(), clock.elapsed), ran, time
             time.now += pace
         for _ in clock.steps(Loader(40, time), "valid", samples=400):
             time.now += pace / 2
@@ -480,10 +522,9 @@ def test_a_resident_batch_of_each_stage():
 def test_a_run_that_goes_on_has_the_time_of_both_parts():
     paces, epochs = (0.1, 0.4, 0.9), (2, 2, 2)
     whole, _, _ = grow("full", paces, epochs)
-    first, _, _ = grow("full", paces, epochs, stop_at=(3, 100))
-    state, elapsed = first.state(), first.elapsed
+    state, _, _ = grow("full", paces, epochs, stop_at=(3, 100))
     lost = 100 * 0.5 + 0.1  # 100 steps with their waits, and the wait for the next
-    second, ran, _ = grow("full", paces, epochs, state=(state, elapsed))
+    second, ran, _ = grow("full", paces, epochs, state=state)
     assert ran == [3, 4, 5]
     assert second.complete
     ours, theirs = second.summary(), whole.summary()

@@ -112,3 +112,13 @@ def test_mistakes(results, tmp_path):
         export([results], "timm", tmp_path / "rows.csv" / "x.csv")
     with pytest.raises(UserError, match="no ok row"):
         export([tmp_path / "missing.csv"], "timm", None)
+
+
+def test_dawnbench_has_every_epoch_of_a_row_that_tells_them(tmp_path):
+    columns = ["epoch", "hours", "top1", "top5", "crop", "size"]
+    epochs = [[1, 0.5, 0.5, 0.75, "square", 128], [2, 1.25, 0.76, 0.9301, "rectangle", 288]]
+    table = json.dumps([columns, *epochs, [2, 1.25, 0.75, 0.92, "square", 288], [3, 2, 0.8, 0.95, "square", 288]])
+    records.append(tmp_path / "a.csv", [row(suite="imagenet", accuracy=0.8, top5=0.95, epochs=3, table=table)])
+    export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
+    tsv = next((tmp_path / "dawn").glob("*.tsv")).read_text()
+    assert tsv == "epoch\thours\ttop1Accuracy\ttop5Accuracy\n1\t0.5\t50\t75\n2\t1.25\t76\t93.01\n"

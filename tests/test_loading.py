@@ -128,3 +128,26 @@ def test_files_joined_with_cat_are_one_file(tmp_path, good):
     joined.write_text(good.read_text() * 2)
     loaded = load([joined])
     assert (len(loaded.frame), loaded.problems) == (6, [])
+
+
+def test_texts_that_look_like_numbers_stay_texts(tmp_path):
+    path = tmp_path / "rows.csv"
+    odd = {"session": "000123", "device_hash": "1e5", "torch": "2.10", "cpu": "true", "driver": "nan", "cudnn": "inf"}
+    records.append(path, [row(trial=trial, **odd) for trial in range(2000)])
+    frame = load([path], identity=["session", "card"]).frame
+    for name, text in odd.items():
+        assert set(frame[name]) == {text}
+    assert set(frame["identity"]) == {0}
+
+
+def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{number}.csv" for number in range(7)]
+    for number, path in enumerate(paths):
+        records.append(path, [row(trial=trial, session=f"s{number}", seconds=0.1 * trial + 1) for trial in range(5)])
+    paths[3].write_text(paths[3].read_text() + "torn")
+    at_once = load(paths, identity=["session", "precision"])
+    monkeypatch.setattr("gpubench.loading.BATCH_BYTES", 1)
+    one_by_one = load(paths, identity=["session", "precision"])
+    assert at_once.frame.equals(one_by_one.frame)
+    assert at_once.problems == one_by_one.problems
+    assert list(at_once.frame["identity"].unique()) == list(range(7))

@@ -96,8 +96,8 @@ def test_ddp_and_fsdp_train_on_two_processes(cli, tmp_path):
     pytest.importorskip("lightning")
     models = "plain,ddp,sharded,with-evaluation"
     settings = [word for setting in SMALL for word in ("--set", setting)]
-    asked = ["--suite", "tricks", "--models", models, "--device", "cpu", "--synthetic", "--full", "--out", "a.csv"]
-    done = cli("run", *asked, *settings)
+    asked = ["--suite", "tricks", "--models", models, "--device", "cpu", "--synthetic", "--full", "--batch", "32"]
+    done = cli("run", *asked, *settings, "--out", "a.csv")
     assert done.returncode == 0, done.stderr
     frame = load([tmp_path / "a.csv"]).frame.set_index("model")
     assert set(frame["status"]) == {"ok"}

@@ -30,7 +30,7 @@ class Rows:
 
     @cached_property
     def _keys(self) -> "pd.Series[Any]":
-        texts = self._texts[WHOSE].apply(shown)
+        texts = self._texts[WHOSE].map(shown)
         texts["params"] = recipe_of(texts["params"])
         return pd.Series(list(zip(*(texts[name] for name in WHOSE), strict=True)), index=texts.index)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gpubench.comparing import stats
+from gpubench.loading import shown
 from gpubench.records import COLUMNS
 
 GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "measured", "source", "processes"]
@@ -155,7 +156,7 @@ def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
     """The rows that are not ok, counted by case, status and reason."""
     columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
     for key, count in bad.groupby(columns, sort=False).size().items():
-        suite, model, precision, _, card, status, reason = map(str, key)  # type: ignore[call-overload]
+        suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "ok, but without seconds" if status == "ok" else status
         why += f", {reason}" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
@@ -189,7 +190,10 @@ def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    return [
+        {str(name): shown(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:

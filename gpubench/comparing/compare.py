@@ -22,6 +22,7 @@ from gpubench.comparing.cells import (
 from gpubench.comparing.cells import Cell as Cell
 from gpubench.comparing.judging import Comparison as Comparison
 from gpubench.comparing.judging import comparison, judged
+from gpubench.comparing.ladder import Ladder, ladders_of
 from gpubench.comparing.matching import FOLLOWS, pairs_along, wished
 from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
@@ -61,6 +62,8 @@ class Result:
     """(column, value) that was named as the baseline."""
     metric: Metric = SECONDS
     """What `seconds` of the cells stands for."""
+    ladders: list[Ladder] = field(default_factory=list)
+    """Of the suites whose models are steps."""
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -189,7 +192,7 @@ def compare_rows(
     _place_holes(holes, groups, [column for column in shared if column != "measured"])
     groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
-    return Result(_judged(groups), left_out, loaded.problems, failed, wish)
+    return Result(_judged(groups), left_out, loaded.problems, failed, wish, ladders=ladders_of(frame, labels))
 
 
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 import gpubench
+from gpubench.comparing import hours
 from gpubench.comparing.spreadsheet import csv_text
 from gpubench.errors import UserError
 from gpubench.loading import load
@@ -22,6 +23,10 @@ CASE = [
 """Columns that rows of one benchmark in another tool's sense share."""
 
 Frame = pd.DataFrame
+
+
+DAWN_TOP5 = 0.93
+"""What DAWNBench asked of ImageNet."""
 
 
 def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
@@ -198,7 +203,9 @@ def _time_ms(started: str) -> int:
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     """A JSON and a TSV for each trial that trained every epoch and has an accuracy; the others are counted.
 
-    Hours are those of training alone: DAWNBench leaves validation out.
+    Hours are those of training alone: DAWNBench leaves validation out. A row whose table has a line for each
+    epoch gives them all, to the first that reached 93% top-5, and its hours hold validation: the TSV of
+    imagenet18's prepare_dawn_tsv.py.
     """
     fit = frame[(frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)]
     if fit.empty:
@@ -230,9 +237,26 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
         seconds = row["seconds"] if math.isnan(row["train_seconds"]) else row["train_seconds"]
         stem.with_name(f"{stem.name}.json").write_text(json.dumps(about, indent=4) + "\n", encoding="utf-8")
         table = f"epoch\thours\ttop1Accuracy\n{epochs}\t{seconds / 3600!r}\t{row['accuracy'] * 100!r}\n"
+        table = _epochs_tsv(str(row["table"])) or table
         stem.with_name(f"{stem.name}.tsv").write_text(table, encoding="utf-8")
         lines += [f"{stem}.json", f"{stem}.tsv"]
     return lines
+
+
+def _epochs_tsv(text: str) -> str:
+    """A line per epoch, accuracies in percent; empty where the table has no epochs from the first on."""
+    lines = hours.read(text)
+    if not lines or lines[0].get("epoch") != 1 or not {"top1", "top5"} <= set(lines[0]):
+        return ""
+    found, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set()
+    for line in lines:
+        if line["epoch"] in epochs:  # the last epoch's validation, by other crops
+            continue
+        epochs.add(line["epoch"])
+        found.append(f"{line['epoch']}\t{line['hours']!r}\t{100 * line['top1']:.5g}\t{100 * line['top5']:.5g}")
+        if line["top5"] >= DAWN_TOP5:
+            break
+    return "\n".join(found) + "\n"
 
 
 FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf, "timm": timm, "mllog": mllog}

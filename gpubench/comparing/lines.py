@@ -15,6 +15,7 @@ from gpubench.comparing.compare import Group
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.stats import median_interval
 from gpubench.comparing.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, shortened
+from gpubench.loading import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def _name(cell: Any) -> str:
 
 def _batch_curves(texts: pd.DataFrame) -> list[Line]:
     found: dict[str, dict[int, float]] = {}
-    for row in texts[texts["batch_curve"] != ""].to_dict("records"):
+    for row in texts[texts["batch_curve"] != ""].map(shown).to_dict("records"):
         try:
             tried = [(int(batch), float(rate)) for batch, rate, *_ in json.loads(row["batch_curve"])]
         except (ValueError, TypeError):
@@ -160,28 +161,28 @@ def _figure(
     from matplotlib.figure import Figure
 
     solid = [line for line in lines if not line.dashed]
-    shown = [*solid[:MOST_LINES], *[line for line in lines if line.dashed][:MOST_LINES]]
+    drawn = [*solid[:MOST_LINES], *[line for line in lines if line.dashed][:MOST_LINES]]
     if len(solid) > MOST_LINES:
         title += f" (first {MOST_LINES} of {len(solid)})"
     footer = footer_lines(group)
-    legend_height = LINE * 1.2 * len(shown) + 0.1
+    legend_height = LINE * 1.2 * len(drawn) + 0.1
     height = 0.8 + PLOT_HEIGHT + 0.6 + legend_height + LINE * len(footer) + 2 * EDGE
     figure = Figure(figsize=(WIDTH, height))
     bottom = height - 0.8 - PLOT_HEIGHT
     axes = figure.add_axes((0.105, bottom / height, 0.87, PLOT_HEIGHT / height))
-    for at, line in enumerate(shown):
+    for at, line in enumerate(drawn):
         _draw(axes, line, at, solid)
     if log_base:
         axes.set_xscale("log", base=log_base)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    if log_base == 2 and len(ticks := sorted({point[0] for line in shown for point in line.points})) <= 12:
+    if log_base == 2 and len(ticks := sorted({point[0] for line in drawn for point in line.points})) <= 12:
         axes.set_xticks(ticks)
         axes.minorticks_off()
-    values = [point[1] for line in shown for point in line.points]
+    values = [point[1] for line in drawn for point in line.points]
     if log_y or max(values) / min(values) > 20:
         axes.set_yscale("log")
     else:
-        axes.set_ylim(0, max(point[3] for line in shown for point in line.points) * 1.08)
+        axes.set_ylim(0, max(point[3] for line in drawn for point in line.points) * 1.08)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_xlabel(x)
     axes.set_title(y, loc="left", fontsize=11)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.comparing import ladder
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
@@ -108,9 +109,16 @@ def draw(
                     figures += line_charts(group, rows.of(group.cells) if rows else None, result.metric)
                 for name, figure in figures:
                     lines += save(figure, folder / f"{name}-{stem}", table, kinds)
+            for suite, figure in ladder.figures(result.ladders):
+                lines += save(figure, folder / f"ladder-{re.sub(r'[^A-Za-z0-9_-]', '-', suite)[:60]}", b"", kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
+
+
+def _plain(suite: str) -> str:
+    """A suite's name as a part of a file's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", suite)
 
 
 def _suite(group: Group) -> str:

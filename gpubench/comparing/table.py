@@ -13,6 +13,7 @@ from rich.text import Text
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.hours import lines as hours_lines
+from gpubench.comparing.ladder import lines as ladder_lines
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
@@ -40,7 +41,9 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             _print(console, comparisons_table(group, result.metric))
         if result.metric is SECONDS and (tricks := trick_lines(group.comparisons, group.holes)):
             _print(console, _table(tricks))
-        for sentence in (*not_faster(group), *hours_lines(group)):
+        for sentence in not_faster(group) if result.metric is SECONDS else []:
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+        for sentence in hours_lines(group):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
             _print(console, _table(why_lines(group)))
@@ -50,6 +53,9 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
             console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
         console.print()
+    for ladder in result.ladders:
+        console.print(Text(f"{ladder.suite}, the ladder: {ladder.name}, {ladder.kind}", style="bold"), soft_wrap=True)
+        _print(console, _table(ladder_lines(ladder)))
     if result.left_out:
         console.print(Text("Left out", style="bold"))
         for line in result.left_out:

@@ -65,6 +65,8 @@ class Clock:
         self._epochs: list[Epoch] = []
         self._stages: tuple[int, ...] = (0,)
         self._residents: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
+        self._uncounted: list[Lap] = []
+        self._runs: list[Run] = []
         self._resident_laps: list[Lap] = []
         self._reported = 0.0
         self._steady = ""
@@ -84,10 +86,33 @@ class Clock:
         self.watched_samples = 0
         """Samples of that step."""
 
+    # Runs
+
+    def runs(self, n: int) -> Iterator[int]:
+        """Count whole runs inside this process, from 0 to n - 1; where a sample is enough, the first alone.
+
+        They are one trial: its figures are those of the run with the median time (of two in the middle, the
+        faster one).
+        """
+        for run in range(n):
+            if run:
+                self._runs.append(self._run())
+                self._planned, self._epoch, self._epoch_phases = 0, -1, 0
+                self._phases, self._epochs, self._uncounted, self._timed = [], [], [], []
+                self._steady, self._stages, self._lost = "", (0,), 0.0
+            yield run
+            if self._sampling.epochs is not None:
+                break
+
+    def _run(self) -> "Run":
+        self.end_epoch()
+        steady = self._drift() or self._steady
+        return Run(self._epochs, self._phases, self._uncounted, self._planned, steady, self._stages, self._lost)
+
     # Epochs
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
-        """Count epochs from 0 to n - 1, or those that the sample needs. A trial calls it once.
+        """Count epochs from 0 to n - 1, or those that the sample needs. A run calls it once.
 
         Args:
             n: epochs of the whole run.
@@ -95,7 +120,7 @@ class Clock:
                 its epochs from the beginning of each stage, and the others of the stage are projected from those.
         """
         if self._planned:
-            raise UserError("clock.epochs is called once in a trial; count all epochs in one loop")
+            raise UserError("clock.epochs is called once in a run; count all epochs in one loop")
         self._planned, self._stages = n, tuple(sorted({0, *stages}))
         epoch: int | None = len(self._epochs)  # those before ran in an earlier process
         while epoch is not None and epoch < n:
@@ -194,6 +219,8 @@ class Clock:
         phase: str,
         samples: int | None = None,
         count: Callable[[Any], int] | None = None,
+        *,
+        counted: bool = True,
     ) -> Iterator[Any]:
         """Yield the loader's batches, timed; stops early once a sampled phase knows its rate.
 
@@ -203,6 +230,8 @@ class Clock:
             samples: samples in one whole epoch of this phase (default: steps x the first batch's). A loader
                 without a `len` needs it, else nobody could tell how much a sampled run left out.
             count: samples in a batch (default: the first dimension of its first element).
+            counted: False for what the rules leave out of the run's time, such as compiling, warming up or a
+                validation between epochs: its laps are kept and enter no sum.
         """
         length = _length(loader)
         total_steps = length or 0
@@ -281,11 +310,15 @@ class Clock:
                 cut = False  # stopped exactly at the end
             if phase == "train" and not self._steady:
                 self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
-            total = seen if ended_by_suite else max(seen, whole)
             laps = _some_timed(laps)
-            if phase == "train":
+            if counted:
+                total = seen if ended_by_suite else max(seen, whole)
+                self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
+            else:
+                self._uncounted += laps
+                self._outside += sum(lap.seconds for lap in laps)
+            if counted and phase == "train":
                 self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
-            self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
 
     def _keep(self, batch: Any, size: int) -> None:
         """The largest batch of each stage is the resident one."""
@@ -347,22 +380,21 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
-        self.end_epoch()
         first = self._first_step if self._first_step is not None else self._now()
-        in_epochs = {id(phase) for epoch in self._epochs for phase in epoch.phases}
-        once = [phase for phase in self._phases if id(phase) not in in_epochs]
+        run = median_run([*self._runs, self._run()])
+        planned = run.planned or len(run.epochs)
+        summary = summarise(run.epochs, run.once, self._resident_laps, planned, run.stages, run.lost_seconds)
         return {
             "setup_seconds": first - self._built,
-            "steady": self._drift() or self._steady,
+            "steady": run.steady,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
             "table": tuple(self.table),
             "reason": "; ".join(filter(None, [self.missed, *self.remarks])),
             "resumed": self._resumed,
-            **summarise(
-                self._epochs, once, self._resident_laps, self._planned or len(self._epochs), self._stages, self._lost
-            ),
+            **summary,
+            "laps": (*run.uncounted, *summary["laps"]),
         }
 
     def _drift(self) -> str:
@@ -381,6 +413,8 @@ class Clock:
         lap = laps[-1]
         # Validation is the last tenth of an epoch, for all that a progress bar knows.
         part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        if self._epoch < 0:  # what comes before them is no part of any epoch
+            part = 0.0
         self._report(
             {
                 "phase": phase,
@@ -390,6 +424,36 @@ class Clock:
                 "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
             }
         )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one whole run left behind."""
+
+    epochs: list[Epoch]
+    phases: list[Phase]
+    uncounted: list[Lap]
+    planned: int
+    steady: str
+    stages: tuple[int, ...]
+    lost_seconds: float
+
+    @property
+    def once(self) -> list[Phase]:
+        """Phases outside epochs."""
+        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
+        return [phase for phase in self.phases if id(phase) not in in_epochs]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all that counts."""
+        planned = self.planned or len(self.epochs)
+        return float(summarise(self.epochs, self.once, (), planned, self.stages, self.lost_seconds)["seconds"])
+
+
+def median_run(runs: Sequence[Run]) -> Run:
+    """The one with the median time; of two in the middle, the faster."""
+    return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:

@@ -124,14 +124,14 @@ def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[Load
 
 
 def choose_batch(
-    suite: LoadedSuite, options: Options, device: Device, params: Mapping[str, ParamValue]
+    suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
 ) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
     on_cpu = device.kind == "cpu"
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
     of_recipe = suite.suite.recipe_batch
-    default = of_recipe(params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
     wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
         if wish == "max" and on_cpu and not options.memory_limit_bytes:
@@ -168,7 +168,7 @@ def plan(
             for model in choose_models(suite, options.models, suites):
                 precisions = choose_precisions(suite.suite.precisions.get(model, options.precision), device)
                 params = suite.resolve_params(settings, model)
-                policy, size = choose_batch(suite, options, device, params)
+                policy, size = choose_batch(suite, options, device, model, params)
                 for precision in precisions:
                     case = Case(
                         suite=suite.name,
@@ -176,6 +176,7 @@ def plan(
                         suite_digest=suite.digest,
                         suite_path=str(suite.path),
                         model=model,
+                        rung=suite.suite.models.index(model) + 1 if suite.suite.ladder else None,
                         precision=precision,
                         device=device.device,
                         params=params,

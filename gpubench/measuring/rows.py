@@ -43,8 +43,7 @@ def row_of(
     projected = seconds is not None and not measurement.measured
     low, high = (seconds / band[1], seconds / band[0]) if projected and band and seconds else (None, None)
     # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
-    trained = case.mode == "full" and case.data != "synthetic" and case.weights != "random"
-    quality = measurement.quality if trained else {}
+    quality = measurement.quality if trial.teaches else {}
     threads = measurement.settings.get("threads")
     unsteady = "unsteady" if measurement.steady.startswith("unsteady") else ""
     return Row(
@@ -52,6 +51,7 @@ def row_of(
         suite_version=case.suite_version,
         suite_digest=case.suite_digest,
         model=case.model,
+        rung=case.rung,
         precision=case.precision,
         batch_size=case.batch_size,
         batch_policy=case.batch_policy,
@@ -113,6 +113,7 @@ def row_of(
         allocator_retries=measurement.allocator_retries if device.kind == "cuda" else None,
         **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
         accuracy=_rounded(quality.get("accuracy")),
+        success_rate=_rounded(quality.get("success_rate")),
         loss=_rounded(quality.get("loss")),
         top5=_rounded(quality.get("top5")),
         perplexity=_rounded(quality.get("perplexity")),

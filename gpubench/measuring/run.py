@@ -27,7 +27,7 @@ from gpubench.measuring.search import fit_batch, with_fp32_batches
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
-from gpubench.trial import FINISHED, Case, Measurement, Trial, measurement_from_json, trial_to_json
+from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
 
 INTERRUPTED = 130
 SOME_FAILED = 4
@@ -145,7 +145,7 @@ class Runner:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         else:
             console.print(f"{self.path}: every trial is already there", markup=False)
-        return 0 if all(status in FINISHED for status in statuses) else SOME_FAILED
+        return 0 if all(status in {"ok", "unsupported"} for status in statuses) else SOME_FAILED
 
     def _batches(
         self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]

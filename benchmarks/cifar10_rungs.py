@@ -1,0 +1,87 @@
+"""Train each rung of cifar10 on some thousand real images, in each precision, and write down how its loss fell.
+
+    python benchmarks/cifar10_rungs.py --data DIR --out rungs.csv --images 8000 --precision fp32,bf16
+
+One line per rung and precision: mean training loss of the first and of the last quarter of the steps, accuracy on the
+first 1,000 test images, images per second. Begins no further one after `--seconds`; what the file has is skipped.
+"""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import torch
+
+from gpubench import suite
+from gpubench.measuring import precision
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.sampling import sampling_for
+from gpubench.trial import Case, Trial
+
+CIFAR10 = suite.find("cifar10")
+COLUMNS = ("rung", "precision", "images", "batch", "steps", "first_loss", "last_loss", "accuracy", "images_per_second")
+
+
+def trained(rung: str, name: str, images: int, data: Path) -> list[object]:
+    """The line of one rung in one precision."""
+    train = CIFAR10.suite.train
+    params = CIFAR10.resolve_params({"train_images": str(images), "valid_images": "1000", "epochs": "1"})
+    run, losses = train.__globals__["Run"], {}
+    original = run.step
+
+    def recording(self, batch):  # type: ignore[no-untyped-def]
+        loss = original(self, batch)
+        losses.setdefault(id(self), []).append(loss)
+        return loss
+
+    batch = min(train.__globals__["recipe_batch"](rung, params), images)
+    case = Case(
+        suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path), model=rung,
+        precision=name, device="cpu", params=params, batch_policy="fixed", batch_size=batch, mode="full",
+        data="cifar10",
+    )  # fmt: skip
+    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
+    torch.manual_seed(1)
+    clock = Clock(sampling_for("full", accelerator=False))
+    run.step = recording
+    try:
+        quality = train(Trial(case, 0, 1, data_dir=str(data)), clock)
+    finally:
+        run.step = original
+    steps = -(-images // batch)
+    seen = [float(loss) for loss in list(losses.values())[-1][:steps]]  # the warm-up is another Run, before it
+    quarter = max(1, steps // 4)
+    ends = [f"{sum(part) / quarter:.4f}" for part in (seen[:quarter], seen[-quarter:])]
+    rate = clock.summary()["samples_per_second"]
+    return [rung, name, images, batch, steps, *ends, f"{quality['accuracy']:.4f}", f"{rate:.1f}"]
+
+
+def main() -> None:
+    """Go on where the file ends."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=8000)
+    parser.add_argument("--precision", default="fp32,bf16")
+    parser.add_argument("--rungs", default=",".join(CIFAR10.suite.models))
+    parser.add_argument("--seconds", type=float, default=1e9)
+    options = parser.parse_args()
+    done = set()
+    if options.out.exists():
+        done = {tuple(line[:2]) for line in csv.reader(options.out.open())}
+    else:
+        options.out.write_text(",".join(COLUMNS) + "\n")
+    began = time.monotonic()
+    for name in options.precision.split(","):
+        for rung in options.rungs.split(","):
+            if (rung, name) in done or time.monotonic() - began > options.seconds:
+                continue
+            line = ",".join(map(str, trained(rung, name, options.images, options.data)))
+            print(line, flush=True)
+            with options.out.open("a") as file:
+                file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

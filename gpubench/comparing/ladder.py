@@ -1,0 +1,208 @@
+"""The steps of a ladder: what each rung takes, gains over the one before, and leaves to the compute limit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from gpubench.comparing import peaks, stats
+from gpubench.comparing.bound import limit_seconds
+from gpubench.comparing.cells import GROUP, LABELLED, SPECIMEN, texts_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TRIED = ("ok", "goal_missed")
+"""A trial that missed the goal took its time, too."""
+BAR, WIDTH, EDGE, LINE = 0.29, 8.0, 0.15, 0.2
+"""Inches: a bar with its gap, the figure, its margin, a line of text."""
+COLOUR, LIMIT_COLOURS = "#0072B2", {"listed": "#D55E00", "measured": "#009E73"}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """All trials of one rung."""
+
+    number: int
+    model: str
+    batch: int | None
+    epochs: int | None
+    seconds: tuple[float, ...]
+    accuracy: float | None
+    """Mean over the trials that have one."""
+    success_rate: float | None
+    """Share of the runs that reached the goal."""
+    limits: Mapping[str, float]
+    """Seconds of its training at 100% of the dense peak: the `listed` and the `measured` one, as far as known."""
+
+    @property
+    def median(self) -> float:
+        """Seconds of a run, whether or not it reached the goal."""
+        return stats.median(self.seconds)
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """Seconds until a run reaches the goal, tried again until one does; None where none did."""
+        return self.median / self.success_rate if self.success_rate else None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs of a suite on one specimen in one precision, lowest first."""
+
+    suite: str
+    name: str
+    """Card and precision, and whose figures they are."""
+    kind: str
+    """What the figures are: measured or projected, trials, source."""
+    rungs: list[Rung]
+
+    def gains(self) -> list[float | None]:
+        """For each rung, seconds of the rung before it / its own."""
+        times = [rung.median for rung in self.rungs]
+        return [None, *(before / now for before, now in pairwise(times))]
+
+
+def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
+    """Every ladder that the rows hold; `labels` names specimens."""
+    rows = frame[frame["rung"].notna() & frame["status"].isin(TRIED) & (frame["seconds"] > 0)]
+    found = []
+    for _, own in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
+        first: dict[str, Any] = {str(name): value for name, value in own.iloc[0].items()}
+        sizes = own.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
+        rungs = [_rung(part) for _, part in sizes]
+        # Of a rung that was run with several batches, the one with most trials.
+        best: dict[str, Rung] = {}
+        for rung in rungs:
+            if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
+                best[rung.model] = rung
+        label = labels[texts_of(first, LABELLED)]
+        found.append(Ladder(str(first["suite"]), f"{label} {first['precision']}", _kind(first), list(best.values())))
+    return found
+
+
+def _rung(rows: pd.DataFrame) -> Rung:
+    first = rows.iloc[0]
+    limits = {}
+    flops, samples = rows["flops_per_sample"].median(), rows["run_samples"].median()
+    card = peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
+    tops = {
+        "listed": card.peak(str(first["precision"])) if card else None,
+        "measured": _known(rows["measured_peak_flops"].median()),
+    }
+    for name, top in tops.items():
+        if top and flops > 0 and samples > 0:
+            limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
+    return Rung(
+        number=int(first["rung"]),
+        model=str(first["model"]),
+        batch=None if pd.isna(first["batch_size"]) else int(first["batch_size"]),
+        epochs=None if pd.isna(first["epochs"]) else int(first["epochs"]),
+        seconds=tuple(rows["seconds"]),
+        accuracy=_known(rows["accuracy"].mean()),
+        success_rate=_known(rows["success_rate"].mean()),
+        limits=limits,
+    )
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return ", ".join(str(part) for part in (row["measured"], row["mode"], row["source"]) if part)
+
+
+def lines(ladder: Ladder) -> list[dict[str, str]]:
+    """The ladder as lines of a table."""
+    found = []
+    for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
+        found.append(
+            {
+                "model": rung.model,
+                "epochs": str(rung.epochs or ""),
+                "batch": str(rung.batch or ""),
+                "seconds": f"{rung.median:,.4g}",
+                "gain": f"{gain:.2f}x" if gain else "",
+                "trials": str(len(rung.seconds)),
+                "accuracy": f"{rung.accuracy:.2%}" if rung.accuracy is not None else "",
+                "reached the goal": f"{rung.success_rate:.0%}" if rung.success_rate is not None else "",
+                "to a success": f"{rung.expected_seconds:,.4g} s" if rung.expected_seconds else "",
+                **{
+                    f"limit, {name} peak": f"{rung.limits[name]:,.3g} s ({rung.limits[name] / rung.median:.0%})"
+                    if name in rung.limits
+                    else ""
+                    for name in LIMIT_COLOURS
+                },
+            }
+        )
+    return found
+
+
+def figures(ladders: Sequence[Ladder]) -> Iterator[tuple[str, "Figure"]]:
+    """(suite, chart) for each suite that has a ladder of two rungs or more; all its ladders are in one chart."""
+    for suite in dict.fromkeys(ladder.suite for ladder in ladders):
+        drawn = [ladder for ladder in ladders if ladder.suite == suite and len(ladder.rungs) > 1]
+        if drawn:
+            yield suite, figure_of(suite, drawn)
+
+
+def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
+    """A panel per ladder: a bar per rung with its seconds and its gain, and the compute limit as a line."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    below, above = 0.5, 0.65
+    heights = [BAR * len(ladder.rungs) for ladder in ladders]
+    known = [name for name in LIMIT_COLOURS if any(name in rung.limits for ladder in ladders for rung in ladder.rungs)]
+    footer = LINE * (len(known) + 1)
+    height = sum(heights) + (below + above) * len(ladders) + 0.45 + footer + 2 * EDGE
+    figure = Figure(figsize=(WIDTH, height))
+    longest = max(len(rung.model) for ladder in ladders for rung in ladder.rungs)
+    left = (0.3 + 0.09 * longest) / WIDTH
+    top = height - 0.45
+    for ladder, inches in zip(ladders, heights, strict=True):
+        bottom = top - above - inches
+        axes = figure.add_axes((left, bottom / height, 1 - left - 2 * EDGE / WIDTH, inches / height))
+        _draw(axes, ladder)
+        start = EDGE / WIDTH
+        figure.text(start, (top - 0.1) / height, ladder.name, va="top", weight="bold")
+        figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color="#444444")
+        top = bottom - below
+    figure.text(EDGE / WIDTH, 1 - 0.12 / height, f"{suite}: seconds per rung", va="top", fontsize=15, weight="bold")
+    marks = [Line2D([], [], color=LIMIT_COLOURS[name], linewidth=2, label=_limit_text(name)) for name in known]
+    if marks:
+        figure.legend(
+            handles=marks,
+            loc="lower left",
+            frameon=False,
+            borderpad=0,
+            bbox_to_anchor=(EDGE / WIDTH, (EDGE + LINE) / height),
+        )
+    text = "in brackets: seconds of the rung above / of this one; gpubench"
+    figure.text(EDGE / WIDTH, EDGE / height, text, va="bottom", color="#444444", fontsize=9)
+    return figure
+
+
+def _limit_text(name: str) -> str:
+    return f"compute limit: the training at 100% of the {name} peak"
+
+
+def _draw(axes: "Axes", ladder: Ladder) -> None:
+    times = [rung.median for rung in ladder.rungs]
+    for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gains(), strict=True)):
+        axes.barh(y, rung.median, height=0.8, color=COLOUR)
+        text = f"{rung.median:,.4g}" + (f"  ({gain:.2f}x)" if gain else "")
+        axes.annotate(text, (rung.median, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10)
+    for name, colour in LIMIT_COLOURS.items():
+        for y, rung in enumerate(ladder.rungs):  # one line down the rungs, broken where it is not known
+            if name in rung.limits:
+                axes.plot([rung.limits[name]] * 2, [y - 0.5, y + 0.5], color=colour, linewidth=2)
+    axes.set_xlim(0, max(times) * 1.25)
+    axes.set_ylim(len(times) - 0.5, -0.5)
+    axes.set_yticks(range(len(times)), [rung.model for rung in ladder.rungs])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("seconds")

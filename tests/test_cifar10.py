@@ -1,0 +1,287 @@
+"""The cifar10 suite, small: every rung trains, its work is the published one, and its parts do what they say."""
+
+from dataclasses import fields
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from gpubench import datasets, suite
+from gpubench.loading import load
+from gpubench.measuring import precision
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.precision import mode_of
+from gpubench.measuring.sampling import sampling_for
+from gpubench.trial import Case, Trial
+
+CIFAR10 = suite.find("cifar10")
+OWN = CIFAR10.suite.train.__globals__
+RECIPES = OWN["RECIPES"]
+SMALL = {"train_images": "16", "valid_images": "8", "epochs": "1", "workers": "1"}
+
+
+def trial_of(rung="tta", name="fp32", *, mode="full", batch=8, seed=1, **settings):
+    case = Case(
+        suite="cifar10", suite_version=1, suite_digest="", suite_path=str(CIFAR10.path), model=rung, precision=name,
+        device="cpu", params=CIFAR10.resolve_params({**SMALL, **settings}), batch_policy="fixed", batch_size=batch,
+        mode=mode, data="synthetic",
+    )  # fmt: skip
+    return Trial(case, 0, seed)
+
+
+def run_small(rung, name="fp32", **options):
+    """One trial inside this process; returns (quality, clock, watch)."""
+    trial = trial_of(rung, name, **options)
+    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
+    watch = precision.OperandWatch()
+    clock = Clock(sampling_for(trial.case.mode, accelerator=False), watch=lambda: watch)
+    return CIFAR10.suite.train(trial, clock), clock, watch
+
+
+@pytest.mark.parametrize(
+    ("rung", "name"),
+    [(rung, "bf16") for rung in CIFAR10.suite.models]
+    + [("no-duplicates", "fp32"), ("ema", "fp32"), ("speedrun", "fp32")]
+    + [("speedrun", name) for name in ("fp16", "fp16-master", "fp16-pure")],
+)
+def test_every_rung_trains_in_its_precision(rung, name):
+    images = 4 if name.startswith("fp16") else 16  # a CPU without fp16 convolutions takes seconds an image
+    quality, clock, watch = run_small(rung, name, train_images=str(images), batch=images // 2)
+    found = clock.summary()
+    assert found["measured"]
+    assert found["samples"] == images
+    assert found["valid_seconds"] > 0
+    assert 0 <= quality["accuracy"] <= 1
+    assert 0 < quality["loss"] < float("inf")
+    assert quality["success_rate"] in {0, 1}
+    assert watch.check(name)
+    phases = [lap.phase for lap in found["laps"]]
+    assert {"warmup", "preprocess", "train", "valid"} <= set(phases)
+
+
+def counted_flops(rung):
+    network = OWN["network"](RECIPES[rung])
+    if RECIPES[rung].whiten_epochs:
+        OWN["whitening_layer"](network).bias.requires_grad_(False)
+    with FlopCounterMode(display=False) as counter:
+        network(torch.randn(2, 3, 32, 32)).sum().backward()
+    return counter.get_total_flops() / 2
+
+
+@pytest.mark.parametrize(("rung", "published"), [("baseline", 2.76e9), ("resnet9", 2.27e9)])
+def test_flops_are_the_published_ones(rung, published):
+    assert counted_flops(rung) == pytest.approx(published, rel=0.02)
+
+
+@pytest.mark.parametrize("rung", ["baseline", "no-duplicates", "batch-768", "resnet9", "gpu-preprocessing", "tta"])
+def test_the_formula_says_what_torch_counts(rung):
+    assert CIFAR10.suite.flops(rung, {}) == pytest.approx(counted_flops(rung), rel=1e-6)
+
+
+def test_the_formula_of_speedrun_has_its_whitening_bias_trained_for_part_of_the_epochs():
+    without, formula = counted_flops("speedrun"), CIFAR10.suite.flops("speedrun", {})
+    assert without < formula < 1.01 * without
+
+
+def test_each_rung_is_the_one_before_with_a_change():
+    for (_, before), (name, after) in pairwise(RECIPES.items()):
+        changed = {f.name for f in fields(after) if getattr(before, f.name) != getattr(after, f.name)}
+        assert changed, name
+    published = {
+        "baseline": (35, 128), "batch-512": (35, 512), "cutout": (30, 512), "batch-768": (30, 768),
+        "resnet9": (24, 512), "label-smoothing": (23, 512), "celu": (20, 512), "ghost-bn": (18, 512),
+        "frozen-bn-scale": (17, 512), "whitening": (14, 512), "ema": (13, 512), "tta": (10, 512),
+    }  # fmt: skip
+    assert {name: (RECIPES[name].epochs, RECIPES[name].batch) for name in published} == published
+    for name, recipe in RECIPES.items():
+        assert recipe.lr[-1][0] == recipe.epochs, name
+        assert CIFAR10.suite.recipe_batch(name, {}) == recipe.batch
+
+
+def test_the_first_rungs_differ_in_one_thing_only():
+    for before, after, names in (
+        ("baseline", "no-duplicates", {"twice", "lr"}),
+        ("no-duplicates", "preprocess-once", {"pipeline"}),
+        ("preprocess-once", "batched-rng", {"pipeline"}),
+        ("batch-512", "bn-fp32", {"narrow_norm"}),
+    ):
+        old, new = RECIPES[before], RECIPES[after]
+        assert {f.name for f in fields(new) if getattr(old, f.name) != getattr(new, f.name)} == names
+
+
+def test_validation_between_epochs_and_warm_up_do_not_count():
+    _, clock, _ = run_small("tta", epochs="3", validate="true")
+    found = clock.summary()
+    laps = [lap for lap in found["laps"] if lap.kind != "resident"]
+    between = [lap for lap in laps if lap.phase == "valid" and 0 <= lap.epoch < 2]
+    assert sum(lap.samples for lap in between) == 2 * 8
+    counted = sum(lap.seconds for lap in laps if lap.phase != "warmup" and lap not in between)
+    assert found["seconds"] == pytest.approx(counted, rel=0.5)
+    assert found["seconds"] < sum(lap.seconds for lap in laps)
+
+
+def test_several_runs_are_one_trial_with_the_share_that_reached_the_goal(monkeypatch):
+    accuracies = iter([0.95, 0.93, 0.94])
+    monkeypatch.setattr(OWN["Run"], "whole", lambda self, images: {"accuracy": next(accuracies), "loss": 1.0})
+    quality, _, _ = run_small("speedrun", runs_per_process="3")
+    assert quality == pytest.approx({"accuracy": 0.94, "loss": 1.0, "success_rate": 2 / 3})
+
+
+def test_a_sampled_run_claims_no_accuracy():
+    quality, clock, _ = run_small("tta", mode="quick", epochs="0")
+    assert quality == {}
+    assert clock.summary()["epochs"] == RECIPES["tta"].epochs
+
+
+def test_a_schedule_is_a_broken_line():
+    at = OWN["at"]
+    knots = ((0, 0), (5, 0.4), (24, 0))
+    assert [at(knots, epoch) for epoch in (0, 2.5, 5, 24, 30)] == pytest.approx([0, 0.2, 0.4, 0, 0])
+    jump = RECIPES["baseline"].lr
+    assert at(jump, 15) == pytest.approx(0.1)
+    assert at(jump, 15.001) == pytest.approx(0.105, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rung", "edge"), [("whitening", 3), ("speedrun", 2)])
+def test_whitened_patches_have_unit_covariance(rung, edge):
+    network = OWN["network"](RECIPES[rung])
+    x = torch.randn(200, 3, 32, 32)
+    x = x + x.mean(1, keepdim=True) * 2  # channels that go together
+    layer = OWN["whitening_layer"](network)
+    OWN["whiten"](layer, x, edge)
+    with torch.no_grad():
+        out = torch.nn.functional.conv2d(x, layer.weight)[:, : 3 * edge**2]
+    flat = out.permute(0, 2, 3, 1).flatten(0, 2)
+    assert torch.allclose(flat.T @ flat / len(flat), torch.eye(3 * edge**2), atol=0.05)
+
+
+def test_orthogonal_keeps_directions_and_evens_out_their_lengths():
+    u, _, v = torch.linalg.svd(torch.randn(2, 32, 72), full_matrices=False)
+    lengths = torch.linspace(1, 3, 32)
+    given = u @ torch.diag(lengths) @ v
+    found = torch.linalg.svdvals(OWN["orthogonal"](given, steps=5))
+    assert found.min() > 0.5
+    assert found.max() < 1.4
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+def test_muon_multiplies_in_the_precision_under_test(name):
+    run = OWN["Run"](
+        OWN["network"](RECIPES["speedrun"]),
+        RECIPES["speedrun"],
+        mode_of(name, "cpu"),
+        trial_of(),
+        Clock(sampling_for("quick", accelerator=False)),
+    )
+    sgd, muon = run.optimizers
+    assert muon.dtype == precision.KINDS[name].operand
+    trained = [p for optimizer in run.optimizers for group in optimizer.param_groups for p in group["params"]]
+    assert {id(p) for p in trained} == {id(p) for p in run.model.parameters() if p.requires_grad}
+    assert all(p.dim() != 4 for group in sgd.param_groups for p in group["params"])
+
+
+def test_ghost_batches_have_statistics_of_their_own():
+    norm = OWN["layers"]().Norm(4, RECIPES["ghost-bn"])
+    x = torch.randn(32, 4, 5, 5) * (1 + torch.arange(32).view(32, 1, 1, 1) // 2)
+    groups = norm(x).reshape(2, 16 * 4, 5, 5)  # as the layer forms them: sample i is in ghost i modulo 16
+    assert torch.allclose(groups.mean((0, 2, 3)), torch.zeros(64), atol=1e-5)
+    assert torch.allclose(groups.var((0, 2, 3), correction=0), torch.ones(64), atol=1e-3)
+
+
+def test_batchnorm_computes_in_the_width_the_rung_asks_for():
+    x = (torch.arange(64.0).view(64, 1, 1, 1) + torch.randn(64, 4, 6, 6)).bfloat16()
+    exact = torch.nn.functional.batch_norm(x.double(), None, None, training=True)
+    errors = []
+    for rung in ("batch-512", "bn-fp32"):
+        norm = OWN["layers"]().Norm(4, RECIPES[rung])
+        errors.append(float((norm(x).detach().double() - exact).norm() / exact.norm()))
+        assert norm(x).dtype == torch.bfloat16
+    assert errors[1] <= errors[0] < 0.05
+
+
+def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
+    recipe = RECIPES["whitening"]
+    images = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8)
+    loader = OWN["OnDevice"](
+        (images, torch.arange(6)), augment=True, recipe=recipe, trial=trial_of("whitening", batch=4),
+        device=torch.device("cpu"), dtype=torch.float32,
+    )  # fmt: skip
+    drawn = torch.tensor([[0, 8, 0, 0, 0], [4, 4, 1, 27, 27]])
+    out = loader.augmented(torch.tensor([2, 5]), drawn)
+    padded = OWN["normalised"](images, recipe.pad)
+    first, second = padded[2, :, 0:32, 8:40].clone(), padded[5, :, 4:36, 4:36].flip(2)
+    first[:, :5, :5] = 0
+    second[:, 27:, 27:] = 0
+    assert torch.equal(out, torch.stack([first, second]))
+
+
+@pytest.mark.parametrize("rung", ["no-duplicates", "preprocess-once", "batched-rng", "cutout", "tta", "speedrun"])
+def test_each_pipeline_gives_every_image_once_an_epoch(rung):
+    trial = trial_of(rung, train_images="20")
+    images = OWN["load_images"](trial)
+    images.train[1].copy_(torch.arange(20))  # labels that name their image
+    batches, tests = OWN["pipelines"](images, RECIPES[rung], trial, torch.float32)
+    for _ in range(2):
+        seen = list(batches)
+        assert sorted(torch.cat([labels for _, labels in seen]).tolist()) == list(range(20))
+        assert all(x.shape[1:] == (3, 32, 32) and x.dtype == torch.float32 for x, _ in seen)
+    assert sum(len(y) for _, y in tests) == 8
+
+
+def test_an_image_is_flipped_in_every_other_epoch():
+    recipe = RECIPES["speedrun"]
+    trial = trial_of("speedrun", train_images="12", batch=12)
+    x = torch.zeros(12, 3, 32, 32, dtype=torch.uint8)
+    x[..., :16] = 255  # bright on the left
+    loader = OWN["OnDevice"](
+        (x, torch.arange(12)), augment=True, recipe=recipe, trial=trial, device=torch.device("cpu"),
+        dtype=torch.float32,
+    )  # fmt: skip
+    sides = []
+    for _ in range(4):
+        ((images, labels),) = list(loader)
+        left = images[:, 0, :, :8].mean((1, 2)) > images[:, 0, :, -8:].mean((1, 2))
+        sides.append(left[labels.argsort()])
+    assert torch.equal(sides[0], ~sides[1])
+    assert torch.equal(sides[0], sides[2])
+    assert 0 < sides[0].sum() < 12
+
+
+def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
+    class Mean(torch.nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3)) @ torch.ones(3, 10)
+
+    run = OWN["Run"].__new__(OWN["Run"])
+    run.average, run.recipe, run.mode = Mean(), RECIPES["tta"], mode_of("fp32", "cpu")
+    x = torch.randn(5, 3, 32, 32)
+    assert torch.allclose(run.logits(x, 2), run.logits(x, 1), atol=1e-6)
+    flat = torch.ones(5, 3, 32, 32) * torch.arange(5).view(5, 1, 1, 1)
+    assert torch.allclose(run.logits(flat, 6), run.logits(flat, 1), atol=1e-5)
+
+
+def test_the_least_certain_images_get_another_look():
+    logits = torch.tensor([[9.0, 0.0], [1.0, 0.9], [0.0, 5.0], [0.1, 0.0]])
+    tests = OWN["OnDevice"](
+        (torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8), torch.tensor([0, 1, 2, 3])), augment=False,
+        recipe=RECIPES["speedrun"], trial=trial_of("speedrun"), device=torch.device("cpu"), dtype=torch.float32,
+    )  # fmt: skip
+    again = OWN["Doubtful"](tests, [(logits, torch.arange(4))], 0.5)
+    ((_, labels, before),) = list(again)
+    assert sorted(labels.tolist()) == [1, 3]
+    assert torch.equal(before, logits[labels])
+
+
+@pytest.mark.realdata
+def test_real_images_teach_something(cli, tmp_path, real_cifar10):
+    done = cli(
+        "run", "--suite", "cifar10", "--models", "speedrun", "--precision", "bf16", "--device", "cpu", "--full",
+        "--batch", "250", "--set", "epochs=2", "--set", "train_images=2000", "--set", "valid_images=500",
+        "--data", real_cifar10, "--out", "a.csv",
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr  # 94% is not to be had in 16 steps
+    trained = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert trained["status"] == "goal_missed"
+    assert 0.25 < trained["accuracy"] < 0.94
+    assert datasets.is_complete("cifar10", real_cifar10)

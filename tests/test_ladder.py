@@ -1,0 +1,100 @@
+"""Goals and ladders: a miss is a row, its time counts, and the limit is where it can be known."""
+
+import pytest
+from rows import row, rows
+
+from gpubench.comparing.compare import compare
+from gpubench.comparing.ladder import figures, lines
+from gpubench.loading import load
+from gpubench.records import append
+
+MISSES = "misses_goal.py"
+
+
+def ladders_of(tmp_path, *given):
+    append(tmp_path / "a.csv", given)
+    return compare([tmp_path / "a.csv"]).ladders
+
+
+def rung(number, seconds, **changes):
+    return rows(seconds, suite="cifar10", model=f"m{number}", rung=number, **changes)
+
+
+def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path, request):
+    suite = request.path.parent / "suites" / MISSES
+    done = cli("run", "--suite", suite, "--device", "cpu", "--precision", "fp32", "--full", "--repeats", 4,
+               "--seed", 88, "--out", "a.csv")  # fmt: skip
+    assert done.returncode == 4  # seeds 88 and 89 miss, 90 and 91 reach it
+    frame = load([tmp_path / "a.csv"]).frame
+    assert set(frame["batch_size"][frame["model"] == "second"]) == {4}
+    missed = frame[frame["status"] == "goal_missed"]
+    assert sorted(missed["accuracy"]) == [0.88, 0.88, 0.89, 0.89]
+    assert (missed["success_rate"] == 0).all()
+    assert missed["reason"].str.contains("the goal is 0.9").all()
+    assert (missed["seconds"] > 0).all()
+    assert sorted(frame["accuracy"][frame["status"] == "ok"]) == [0.9, 0.9, 0.91, 0.91]
+    (ladder,) = compare([tmp_path / "a.csv"]).ladders
+    assert [each.model for each in ladder.rungs] == ["first", "second"]
+    for each in ladder.rungs:
+        assert len(each.seconds) == 4
+        assert each.success_rate == 0.5
+        assert each.expected_seconds == pytest.approx(2 * each.median)
+
+
+def test_a_goal_is_no_matter_of_a_sampled_run(cli, tmp_path, request):
+    suite = request.path.parent / "suites" / MISSES
+    done = cli("run", "--suite", suite, "--device", "cpu", "--precision", "fp32", "--quick", "--out", "a.csv")
+    assert done.returncode == 0, done.stderr
+    frame = load([tmp_path / "a.csv"]).frame
+    assert set(frame["status"]) == {"ok"}
+    assert frame["success_rate"].isna().all()
+
+
+def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
+    given = [*rung(2, [40, 50, 60]), *rung(1, [100, 90, 110]), *rung(3, [25.0])]
+    (ladder,) = ladders_of(tmp_path, *given)
+    assert [each.number for each in ladder.rungs] == [1, 2, 3]
+    assert ladder.gains() == [None, 2.0, 2.0]
+
+
+def test_rows_without_a_rung_make_no_ladder(tmp_path):
+    assert ladders_of(tmp_path, row()) == []
+
+
+def test_precisions_and_sources_are_ladders_of_their_own(tmp_path):
+    given = [r for p in ("fp32", "bf16") for n in (1, 2) for r in rung(n, [10.0], precision=p)]
+    given += [r for n in (1, 2) for r in rung(n, [10.0], source="elsewhere", session="s2")]
+    assert len(ladders_of(tmp_path, *given)) == 3
+
+
+def test_limits_at_the_listed_and_at_the_measured_peak(tmp_path):
+    """2.76 GFLOP x 50,000 images x 35 epochs / 125 TFLOP/s is about 40 s, as D. Page reckons."""
+    facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
+    (ladder,) = ladders_of(
+        tmp_path,
+        *rung(1, [356.0], run_samples=35 * 50_000, measured_peak_flops=100e12, **facts),
+        *rung(2, [323.0], **facts),
+    )
+    first, second = ladder.rungs
+    assert first.limits["listed"] == pytest.approx(38.6, abs=0.05)
+    assert first.limits["measured"] == pytest.approx(48.2, abs=0.1)
+    assert second.limits == {}
+    assert "38.6 s (11%)" in lines(ladder)[0]["limit, listed peak"]
+
+
+def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
+    facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
+    given = [r for n in (1, 2, 3) for r in rung(n, [300.0 / n], run_samples=1_750_000, **facts)]
+    ((suite, figure),) = figures(ladders_of(tmp_path, *given))
+    assert suite == "cifar10"
+    (axes,) = figure.axes
+    assert len(axes.patches) == 3
+    assert len(axes.lines) == 3
+    assert "150  (2.00x)" in [text.get_text() for text in axes.texts]
+
+
+def test_the_published_ladder_is_charted(cli, tmp_path, request):
+    published = request.path.parents[1] / "results" / "2019-cifar10-ladder-v100.csv"
+    done = cli("compare", published, "--charts", "charts")
+    assert "38.6 s (11%)" in done.stdout
+    assert (tmp_path / "charts" / "ladder-cifar10.png").exists()
