@@ -100,6 +100,11 @@ class Suite:
     on them. Asked before anything runs, where the data is not synthetic. Must not import torch."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    """What --precision would be for a model, where the precision is part of what the model means: it goes before
+    the one that was asked for."""
+    ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
+    """Given the params, the training processes of a trial, where the suite itself starts more than one."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
     """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
     cannot see them (nn.LSTM)."""

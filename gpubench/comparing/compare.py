@@ -19,7 +19,6 @@ from gpubench.comparing.cells import (
     labels_of,
     list_bad,
     once,
-    texts_of,
     title_of,
 )
 from gpubench.comparing.cells import Cell as Cell
@@ -31,6 +30,7 @@ from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
 from gpubench.comparing.questions import SECONDS, Metric, accuracy_judged, filtered, metric_named, valued
 from gpubench.comparing.specimens import combined
+from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
 from gpubench.loading import Loaded, load
 from gpubench.records import COLUMNS
@@ -215,13 +215,14 @@ def compare_rows(
         shared = ["suite"]
     grouped: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
-        grouped[texts_of(cell, shared)].append(cell)
+        grouped[kind_of(cell, shared)].append(cell)
     groups = []
     for members in grouped.values():
         comparisons: list[Comparison] = []
         for axis in axes:
             pairs = pairs_along(axis, members, wish, left_out, explicit=by is not None, allow_mismatch=allow_mismatch)
             comparisons += [comparison(axis, subject, other) for subject, other in pairs]
+        comparisons += against_plain(members)
         groups.append(Group(title_of(members), members, comparisons))
     _place_holes(holes, groups, [column for column in shared if column != "measured"])
     groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
@@ -231,9 +232,9 @@ def compare_rows(
 
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:
     """Each hole goes to the first group of its kind, or to one of its own."""
-    places = {texts_of(group.cells[0], shared): group for group in reversed(groups)}
+    places = {kind_of(group.cells[0], shared): group for group in reversed(groups)}
     for hole in holes:
-        key = texts_of(hole, shared)
+        key = kind_of(hole, shared)
         if key not in places:
             places[key] = Group(title_of([hole]), [])
             groups.append(places[key])

@@ -17,13 +17,14 @@ from gpubench.comparing.ladder import lines as ladder_lines
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio, median_interval
+from gpubench.comparing.tricks import lines as trick_lines
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
 
 PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
 COLOURS = {"faster": "green", "slower": "red", "same": "cyan"}
-WORDS = ("model", "card", "precision", "what", "verdict", "notes", "bound by", "peak", "evidence")
+WORDS = ("model", "card", "precision", "what", "verdict", "notes", "trick", "bound by", "peak", "evidence")
 """Columns that may be folded in a narrow terminal, down to FOLDED; numbers never are."""
 FOLDED = 12
 GAP = 3
@@ -43,6 +44,8 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         _print(console, cells_table(group, result.metric))
         if group.comparisons:
             _print(console, comparisons_table(group, result.metric))
+        if result.metric is SECONDS and (tricks := trick_lines(group.comparisons, group.holes)):
+            _print(console, _table(tricks))
         for sentence in not_faster(group) if result.metric is SECONDS else []:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         for sentence in hours_lines(group):

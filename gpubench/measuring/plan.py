@@ -201,7 +201,7 @@ def plan(
         for device, model in product(devices, choose_models(suite, options.models, suites)):
             params = choose_threads(options, suite.resolve_params(settings, model), cpu_count)
             policy, size = choose_batch(suite, options, device, model, params)
-            precisions = choose_precisions(options.precision, device)
+            precisions = choose_precisions(suite.suite.precisions.get(model, options.precision), device)
             for processes, precision in product(options.processes, precisions):
                 case = Case(
                     suite=suite.name,
@@ -220,6 +220,7 @@ def plan(
                     weights=weights.get((suite.name, model), ""),
                     processes=processes * options.nodes,
                     nodes=options.nodes,
+                    own_processes=suite.suite.ranks(params) if suite.suite.ranks else 1,
                     memory_limit_bytes=options.memory_limit_bytes,
                     refusal=_refusal(suite, device, precision, processes * options.nodes),
                 )

@@ -58,7 +58,7 @@ def row_of(
         batch_capped=case.batch_capped if case.batch_policy != "fixed" else None,
         batch_curve=json.dumps(case.batch_curve, separators=(",", ":")) if case.batch_curve else "",
         params=params_text(case.params),
-        processes=case.processes,
+        processes=case.all_processes,
         nodes=case.nodes,
         data=case.data,
         weights=case.weights,
@@ -233,7 +233,7 @@ class Earlier:
             & (frame["precision"] == case.precision)
             & (frame["batch_policy"] == case.batch_policy)
             & (frame["device"] == case.device)
-            & (frame["processes"] == case.processes)
+            & (frame["processes"] == case.all_processes)
             & (frame["nodes"] == case.nodes)
         ]
 
@@ -267,7 +267,7 @@ def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Envi
     stack = ("torch", "torchvision", "fastai", "cuda", "cudnn", "gpubench")
     terms: dict[str, object] = {name: getattr(environment, name) for name in stack}
     terms["card"] = ", ".join(device.card for device in devices)
-    terms["processes"] = ", ".join(str(count) for count in sorted({case.processes for case in cases}))
+    terms["processes"] = ", ".join(str(count) for count in sorted({case.all_processes for case in cases}))
     for case in cases:
         terms[f"suite {case.suite}"] = case.suite_digest[:12]
         terms[f"data of {case.suite}"] = case.data

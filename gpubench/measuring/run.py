@@ -260,7 +260,7 @@ class Runner:
         )
         on_cpu = self.devices[case.device].kind == "cpu"
         # One card's energy and clocks are not those of a group.
-        card = self.cards[case.device] if case.processes == 1 else None
+        card = self.cards[case.device] if case.all_processes == 1 else None
         sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
 
         def on_event(event: Mapping[str, Any]) -> None:

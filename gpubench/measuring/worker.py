@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench import suite as suites
+from gpubench.errors import Unsupported
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
@@ -302,6 +303,8 @@ def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> N
 
 def _failure(error: Exception, trial: Trial) -> Measurement:
     """A row's status and reason for an exception, with the line of the suite that raised it."""
+    if isinstance(error, Unsupported):
+        return Measurement(status="unsupported", reason=str(error))
     if "torch" in sys.modules:
         from gpubench.measuring.device import is_out_of_memory
 

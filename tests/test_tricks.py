@@ -1,0 +1,140 @@
+"""The suite tricks: each trick is one parameter, early stopping counts its own epochs, two processes train as one."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from rows import rows
+
+from gpubench import records, suite
+from gpubench.comparing import table
+from gpubench.comparing.compare import compare
+from gpubench.comparing.tricks import lines
+from gpubench.loading import load
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.environment import Device
+from gpubench.measuring.plan import Options, plan
+from gpubench.measuring.sampling import sampling_for
+
+TRICKS = suite.find("tricks")
+INSIDE = TRICKS.suite.train.__globals__
+CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
+OLD_CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"bf16": "emulated"})
+SWITCHES = ("loading", "ddp", "stopping", "sharded", "evaluation")
+SMALL = ("epochs=1", "width=2", "train_images=64", "valid_images=33", "test_images=17", "patience=1")
+
+
+def cases(mode="full", device=CPU):
+    options = Options(suites=("tricks",), device="cpu", mode=mode)
+    return {case.model: case for case in plan([TRICKS], options, [device], {"tricks": "cifar10"}, {})}
+
+
+def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
+    found = cases()
+    on = {model: {name for name in SWITCHES if case.params[name]} for model, case in found.items()}
+    assert on["plain"] == on["mixed"] == set()
+    assert all(on[name] == {name} for name in SWITCHES)
+    assert on["with-stopping"] == {"loading", "ddp", "stopping"}
+    assert on["with-evaluation"] == {"loading", "sharded", "stopping", "evaluation"}  # FSDP in place of DDP
+    precisions = {model: case.precision for model, case in found.items()}
+    assert precisions["plain"] == precisions["ddp"] == precisions["with-ddp"] == "fp32"
+    assert precisions["mixed"] == precisions["with-evaluation"] == "bf16"
+    assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
+        "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "with-evaluation",
+    }  # fmt: skip
+
+
+def test_a_trick_the_machine_cannot_do_is_refused_with_its_reason():
+    assert cases(device=OLD_CPU)["mixed"].refusal == "emulated"
+    assert cases(device=OLD_CPU)["plain"].refusal == ""
+    assert "--full" in cases(mode="sampled")["stopping"].refusal
+
+
+class Scripted:
+    """A pipeline whose validation losses are a list."""
+
+    def __init__(self, losses, **params):
+        self.losses, self.params, self.ranks = iter(losses), SimpleNamespace(**params), 1
+
+    def steps(self, clock, phase):
+        return clock.steps([[0]] * 2, ("train", "valid", "test")[phase])
+
+    def sums(self):
+        return {"loss": next(self.losses), "accuracy": 0.5}
+
+    def tell(self, word):
+        pass
+
+    def train_step(self, batch):
+        pass
+
+    evaluate = train_step
+
+
+@pytest.mark.parametrize(("stopping", "epochs"), [(True, 4), (False, 6)])
+def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
+    clock = Clock(sampling_for("full", accelerator=False), watch=nullcontext)
+    pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
+    assert INSIDE["lead"](pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
+    summary = clock.summary()
+    assert summary["epochs"] == epochs
+    assert summary["measured"]
+
+
+@pytest.mark.parametrize(("samples", "batch", "ranks"), [(20, 8, 1), (20, 8, 2), (33, 16, 3)])
+def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, batch, ranks):
+    shares = [list(INSIDE["Batches"](samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
+    assert sorted(i for share in shares for step in share for i in step) == list(range(samples))
+    assert len({len(share) for share in shares}) == 1
+    shuffled = [list(INSIDE["Batches"](samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
+    together = [sorted(i for share in shuffled for i in share[step]) for step in range(len(shuffled[0]))]
+    alone = INSIDE["Batches"](samples, batch, 7, 0, 1, True)
+    assert together == [sorted(step) for step in list(alone)[: len(together)]]
+
+
+def test_ddp_and_fsdp_train_on_two_processes(cli, tmp_path):
+    pytest.importorskip("lightning")
+    models = "plain,ddp,sharded,with-evaluation"
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    asked = ["--suite", "tricks", "--models", models, "--device", "cpu", "--synthetic", "--full", "--batch", "32"]
+    done = cli("run", *asked, *settings, "--out", "a.csv")
+    assert done.returncode == 0, done.stderr
+    frame = load([tmp_path / "a.csv"]).frame.set_index("model")
+    assert set(frame["status"]) == {"ok"}
+    assert frame["processes"].to_dict() == {"plain": 1, "ddp": 2, "sharded": 2, "with-evaluation": 2}
+    assert set(frame["epochs"]) == {1}
+    assert set(frame["samples"]) == {64}
+
+
+def trick(name, seconds, **changes):
+    params = " ".join(f"{switch}={str(switch == name).lower()}" for switch in SWITCHES) + " width=64"
+    usual = {"suite": "tricks", "model": name, "params": params, "peak_memory_bytes": 10**9, "accuracy": 0.9,
+             "epochs": 30, "loader_wait": 0.1, "valid_seconds": 1.0, "resident_samples_per_second": 700.0,
+             "device": "cpu", "cpu_count": 2, "data": "cifar10"}  # fmt: skip
+    return rows(seconds, **(usual | changes))
+
+
+def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path, capsys):
+    steady = [100, 101, 102, 99, 98, 100.5]
+    found = [
+        *trick("plain", steady),
+        *trick("loading", [s / 2 for s in steady]),
+        *trick("ddp", [s * 2 for s in steady], processes=2, threads=1, samples_per_second=250.0),
+        *trick("mixed", [s * 1.5 for s in steady], precision="bf16", resident_samples_per_second=450.0),
+        *trick("sharded", [s * 3 for s in steady], processes=2, peak_memory_bytes=6 * 10**8),
+        *trick("evaluation", [None], status="unsupported", reason="no such thing"),
+    ]
+    records.append(tmp_path / "a.csv", found)
+    result = compare([tmp_path / "a.csv"])
+    assert len(result.groups) == 1
+    group = result.groups[0]
+    said = {line["trick"]: line for line in lines(group.comparisons, group.holes)}
+    assert said["loading"]["notes"] == "helped here"
+    assert said["loading"]["plain / trick"] == "2.00"
+    assert said["loading"]["95%"]
+    assert "samples_per_second 250 against 500" in said["ddp"]["notes"]
+    assert "resident_samples_per_second 450 against 700" in said["mixed"]["notes"]
+    assert "40% less memory" in said["sharded"]["notes"]
+    assert said["evaluation"]["notes"] == "unsupported: no such thing"
+    table.print_result(result)
+    assert "helped here" in capsys.readouterr().out
