@@ -39,9 +39,8 @@ def bare(arguments: argparse.Namespace) -> Iterable[torch.Tensor]:
     )
 
 
-def ours(arguments: argparse.Namespace, copies: int) -> Iterable[torch.Tensor]:
+def ours(arguments: argparse.Namespace, imagenet: suite.LoadedSuite, copies: int) -> Iterable[torch.Tensor]:
     """The suite's loader; `copies` 0 reads the originals."""
-    imagenet = suite.find("imagenet")
     line = (
         f"lr_batch=512;phase:epochs=[0,1],size={arguments.size},batch={arguments.batch},copies={copies},"
         f"min_scale={arguments.min_scale:g};ramp:epochs=[0,1],lr=[1,1]"
@@ -53,7 +52,8 @@ def ours(arguments: argparse.Namespace, copies: int) -> Iterable[torch.Tensor]:
         suite="imagenet", suite_version=1, suite_digest="", suite_path="", model="resnet18", precision="fp32",
         device="cpu", params=params, batch_policy="fixed", batch_size=arguments.batch, mode="full", data=name,
     )  # fmt: skip
-    imagenet.suite.check(params, arguments.data, name)
+    if imagenet.suite.check:
+        imagenet.suite.check(params, arguments.data, name)
     module = sys.modules[imagenet.suite.train.__module__]
     source = module.Files(Trial(case, 0, 1, data_dir=str(arguments.data)))
     phase = module.schedule_of(str(params["phases"])).phases[0]
@@ -80,10 +80,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    imagenet = suite.find("imagenet")
     loaders = {
         "torchvision": bare(arguments),
-        "suite": ours(arguments, 0),
-        "suite, copies": ours(arguments, arguments.copies),
+        "suite": ours(arguments, imagenet, 0),
+        "suite, copies": ours(arguments, imagenet, arguments.copies),
     }
     for loader in loaders.values():
         rate(loader)

@@ -14,11 +14,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
 
@@ -398,3 +398,38 @@ def _has_class(folder: Path) -> bool:
 def _few(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry, _ in zip(entries, range(100), strict=False)]
+
+
+# Batches, on their way between processes
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One batch to make: which images, how large, and by what crops. It travels to a loader process."""
+
+    split: str
+    indices: tuple[int, ...]
+    width: int
+    height: int
+    copies: int
+    min_scale: float = 1.0
+    dice: int | None = None
+    """Seed of the random crops and flips; None crops the centre."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a loader process made of a Spec."""
+
+    x: Any
+    """uint8 (N, H, W, 3)"""
+    y: Any
+    """int64 (N,)"""
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    """(file, why) of images that could not be used."""
+    odd: list[tuple[str, str]] = field(default_factory=list)
+    """(file, mode) of images that were not RGB."""
+
+    def pin_memory(self) -> "Made":
+        """The same in memory from which a copy to the device need not be waited for (called by torch's loader)."""
+        return Made(self.x.pin_memory(), self.y.pin_memory(), self.bad, self.odd)

@@ -15,12 +15,13 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench import datasets, images
 from gpubench.errors import UserError
+from gpubench.images import Made, Spec
 from gpubench.phases import Phase, Schedule, read, schedule_of
 from gpubench.suite import Param, ParamValue, Suite
 
@@ -224,38 +225,6 @@ def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tens
 
 
 # Data
-
-
-@dataclass(frozen=True)
-class Spec:
-    """One batch to make: which images, how large, and by what crops. It travels to a loader process."""
-
-    split: str
-    indices: tuple[int, ...]
-    width: int
-    height: int
-    copies: int
-    min_scale: float = 1.0
-    dice: int | None = None
-    """Seed of the random crops and flips; None crops the centre."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a loader process made of a Spec."""
-
-    x: Any
-    """uint8 (N, H, W, 3)"""
-    y: Any
-    """int64 (N,)"""
-    bad: list[tuple[str, str]] = field(default_factory=list)
-    """(file, why) of images that could not be used."""
-    odd: list[tuple[str, str]] = field(default_factory=list)
-    """(file, mode) of images that were not RGB."""
-
-    def pin_memory(self) -> Made:
-        """The same in memory from which a copy to the device need not be waited for (called by torch's loader)."""
-        return Made(self.x.pin_memory(), self.y.pin_memory(), self.bad, self.odd)
 
 
 class Pictures:
