@@ -82,7 +82,8 @@ def lead(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
 
 def follow(pipeline: Pipeline) -> None:
     """What every other process does: the same steps on its own share of each batch, when told."""
-    phase, batches, last = TRAIN, iter(()), None
+    phase, last = TRAIN, None
+    batches: Iterator[Any] = iter(())
     while (word := pipeline.hear()) != DONE:
         if word == STEP:
             batch = next(batches)
@@ -194,8 +195,8 @@ class Pipeline:
         """The loss scale, for the row."""
         from gpubench.measuring.clock import Notes
 
-        scaled = self.scaler is not None and self.scaler.is_enabled()
-        return Notes(loss_scale=self.scaler.get_scale() if scaled else None)
+        scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
+        return Notes(loss_scale=scaler.get_scale() if scaler else None)
 
 
 def say(word: int) -> int:
@@ -249,8 +250,8 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
     for block in model.children():
         if any(True for _ in block.parameters()):
             fully_shard(block, mesh=mesh["data_parallel"])
-    sharded: nn.Module = fully_shard(model, mesh=mesh["data_parallel"])
-    return sharded
+    fully_shard(model, mesh=mesh["data_parallel"])  # in place
+    return model
 
 
 def precision_plugin(trial: Trial) -> Any:
@@ -507,7 +508,7 @@ PARAMS = {
     "valid_images": Param(0, "first images of the 5,000 held out to validate on; 0: all"),
     "test_images": Param(0, "first images of the 10,000 to test on; 0: all"),
 }
-MODELS: dict[str, dict[str, ParamValue]] = {
+MODELS: dict[ParamValue, dict[str, ParamValue]] = {
     "plain": {},
     **{name: {name: True} if name in PARAMS else {} for name in TRICKS},
     **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS) if number},
@@ -519,15 +520,15 @@ MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
 SUITE = Suite(
     train=train,
     version=1,
-    models=tuple(MODELS),
+    models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},
-    precisions={model: MIXED.get(model, "fp32") for model in MODELS},
+    precisions={str(model): MIXED.get(str(model), "fp32") for model in MODELS},
     ranks=ranks_of,
     refuse=refuse,
     quality="accuracy",
     unit="images",
-    recipe_batch=lambda params: 128,
+    recipe_batch=lambda model, params: 128,
     train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

@@ -39,7 +39,7 @@ def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
     precisions = {model: case.precision for model, case in found.items()}
     assert precisions["plain"] == precisions["ddp"] == precisions["with-ddp"] == "fp32"
     assert precisions["mixed"] == precisions["with-evaluation"] == "bf16"
-    assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
+    assert {model: case.all_processes for model, case in found.items() if case.all_processes > 1}.keys() == {
         "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "with-evaluation",
     }  # fmt: skip
 
