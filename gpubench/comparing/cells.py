@@ -50,9 +50,8 @@ READ_IDENTITY = [
 
 OUTCOMES = [
     "samples_per_second", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
-    "peak_memory_bytes",
-    "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step", "measured_peak_flops",
-    "measured_bandwidth_bytes_per_second", "op_overhead_seconds", "loader_wait", "valid_seconds", "epochs",
+    "communication_share", "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample", "bytes_per_sample",
+    "ops_per_step", "measured_peak_flops", "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
 ]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
