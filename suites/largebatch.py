@@ -77,7 +77,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     found = {"accuracy": 0.0, "loss": 0.0}
     for _ in clock.epochs(params.epochs):
         model.train()
-        for share, batch in zip(loader.shards, clock.steps(loader, "train", loader.samples), strict=False):
+        # The clock first, so that it sees the loader's end.
+        for batch, share in zip(clock.steps(loader, "train", loader.samples), loader.shards, strict=False):
             step(batch, share.weight)
             taken += 1
         model.eval()

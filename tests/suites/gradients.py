@@ -22,7 +22,7 @@ def train(trial, clock):
             (torch.nn.functional.cross_entropy(model(batch[0]), batch[1]) * weight).backward()
 
     for _ in clock.epochs(1):
-        for share, batch in zip(mine, clock.steps(batches, phase="train"), strict=True):
+        for batch, share in zip(clock.steps(batches, phase="train"), mine, strict=True):
             step(batch, share.weight)
     if trial.rank == 0:
         names = {name.removeprefix("module."): weight.grad for name, weight in model.named_parameters()}

@@ -39,7 +39,7 @@ def train(trial, clock):
         optimizer.zero_grad()
 
     for _ in clock.epochs(params.epochs):
-        for share, batch in zip(mine, clock.steps(batches, phase="train"), strict=False):
+        for batch, share in zip(clock.steps(batches, phase="train"), mine, strict=False):
             step(batch, share.weight)
             if params.what == "leaves" and trial.rank == params.who:
                 break
