@@ -451,8 +451,10 @@ class Batches:
 
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
-        if shuffle and len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            self.sizes.pop()  # too few for every BatchNorm; the clock scales the time
+        if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
+            few = self.sizes.pop()  # too few for every BatchNorm; the clock scales the time
+            if not shuffle:
+                self.sizes[-1] += few
         self.dice = torch.Generator().manual_seed(seed)  # the same order in all processes
 
     def __len__(self) -> int:
