@@ -76,7 +76,7 @@ def test_two_thousand_mutations_of_a_good_file(good, tmp_path):
         used += len(loaded.frame)
         if number % 50 == 0:
             whole_answer(path)
-    assert used > 0.7 * 18 * MUTATIONS
+    assert used > 0.5 * 18 * MUTATIONS  # a broken header costs its whole file
 
 
 HOSTILE = {

@@ -236,6 +236,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     The session is named only where one specimen ran the same case in several.
     """
     frame = frame.drop_duplicates("identity")
+    frame = frame.assign(**{name: frame[name].map(shown) for name in (*SPECIMEN, "source")})
     case = [*KEY, "card", "device_hash", "power_cap", "memory_limit_bytes"]
     sessions = frame.drop_duplicates([*case, "session"])
     again = sessions[sessions.duplicated(case, keep=False)]
