@@ -49,6 +49,7 @@ class FakeClock:
 
     def __init__(self, limit=99):
         self.limit, self.events, self.learn = limit, [], None
+        self.together = True
 
     @property
     def enough(self):

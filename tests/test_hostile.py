@@ -72,11 +72,13 @@ def test_two_thousand_mutations_of_a_good_file(good, tmp_path):
         path.write_bytes(mutated(rng, whole))
         loaded = load([path])
         assert len(loaded.frame) <= 18 + 6
-        assert len(loaded.frame) == 18 or loaded.problems or len(loaded.frame) > 18, number
+        # A mutation may take a whole line away and leave no trace.
+        there = sum(bool(line.strip()) for line in path.read_bytes().split(b"\n")) - 1
+        assert len(loaded.frame) >= min(18, there) or loaded.problems, number
         used += len(loaded.frame)
         if number % 50 == 0:
             whole_answer(path)
-    assert used > 0.5 * 18 * MUTATIONS  # a broken header costs its whole file
+    assert used > 0.6 * 18 * MUTATIONS  # a broken header costs its whole file
 
 
 HOSTILE = {

@@ -276,7 +276,7 @@ def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
 
 def test_a_cards_batch_is_refused_on_a_cpu():
     params = IMAGENET.resolve_params({"copies": "false"})
-    assert IMAGENET.suite.recipe_batch(params) == 512
+    assert IMAGENET.suite.recipe_batch("resnet50", params) == 512
     case = Case(
         suite="imagenet", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
         device="cpu", params=params, batch_policy="fixed", batch_size=512, mode="full", data="synthetic",
