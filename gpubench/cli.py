@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import gpubench
+from gpubench.arguments import parse_duration, parse_processes, parse_settings, parse_share, parse_size, without
 from gpubench.errors import UserError
 
 app = typer.Typer(
@@ -26,6 +27,10 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data")
 
+Files = Annotated[
+    list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports that carry their rows.")
+]
+
 
 def advised(command: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a UserError into one line on stderr, and what the command returns into the exit code."""
@@ -37,7 +42,9 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
         except UserError as error:
             typer.echo(f"gpubench: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
-        except (BrokenPipeError, SystemExit):  # `| head` has seen enough; rich makes a SystemExit of it
+        except (BrokenPipeError, SystemExit) as error:  # `| head` has seen enough; rich makes a SystemExit of it
+            if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+                raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
@@ -154,10 +161,6 @@ def run(
         raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
-    pairs = [text.partition("=") for text in settings or ()]
-    for name, equals, _ in pairs:
-        if not equals or not name:
-            raise UserError(f"--set {name}: write it as key=value")
     options = Options(
         suites=tuple(suite or ("resnet",)),
         precision=precision,
@@ -178,7 +181,7 @@ def run(
         until=parse_share("--until", until) if until else None,
         budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
         seed=seed,
-        settings={name.strip(): value.strip() for name, _, value in pairs},
+        settings=parse_settings(settings or ()),
         tensorboard=tensorboard,
         dry_run=dry_run,
     )
@@ -193,18 +196,6 @@ def run(
             wishes, without(sys.argv[1:], "--slurm", "--out"), here, Console(stderr=True, highlight=False)
         )
     return run_plan(options)
-
-
-def without(arguments: Sequence[str], *options: str) -> list[str]:
-    """The arguments but for these options and their values."""
-    kept, skip = [], False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        if skip or name in options:
-            skip = not skip and not equals
-        else:
-            kept.append(argument)
-    return kept
 
 
 @app.command(
@@ -222,9 +213,7 @@ As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 
 )
 @advised
 def compare(
-    files: Annotated[
-        list[Path], typer.Argument(help="CSV files of `gpubench run`, or charts and reports that carry their rows.")
-    ],
+    files: Files,
     by: Annotated[
         str | None, typer.Option(help="Column to compare along, or two: card, precision, torch,card, batch_size, ...")
     ] = None,
@@ -296,7 +285,7 @@ def compare(
 @app.command(epilog="Example: `gpubench report results/*.csv -o report.html`")
 @advised
 def report(
-    files: Annotated[list[Path], typer.Argument(help="CSV files, or charts and reports that carry their rows.")],
+    files: Files,
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
     by: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
     baseline: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
@@ -324,7 +313,7 @@ An entry per full run: `gpubench export mine.csv --format dawnbench --out entrie
 )
 @advised
 def export(
-    files: Annotated[list[Path], typer.Argument(help="CSV files, or charts and reports that carry their rows.")],
+    files: Files,
     format_name: Annotated[str, typer.Option("--format", help="benchstat, pyperf, timm, mllog or dawnbench.")],
     out: Annotated[Path | None, typer.Option(help="File to write (dawnbench: folder); printed by default.")] = None,
 ) -> None:
@@ -527,50 +516,3 @@ def list_data() -> None:
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
         typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
-
-
-def parse_processes(text: str) -> tuple[int, ...]:
-    """Numbers of processes in `4` or `1,2,4`; raises UserError."""
-    counts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) for part in counts):
-        raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
-    return tuple(dict.fromkeys(map(int, counts)))
-
-
-def parse_size(text: str) -> int:
-    """Bytes of `11GiB`, `2GB`, `500MiB`; raises UserError."""
-    units = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-    number = text.strip().lower().rstrip("kmgib")
-    unit = text.strip().lower()[len(number) :]
-    try:
-        size = float(number) * units[unit.strip() or "b"]
-    except (KeyError, ValueError):
-        raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
-    if not 0 < size < float("inf"):
-        raise UserError(f"--memory-limit {text}: give a size above 0")
-    return int(size)
-
-
-def parse_share(option: str, text: str) -> float:
-    """The fraction that `1%` or `0.5 %` stands for; raises UserError."""
-    number, sign, rest = text.strip().partition("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = 0.0
-    if not sign or rest or not 0 < share < 1:
-        raise UserError(f"{option} {text}: write it as a percentage, 1% or 0.5%")
-    return share
-
-
-def parse_duration(text: str, option: str = "--time-limit") -> float:
-    """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
-    import re
-
-    pattern = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
-    match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
-    hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
-    total = float(hours) * 3600 + float(minutes) * 60 + float(seconds)
-    if total <= 0:
-        raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
-    return total

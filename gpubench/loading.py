@@ -161,7 +161,7 @@ def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]
     """Readable files of our kind, in order, grouped where neighbours have one header."""
     batch: list[_File] = []
     size = 0
-    for path in paths:
+    for path in _files(paths, problems):
         file = _opened(path, problems)
         if file is None:
             continue
@@ -172,6 +172,15 @@ def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]
         size += len(file.content)
     if batch:
         yield batch
+
+
+def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
+    """The files, and the CSV files of the folders, among `paths`."""
+    for path in paths:
+        found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        if not found:
+            problems.append(f"{path}: a folder without any CSV file")
+        yield from found
 
 
 def _opened(path: Path, problems: list[str]) -> _File | None:

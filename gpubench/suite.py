@@ -73,11 +73,12 @@ class Suite:
     default_models: tuple[str, ...] = ()
     """What runs without --models; all of them where it is empty."""
     quality: str = ""
-    goal: float | None = None
-    """The least quality of a full run on real data; one that ends below it is `goal_missed`."""
+    goal: float | str | None = None
+    """The least quality of a full run on real data, or the parameter that holds it (0: none). A run that ends below it
+    is `goal_missed`, unless the suite itself gives a `success_rate` of 1: it was reached on the way, say."""
     ladder: bool = False
     """Whether each model is the one before it with one change, so that the gain of each step means something."""
-    unit: str = "images"
+    unit: str = "samples"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16

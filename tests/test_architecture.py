@@ -30,6 +30,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 LAYERS = [
     {"__init__.py", "errors.py"},
     {
+        "arguments.py",
         "suite.py",
         "trial.py",
         "records.py",

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpubench.cli import app, parse_duration, parse_size
+from gpubench.arguments import parse_duration, parse_size
+from gpubench.cli import app
 from gpubench.conditions import Host
 from gpubench.errors import UserError
 from gpubench.measuring.plan import Options

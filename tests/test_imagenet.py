@@ -14,7 +14,8 @@ from gpubench.errors import UserError
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Trial
+from gpubench.measuring.worker import judged
+from gpubench.trial import Case, Measurement, Trial
 
 IMAGENET = suite.find("imagenet")
 PHASES = (
@@ -93,16 +94,26 @@ def test_it_trains_all_phases_and_the_loss_falls(whole):
     assert clock.proved
 
 
-def test_the_goal_is_told(photos):
+def test_the_goal_is_reached_at_the_first_epoch_above_it(photos):
     trial = trial_of(photos, goal="0.9")
     module, _ = network(trial)
-    lines = [{"epoch": 1, "hours": 0.5, "top5": 0.85}, {"epoch": 2, "hours": 1.25, "top5": 0.9}]
-    clock = Clock(sampling_for("full", accelerator=False))
-    module.judge(lines, trial, clock)
-    assert clock.summary()["reason"] == "top-5 0.9 after epoch 2, 1.2500 h"
-    assert not clock.missed
-    module.judge(lines[:1], trial, clock)
-    assert clock.missed == "top-5 0.8500 at best, and the goal is 0.9"
+    lines = [{"epoch": number, "hours": number / 2, "top5": top5} for number, top5 in enumerate([0.85, 0.9, 0.88], 1)]
+    assert module.first_reached(lines, trial) == lines[1]
+    assert module.first_reached(lines[:1], trial) is None
+    assert module.first_reached(lines, trial_of(photos, goal="0")) is None
+
+
+def test_a_run_that_reached_the_goal_on_its_way_is_no_miss(photos):
+    trial = trial_of(photos, goal="0.9")
+    module, _ = network(trial)
+    below = {"top5": 0.88, "accuracy": 0.6}
+    missed = judged(Measurement(status="ok", quality=below, reason="odd images"), module.SUITE, trial)
+    assert (missed.status, missed.reason) == ("goal_missed", "top5 0.8800, and the goal is 0.9; odd images")
+    assert missed.quality["success_rate"] == 0
+    passed = judged(Measurement(status="ok", quality={**below, "success_rate": 1.0}), module.SUITE, trial)
+    assert (passed.status, passed.quality["success_rate"]) == ("ok", 1)
+    no_goal = trial_of(photos, goal="0")
+    assert judged(Measurement(status="ok", quality=below), module.SUITE, no_goal).status == "ok"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def test_a_foreign_file_among_good_ones(tmp_path, good, content, words):
     assert "cannot be read" in loaded.problems[1]
 
 
+def test_a_folder_stands_for_its_csv_files(tmp_path, good):
+    (tmp_path / "notes.txt").write_text("not one of them")
+    (tmp_path / "empty").mkdir()
+    loaded = load([tmp_path, tmp_path / "empty"])
+    assert len(loaded.frame) == 3
+    assert loaded.problems == [f"{tmp_path / 'empty'}: a folder without any CSV file"]
+
+
 def test_a_newer_schema_asks_for_an_upgrade(tmp_path, good):
     newer = tmp_path / "newer.csv"
     records.append(newer, [row(schema=99)])

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpubench.cli import without
+from gpubench.arguments import without
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.slurm import parse_slurm

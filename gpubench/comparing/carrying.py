@@ -38,9 +38,10 @@ class Rows:
         """CSV of the rows that the cells were made of, in the order of the files."""
         return table_of(self.of(cells))
 
-    def all(self) -> bytes:
-        """CSV of every row."""
-        return table_of(self._texts)
+    def all(self, suite: str = "") -> bytes:
+        """CSV of every row, or of every one of a suite."""
+        texts = self._texts
+        return table_of(texts[texts["suite"] == suite] if suite else texts)
 
     def of(self, cells: Iterable[Cell]) -> pd.DataFrame:
         """The rows that the cells were made of, as texts."""

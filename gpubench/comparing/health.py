@@ -39,7 +39,7 @@ def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
     if measured.empty:
         why = "; ".join(problems) or "no ok row of a sampled or full run"
         raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
-    references, wrong = _measured([file for path in against for file in _files(path)])
+    references, wrong = _measured(against)
     references = references[~references["session"].isin(measured["session"])]
     found = [Finding("note", problem, "mend the file, or leave it out") for problem in [*problems, *wrong]]
     for recipe, rows in measured.groupby("recipe", sort=False):
@@ -95,7 +95,3 @@ def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     good = (frame["status"] == "ok") & frame["mode"].isin(["sampled", "full"]) & (frame["samples_per_second"] > 0)
     recipe = ["|".join(map(str, values)) for values in frame[RECIPE].itertuples(index=False)]
     return frame.assign(recipe=recipe)[good], loaded.problems
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(path.glob("*.csv")) if path.is_dir() else [path]

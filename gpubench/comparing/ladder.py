@@ -10,6 +10,7 @@ import pandas as pd
 from gpubench.comparing import peaks, stats
 from gpubench.comparing.bound import limit_seconds
 from gpubench.comparing.cells import GROUP, LABELLED, SPECIMEN, texts_of
+from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 TRIED = ("ok", "goal_missed")
 """A trial that missed the goal took its time, too."""
-BAR, WIDTH, EDGE, LINE = 0.29, 8.0, 0.15, 0.2
-"""Inches: a bar with its gap, the figure, its margin, a line of text."""
-COLOUR, LIMIT_COLOURS = "#0072B2", {"listed": "#D55E00", "measured": "#009E73"}
+BAR = 0.29
+"""Inches of a bar with its gap."""
+LIMIT_COLOURS = {"listed": COLOURS[5], "measured": COLOURS[2]}
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,11 @@ def figures(ladders: Sequence[Ladder]) -> Iterator[tuple[str, "Figure"]]:
 
 def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
     """A panel per ladder: a bar per rung with its seconds and its gain, and the compute limit as a line."""
+    import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    soft = matplotlib.rcParams["axes.edgecolor"]
     below, above = 0.5, 0.65
     heights = [BAR * len(ladder.rungs) for ladder in ladders]
     known = [name for name in LIMIT_COLOURS if any(name in rung.limits for ladder in ladders for rung in ladder.rungs)]
@@ -170,7 +173,7 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
         _draw(axes, ladder)
         start = EDGE / WIDTH
         figure.text(start, (top - 0.1) / height, ladder.name, va="top", weight="bold")
-        figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color="#444444")
+        figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color=soft)
         top = bottom - below
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, f"{suite}: seconds per rung", va="top", fontsize=15, weight="bold")
     marks = [Line2D([], [], color=LIMIT_COLOURS[name], linewidth=2, label=_limit_text(name)) for name in known]
@@ -183,7 +186,7 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
             bbox_to_anchor=(EDGE / WIDTH, (EDGE + LINE) / height),
         )
     text = "in brackets: seconds of the rung above / of this one; gpubench"
-    figure.text(EDGE / WIDTH, EDGE / height, text, va="bottom", color="#444444", fontsize=9)
+    figure.text(EDGE / WIDTH, EDGE / height, text, va="bottom", color=soft, fontsize=9)
     return figure
 
 
@@ -194,7 +197,7 @@ def _limit_text(name: str) -> str:
 def _draw(axes: "Axes", ladder: Ladder) -> None:
     times = [rung.median for rung in ladder.rungs]
     for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gains(), strict=True)):
-        axes.barh(y, rung.median, height=0.8, color=COLOUR)
+        axes.barh(y, rung.median, height=0.8, color=COLOURS[0])
         text = f"{rung.median:,.4g}" + (f"  ({gain:.2f}x)" if gain else "")
         axes.annotate(text, (rung.median, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10)
     for name, colour in LIMIT_COLOURS.items():

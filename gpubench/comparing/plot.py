@@ -92,7 +92,7 @@ def draw(
             for group in result.groups:
                 suite = _suite(group)
                 seen[suite] += 1
-                stem = re.sub(r"[^A-Za-z0-9_-]", "-", suite)[:60] + (f"-{seen[suite]}" if totals[suite] > 1 else "")
+                stem = _plain(suite) + (f"-{seen[suite]}" if totals[suite] > 1 else "")
                 bars = {"cases": len(group.cells), "ratios": len(group.comparisons)}
                 lines += [
                     f"{stem}: {count} {what} are too many for a chart; choose some with --where"
@@ -110,7 +110,8 @@ def draw(
                 for name, figure in figures:
                     lines += save(figure, folder / f"{name}-{stem}", table, kinds)
             for suite, figure in ladder.figures(result.ladders):
-                lines += save(figure, folder / f"ladder-{re.sub(r'[^A-Za-z0-9_-]', '-', suite)[:60]}", b"", kinds)
+                table = rows.all(suite) if rows else b""
+                lines += save(figure, folder / f"ladder-{_plain(suite)}", table, kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
@@ -118,7 +119,7 @@ def draw(
 
 def _plain(suite: str) -> str:
     """A suite's name as a part of a file's."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", suite)
+    return re.sub(r"[^A-Za-z0-9_-]", "-", suite)[:60]
 
 
 def _suite(group: Group) -> str:

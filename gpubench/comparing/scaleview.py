@@ -75,8 +75,12 @@ def draw_scaling(
     folder: Path,
     kinds: Sequence[str] = ("png", "svg"),
     theme: str = "light",
+    table: bytes = b"",
 ) -> list[str]:
-    """Write `scaling.*`, `allreduce.*` and `largebatch.*`, where there is anything; returns their paths."""
+    """Write `scaling.*`, `allreduce.*` and `largebatch.*`, where there is anything; returns their paths.
+
+    `table` is the CSV of the rows behind them, which they carry.
+    """
     import matplotlib
 
     lines: list[str] = []
@@ -84,11 +88,11 @@ def draw_scaling(
         folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(themed(theme)):  # type: ignore[arg-type]
             if curves:
-                lines += save(scaling_chart(curves), folder / "scaling", b"", kinds)
+                lines += save(scaling_chart(curves), folder / "scaling", table, kinds)
             if sums:
-                lines += save(busbw_chart(sums), folder / "allreduce", b"", kinds)
+                lines += save(busbw_chart(sums), folder / "allreduce", table, kinds)
             if held:
-                lines += save(accuracy_chart(held), folder / "largebatch", b"", kinds)
+                lines += save(accuracy_chart(held), folder / "largebatch", table, kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
@@ -96,6 +100,7 @@ def draw_scaling(
 
 def scaling_chart(curves: Sequence[Curve]) -> "Figure":
     """Samples per second and efficiency against N; dotted with a band as wide as the model's held-out error."""
+    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 7.5), layout="constrained")
@@ -124,7 +129,7 @@ def scaling_chart(curves: Sequence[Curve]) -> "Figure":
     rates.set_ylabel("T: samples per second")
     shares.set_ylabel("e: share of perfect scaling")
     shares.set_ylim(bottom=0)
-    shares.axhline(1, color="#333333", linewidth=1)
+    shares.axhline(1, color=matplotlib.rcParams["text.color"], linewidth=1)
     shares.set_xscale("log", base=2)
     shares.set_xticks(counts, [str(count) for count in counts])
     shares.set_xlabel("N: processes (dotted: model, not measured)")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.carried import png_parts, svg_description
-from gpubench.comparing.compare import Group
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from gpubench.comparing.compare import Group
 
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
@@ -66,7 +67,7 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
-def footer(group: Group) -> Iterator[str]:
+def footer(group: "Group") -> Iterator[str]:
     """What the figures are: recipe, batch policy, software, trials, interval, projected or measured."""
     cells = group.cells
     trials = sorted({cell.trials for cell in cells})
@@ -84,7 +85,7 @@ def footer(group: Group) -> Iterator[str]:
     yield "; ".join([*facts, "gpubench"])
 
 
-def footer_lines(group: Group) -> list[str]:
+def footer_lines(group: "Group") -> list[str]:
     """The footer, broken to the figure's width."""
     return [line for part in footer(group) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
-from gpubench.measuring.projection import Epoch, Phase, epoch_from_json, stage_of, stage_seconds, summarise
-from gpubench.measuring.sampling import Sampling, Stop, drift
+from gpubench.measuring.projection import Phase, epoch_from_json, stage_of, stage_seconds
+from gpubench.measuring.sampling import Sampling, Stop
+from gpubench.measuring.single import Run, median_run
 from gpubench.trial import Lap
 
 
@@ -60,32 +61,21 @@ class Clock:
         self._peers = peers or Peers()
         self._built = now()
         self._first_step: float | None = None
-        self._planned = 0
-        self._epoch = -1
+        self._run = Run()
+        self._ended: list[Run] = []
         self._epoch_open: float | None = None
         self._outside = 0.0  # clean-up after an early stop: nobody's training, in no sum
         self._running = ""
-        self._phases: list[Phase] = []
-        self._epoch_phases = 0  # where the running epoch's begin
-        self._epochs: list[Epoch] = []
-        self._stages: tuple[int, ...] = (0,)
         self._residents: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
-        self._uncounted: list[Lap] = []
-        self._runs: list[Run] = []
         self._resident_laps: list[Lap] = []
         self._waited = [(0.0, 0)] * self._peers.world  # seconds for the loader and steps, per rank
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self._reported = 0.0
-        self._steady = ""
         self._note: Callable[[], Notes] = Notes
         self._notes: Notes | None = None
-        self._timed: list[Lap] = []  # of all training phases, to see whether the steady state held
-        self._lost = 0.0
         self._resumed = ""
         self.table: list[Mapping[str, str | int | float]] = []
         """What the suite wants the row to hold beside laps: lines that all have the same columns."""
-        self.missed = ""
-        """Why a run that was trained to its end is `goal_missed`, or empty."""
         self.remarks: list[str] = []
         """What to know about the row, in words."""
         self.proved = False
@@ -105,18 +95,12 @@ class Clock:
         """
         for run in range(n):
             if run:
-                self._runs.append(self._run())
-                self._planned, self._epoch, self._epoch_phases = 0, -1, 0
-                self._phases, self._epochs, self._uncounted, self._timed = [], [], [], []
-                self._steady, self._stages, self._lost = "", (0,), 0.0
+                self.end_epoch()
+                self._ended.append(self._run)
+                self._run = Run()
             yield run
             if self._sampling.epochs is not None:
                 break
-
-    def _run(self) -> "Run":
-        self.end_epoch()
-        steady = self._drift() or self._steady
-        return Run(self._epochs, self._phases, self._uncounted, self._planned, steady, self._stages, self._lost)
 
     # Epochs
 
@@ -128,17 +112,17 @@ class Clock:
             stages: epochs from which on the epochs differ from those before: larger images, say. A sample takes
                 its epochs from the beginning of each stage, and the others of the stage are projected from those.
         """
-        if self._planned:
+        if self._run.planned:
             raise UserError("clock.epochs is called once in a run; count all epochs in one loop")
-        self._planned, self._stages = n, tuple(sorted({0, *stages}))
-        epoch: int | None = len(self._epochs)  # those before ran in an earlier process
+        self._run.planned, self._run.stages = n, tuple(sorted({0, *stages}))
+        epoch: int | None = len(self._run.epochs)  # those before ran in an earlier process
         while epoch is not None and epoch < n:
             self.begin_epoch(epoch)
             try:
                 yield epoch
             except GeneratorExit:  # the suite broke out of its loop: a goal was met, say
                 if not self.enough:
-                    self._planned = epoch + 1
+                    self._run.planned = epoch + 1
                 self._close_epoch(lambda own: [own])  # or it failed, and the others will never be heard of
                 raise
             self.end_epoch()
@@ -147,8 +131,8 @@ class Clock:
     def begin_epoch(self, epoch: int) -> None:
         """Start epoch number `epoch`; for training loops that are not ours to write (fastai's)."""
         self.end_epoch()
-        self._epoch = epoch
-        self._epoch_phases = len(self._phases)
+        self._run.epoch = epoch
+        self._run.epoch_phases = len(self._run.phases)
         self._synchronize()
         self._agree(())
         self._outside = 0.0
@@ -164,12 +148,12 @@ class Clock:
         self._synchronize()
         own = self._now() - self._epoch_open - self._outside
         seconds = max(each[0] for each in agree([own]))
-        self._epochs.append(Epoch(self._epoch, seconds, tuple(self._phases[self._epoch_phases :])))
+        self._run.close_epoch(seconds)
         self._epoch_open = None
 
     def plan_epochs(self, n: int) -> None:
         """Say how many epochs the whole run has, where `epochs` is not used."""
-        self._planned = n
+        self._run.planned = n
 
     @property
     def enough(self) -> bool:
@@ -178,23 +162,23 @@ class Clock:
 
     def _following(self) -> int | None:
         """The epoch to run after this one; None where this is the last one needed."""
-        after, limit = self._epoch + 1, self._sampling.epochs
-        if limit is None or after >= self._planned:
-            return after if after < self._planned else None
-        start = stage_of(self._stages, max(0, self._epoch))
-        end = min((stage for stage in self._stages if stage > start), default=self._planned)
+        after, limit = self._run.epoch + 1, self._sampling.epochs
+        if limit is None or after >= self._run.planned:
+            return after if after < self._run.planned else None
+        start = stage_of(self._run.stages, max(0, self._run.epoch))
+        end = min((stage for stage in self._run.stages if stage > start), default=self._run.planned)
         # Epochs may be so short that two of them show little.
         wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
-        timed = [lap.seconds for lap in self._timed if lap.epoch >= start]
+        timed = [lap.seconds for lap in self._run.timed if lap.epoch >= start]
         if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
             return after
-        return end if end < self._planned else None
+        return end if end < self._run.planned else None
 
     @property
     def complete(self) -> bool:
         """Whether every planned epoch ran to its end, so that the model is trained."""
-        begun = len(self._epochs) + (self._epoch_open is not None)
-        return begun >= self._planned and not any(phase.cut for phase in self._phases)
+        begun = len(self._run.epochs) + (self._epoch_open is not None)
+        return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
 
     # A run that a later process goes on with
 
@@ -202,28 +186,26 @@ class Clock:
     def elapsed(self) -> float:
         """Seconds of all epochs so far, earlier processes' included."""
         running = 0.0 if self._epoch_open is None else self._now() - self._epoch_open - self._outside
-        return self._lost + sum(epoch.seconds for epoch in self._epochs) + running
+        return self._run.lost_seconds + sum(epoch.seconds for epoch in self._run.epochs) + running
 
     def state(self) -> dict[str, Any]:
         """What a later process needs to know of the epochs that are over; plain data."""
-        return {"lost": self._lost, "resumed": self._resumed, "epochs": [asdict(epoch) for epoch in self._epochs]}
+        return {
+            "lost": self._run.lost_seconds,
+            "resumed": self._resumed,
+            "epochs": [asdict(epoch) for epoch in self._run.epochs],
+        }
 
     def resume(self, state: Mapping[str, Any], elapsed: float) -> None:
         """Go on after the epochs of an earlier process, given its `state` and its last known `elapsed`.
 
         The time of an epoch that it began and did not end was spent all the same, and counts.
         """
-        self._epochs = [epoch_from_json(epoch) for epoch in state.get("epochs", ())]
-        self._phases = [phase for epoch in self._epochs for phase in epoch.phases]
-        laps = [lap for phase in self._phases for lap in phase.laps]
-        self._timed = [lap for lap in laps if lap.phase == "train" and lap.kind == "timed" and lap.samples]
-        self._epoch = len(self._epochs) - 1
-        self._lost = float(state.get("lost", 0.0))
+        self._run.restore([epoch_from_json(epoch) for epoch in state.get("epochs", ())], float(state.get("lost", 0.0)))
         unfinished = max(0.0, elapsed - self.elapsed)
-        self._lost += unfinished
+        self._run.lost_seconds += unfinished
         again = f"{state['resumed']}; " if state.get("resumed") else ""
-        self._resumed = f"{again}at epoch {len(self._epochs)}, {unfinished:.1f} s of an unfinished one counted"
-        self._steady = "resumed" if self._timed else ""
+        self._resumed = f"{again}at epoch {len(self._run.epochs)}, {unfinished:.1f} s of an unfinished one counted"
 
     # Steps
 
@@ -255,7 +237,9 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(self._sampling, phase, first_epoch=max(0, self._epoch) in self._stages, settled=self._settled)
+        stop = Stop(
+            self._sampling, phase, first_epoch=max(0, self._run.epoch) in self._run.stages, settled=self._settled
+        )
         laps: list[Lap] = []
         batches = iter(loader)
         most = self._sampling.most_laps
@@ -290,7 +274,7 @@ class Clock:
                     continue
                 self._synchronize()
                 ended = self._now()
-                own = Lap(phase, self._epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
+                own = Lap(phase, self._run.epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
                 lap = self._agreed(own)
                 laps.append(lap)
                 stop.add(lap)
@@ -308,7 +292,7 @@ class Clock:
             if not cut and (steps or not laps or wait or self._peers.world > 1):
                 self._synchronize()
                 seconds = self._now() - lap_started
-                lap = Lap(phase, self._epoch, stop.kind, steps, done, seconds, wait, lap_started)
+                lap = Lap(phase, self._run.epoch, stop.kind, steps, done, seconds, wait, lap_started)
                 # Where the suite left its loop, it may have failed: then the others will never be heard of.
                 alone = replace(lap, samples=lap.samples * self._peers.world)
                 lap = alone if ended_by_suite else self._agreed(lap)
@@ -333,21 +317,19 @@ class Clock:
                 whole = total_steps * first_count * self._peers.world
             if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
                 cut = False  # stopped exactly at the end
-            if phase == "train" and not self._steady:
-                self._steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
+            if phase == "train" and not self._run.steady:
+                self._run.steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
             laps = _some_timed(laps)
             if counted:
                 total = seen if ended_by_suite else max(seen, whole)
-                self._phases.append(Phase(phase, self._epoch, tuple(laps), total, cut))
+                self._run.keep(Phase(phase, self._run.epoch, tuple(laps), total, cut))
             else:
-                self._uncounted += laps
+                self._run.uncounted += laps
                 self._outside += sum(lap.seconds for lap in laps)
-            if counted and phase == "train":
-                self._timed += [lap for lap in laps if lap.kind == "timed" and lap.samples]
 
     def _keep(self, batch: Any, size: int) -> None:
         """The largest batch of each stage is the resident one."""
-        stage = stage_of(self._stages, max(0, self._epoch))
+        stage = stage_of(self._run.stages, max(0, self._run.epoch))
         if stage not in self._residents or size >= self._residents[stage][1]:
             self._residents[stage] = (batch, size)
 
@@ -408,14 +390,14 @@ class Clock:
 
     def step_seconds(self, phase: str) -> float:
         """Seconds of a step in the timed laps of the phases of this name, as all processes see them."""
-        laps = [lap for each in self._phases if each.name == phase for lap in each.laps if lap.kind == "timed"]
+        laps = [lap for each in self._run.phases if each.name == phase for lap in each.laps if lap.kind == "timed"]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
 
     # Answers
 
     def stage_seconds(self) -> dict[int, float]:
         """Seconds of all epochs of each stage, by the epoch it begins with; projected where the run is sampled."""
-        return stage_seconds(self._epochs, self._planned, self._stages)
+        return stage_seconds(self._run.epochs, self._run.planned, self._run.stages)
 
     def note(self, notes: Callable[[], Notes]) -> None:
         """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
@@ -431,27 +413,22 @@ class Clock:
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
         first = self._first_step if self._first_step is not None else self._now()
-        run = median_run([*self._runs, self._run()])
-        planned = run.planned or len(run.epochs)
-        summary = summarise(run.epochs, run.once, self._resident_laps, planned, run.stages, run.lost_seconds)
+        self.end_epoch()
+        run = median_run([*self._ended, self._run])
+        summary = run.summary(self._resident_laps)
         return {
             "setup_seconds": first - self._built,
-            "steady": run.steady,
+            "steady": run.verdict,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
             "table": tuple(self.table),
             **self._between_processes(),
-            "reason": "; ".join(filter(None, [self.missed, *self.remarks])),
+            "reason": "; ".join(self.remarks),
             "resumed": self._resumed,
             **summary,
             "laps": (*run.uncounted, *summary["laps"]),
         }
-
-    def _drift(self) -> str:
-        """Stages differ in pace; inside one, laps should not."""
-        by_stage = [[lap for lap in self._timed if stage_of(self._stages, lap.epoch) == at] for at in self._stages]
-        return next(filter(None, map(drift, by_stage)), "")
 
     # Several processes
 
@@ -497,51 +474,21 @@ class Clock:
         if now - self._reported < 0.25:
             return
         self._reported = now
-        epochs = min(self._planned or 1, self._sampling.epochs or self._planned or 1)
+        epochs = min(self._run.planned or 1, self._sampling.epochs or self._run.planned or 1)
         lap = laps[-1]
         # Validation is the last tenth of an epoch, for all that a progress bar knows.
         part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
-        if self._epoch < 0:  # what comes before them is no part of any epoch
+        if self._run.epoch < 0:  # what comes before them is no part of any epoch
             part = 0.0
         self._report(
             {
                 "phase": phase,
-                "epoch": self._epoch,
+                "epoch": self._run.epoch,
                 "epochs": epochs,
-                "fraction": min(1.0, (max(0, self._epoch) + part) / epochs),
+                "fraction": min(1.0, (max(0, self._run.epoch) + part) / epochs),
                 "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
             }
         )
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one whole run left behind."""
-
-    epochs: list[Epoch]
-    phases: list[Phase]
-    uncounted: list[Lap]
-    planned: int
-    steady: str
-    stages: tuple[int, ...]
-    lost_seconds: float
-
-    @property
-    def once(self) -> list[Phase]:
-        """Phases outside epochs."""
-        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
-        return [phase for phase in self.phases if id(phase) not in in_epochs]
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of all that counts."""
-        planned = self.planned or len(self.epochs)
-        return float(summarise(self.epochs, self.once, (), planned, self.stages, self.lost_seconds)["seconds"])
-
-
-def median_run(runs: Sequence[Run]) -> Run:
-    """The one with the median time; of two in the middle, the faster."""
-    return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import secrets
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 
@@ -21,6 +20,7 @@ from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
 from gpubench.measuring.cards import readers, state_of
+from gpubench.measuring.interrupts import STOPPED, Interrupts
 from gpubench.measuring.nodes import NodeLost, Nodes
 from gpubench.measuring.plan import (
     SAMPLED_REPEATS,
@@ -49,7 +49,7 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
 SOAK_SECONDS = 30.0
-"""A cold accelerator clocks higher than a warm one; so it is warmed before anything counts (DESIGN section 4)."""
+"""A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
 
 
 def run(options: Options, console: Console | None = None) -> int:
@@ -448,43 +448,3 @@ def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Co
             f" --repeats {SAMPLED_REPEATS} or more can decide",
             markup=False,
         )
-
-
-STOPPED = "the run was stopped before this trial ended"
-
-
-class Interrupts:
-    """Ctrl-C, SIGTERM as schedulers send it, and Slurm's notice that time is up end a run alike, and are remembered.
-
-    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
-    """
-
-    SIGNALS: Mapping[int, str] = {
-        signal.SIGINT: STOPPED,
-        signal.SIGTERM: "the run was ended by SIGTERM before this trial ended",
-        signal.SIGUSR2: "the time of the job was over before this trial ended",
-    }
-
-    def __init__(self) -> None:
-        self.came = ""
-        """Why the run was stopped, or empty."""
-
-    def __enter__(self) -> Self:
-        self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
-        for number, before in self._before.items():
-            if before != signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
-                signal.signal(number, self._interrupt)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if one came."""
-        if self.came:
-            raise KeyboardInterrupt(self.came)
-
-    def _interrupt(self, number: int, frame: object) -> None:
-        self.came = self.SIGNALS[number]
-        raise KeyboardInterrupt(self.came)

@@ -23,7 +23,7 @@ from gpubench.errors import Unsupported
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import DIVERGED, Measurement, Status, Trial, measurement_from_json, trial_from_json
+from gpubench.trial import DIVERGED, Measurement, Trial, measurement_from_json, trial_from_json
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, and who trains along."""
@@ -185,7 +185,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
         clock = new_clock(lambda: None, nullcontext(), Peers())
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
-        measurement = Measurement(status=_status(clock), quality=dict(quality), **clock.summary())
+        measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
     return judged(measurement, loaded.suite, trial)
@@ -197,12 +197,13 @@ def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measu
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
     found = measurement.quality.get(suite.quality)
-    if suite.goal is None or found is None or measurement.status != "ok" or not trial.teaches:
+    goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
+    if not goal or found is None or measurement.status != "ok" or not trial.teaches:
         return measurement
-    quality = {"success_rate": float(found >= suite.goal), **measurement.quality}
-    if found >= suite.goal:
+    quality = {"success_rate": float(found >= goal), **measurement.quality}
+    if found >= goal or quality["success_rate"] == 1:
         return replace(measurement, quality=quality)
-    reason = f"{suite.quality} {found:.4f}, and the goal is {suite.goal:g}"
+    reason = "; ".join(filter(None, [f"{suite.quality} {found:.4f}, and the goal is {goal:g}", measurement.reason]))
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
@@ -240,7 +241,7 @@ def _run_torch_suite(
     precision.check_flags(case.precision, flags)
     notes = clock.notes
     measurement = Measurement(
-        status=_status(clock),
+        status="ok",
         quality=dict(quality),
         peak_memory_bytes=devices.peak_memory_bytes(device),
         allocator_retries=devices.allocator_retries(device),
@@ -267,10 +268,6 @@ def _run_torch_suite(
     lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
     diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
-
-
-def _status(clock: Clock) -> Status:
-    return "goal_missed" if clock.missed else "ok"
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:

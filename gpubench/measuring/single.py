@@ -1,0 +1,76 @@
+"""What one whole run of a training leaves behind; a process may make several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpubench.measuring.projection import Epoch, Phase, stage_of, summarise
+from gpubench.measuring.sampling import drift
+from gpubench.trial import Lap
+
+
+@dataclass
+class Run:
+    """The epochs, phases and laps of one run, while the clock fills them in."""
+
+    planned: int = 0
+    """Epochs of the whole run; 0 where nobody said."""
+    stages: tuple[int, ...] = (0,)
+    epoch: int = -1
+    """The number of the epoch that runs, or ran last."""
+    epochs: list[Epoch] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    epoch_phases: int = 0
+    """Where in `phases` those of the running epoch begin."""
+    uncounted: list[Lap] = field(default_factory=list)
+    timed: list[Lap] = field(default_factory=list)
+    """Timed laps of all training phases, to see whether the steady state held."""
+    steady: str = ""
+    """What ended the first warm-up."""
+    lost_seconds: float = 0.0
+    """Spent on an epoch that an earlier process began and did not end."""
+
+    def keep(self, phase: Phase) -> None:
+        """Add a phase that is over and counts."""
+        self.phases.append(phase)
+        if phase.name == "train":
+            self.timed += [lap for lap in phase.laps if lap.kind == "timed" and lap.samples]
+
+    def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
+        """Go on after these epochs of an earlier process."""
+        self.epochs, self.epoch, self.lost_seconds = list(epochs), len(epochs) - 1, lost_seconds
+        for epoch in epochs:
+            for phase in epoch.phases:
+                self.keep(phase)
+        self.steady = "resumed" if self.timed else ""
+
+    def close_epoch(self, seconds: float) -> None:
+        """Keep the running epoch, which took so long."""
+        self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :])))
+
+    @property
+    def once(self) -> list[Phase]:
+        """Phases outside epochs."""
+        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
+        return [phase for phase in self.phases if id(phase) not in in_epochs]
+
+    @property
+    def verdict(self) -> str:
+        """How the pace became steady, or that it drifted. Stages differ in pace; inside one, laps should not."""
+        by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
+        return next(filter(None, map(drift, by_stage)), self.steady)
+
+    def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
+        """The fields of a Measurement that follow from the run, projected where epochs are missing."""
+        planned = self.planned or len(self.epochs)
+        return summarise(self.epochs, self.once, resident, planned, self.stages, self.lost_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all that counts."""
+        return float(self.summary()["seconds"])
+
+
+def median_run(runs: Sequence[Run]) -> Run:
+    """The one with the median time; of two in the middle, the faster."""
+    return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]
