@@ -15,6 +15,9 @@ import pytest
 from gpubench import datasets
 from gpubench.doctor import nvidia_cards
 
+# Files run side by side, and torch's threads are many times slower where they have to share their cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,33 +77,35 @@ def left_over(monkeypatch):
 @pytest.fixture
 def real_data() -> Path:
     """A root that holds the real CIFAR-100; skips the test where there is none."""
-    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
-    if not datasets.is_complete("cifar100", root):
-        pytest.skip(f"no CIFAR-100 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
-    return root
+    return _root_with("cifar100", "CIFAR-100")
 
 
 @pytest.fixture
 def real_cifar10() -> Path:
     """A root that holds the real CIFAR-10; skips the test where there is none."""
-    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
-    if not datasets.is_complete("cifar10", root):
-        pytest.skip(f"no CIFAR-10 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
-    return root
+    return _root_with("cifar10", "CIFAR-10")
 
 
 @pytest.fixture
 def real_text() -> Path:
     """A root that holds the real WikiText-2; skips the test where there is none."""
+    return _root_with("wikitext-2", "WikiText-2")
+
+
+def _root_with(name: str, title: str) -> Path:
     root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
-    if not datasets.is_complete("wikitext-2", root):
-        pytest.skip(f"no WikiText-2 in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+    if not datasets.is_complete(name, root):
+        pytest.skip(f"no {title} in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
     return root
 
 
 def pytest_collection_modifyitems(items):
-    """Tests marked `gpu` need a card."""
+    """Tests marked `gpu` need a card; those marked `alone` measure, and no other test may run beside them."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not nvidia_cards():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA card"))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if item.get_closest_marker("alone"):
+                item.add_marker(pytest.mark.skip(reason="measures, so run it alone: pytest -n 0 -m alone"))

@@ -136,6 +136,7 @@ EXPECTED = {model: model for model in ("input", "launch", "compute", "memory", "
 }
 
 
+@pytest.mark.alone
 def test_constructed_suites_come_out_as_what_they_are(cli, tmp_path):
     """Real runs: a sleeping loader, 50,000 tiny calls, matrix products, a streaming add, a slow exchange, a mixture.
 

@@ -238,7 +238,7 @@ class KillingClock(Clock):
 
     def steps(self, loader, phase, **options):
         for number, batch in enumerate(super().steps(loader, phase, **options)):
-            if phase == "train" and (self._epoch, number) == self.kill_at:
+            if phase == "train" and (self._run.epoch, number) == self.kill_at:
                 raise Killed
             yield batch
 
