@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gpubench import datasets, images
 from gpubench.errors import UserError
 from gpubench.images import Made, Spec
+from gpubench.measuring.shards import Shard, shards
 from gpubench.phases import Phase, Schedule, read, schedule_of
 from gpubench.suite import Param, ParamValue, Suite
 
@@ -47,8 +48,9 @@ MANY_NAMED = 5
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
-    import torch
     from torch.nn.functional import cross_entropy
+
+    from gpubench.measuring.ranks import quiet
 
     params = trial.params
     schedule = schedule_of(params.phases)
@@ -58,11 +60,12 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     checkpoint = Checkpoint(trial)
     lines: list[dict[str, str | int | float]] = checkpoint.resume(net, clock, source)
 
-    def step(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def step(batch: tuple[torch.Tensor, torch.Tensor], weight: float = 1.0) -> torch.Tensor:
         x, y = batch
-        with net.mode.autocast():
-            loss = cross_entropy(net.compiled(net.prepare(x)).float(), y)
-        net.stepper.backward(loss)
+        with quiet(net.shared, clock.together):
+            with net.mode.autocast():
+                loss = cross_entropy(net.compiled(net.prepare(x)).float(), y)
+            net.stepper.backward(loss * weight if weight != 1 else loss)
         net.stepper.step()
         net.average()
         return loss.detach()
@@ -77,14 +80,14 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         losses = []
         for number, batch in enumerate(clock.steps(training, phase="train", samples=training.samples)):
             net.set_lr(schedule.lr(epoch + number / len(training), training.images_per_step))
-            losses.append(step(batch))
+            losses.append(step(batch, training.weights[number]))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
         score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
-        loss = float(torch.stack(losses).mean())
+        loss = mean_loss(losses, trial)
         lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
         events.write(lines[-1], seconds=time.perf_counter() - began, samples=training.samples * (epoch + 1))
 
@@ -98,6 +101,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             clock.table.append(line(epoch, clock.elapsed / 3600, square, "square", phase, loss))
     else:
         clock.table += phase_lines(schedule, clock, trial)
+    source.gather()
     clock.remarks += source.remarks()
     net.model.train()
     for batch in clock.resident():
@@ -122,6 +126,7 @@ class Network:
         from torchvision.models import resnet
 
         from gpubench.measuring.precision import mode_of
+        from gpubench.measuring.ranks import distributed
         from gpubench.measuring.stepping import Stepper
 
         params = trial.params
@@ -133,7 +138,9 @@ class Network:
         self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
         self.optimizer = torch.optim.SGD(parameter_groups(self.model, params.weight_decay), lr=0.0, momentum=MOMENTUM)
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
-        self.compiled: Any = torch.compile(self.model) if params.compile else self.model
+        self.shared = distributed(self.model, trial)
+        self.compiled: Any = torch.compile(self.shared) if params.compile else self.shared
+        self.processes = trial.case.processes
         self.averaged: Any = None
         if params.ema:
             average = get_ema_multi_avg_fn(params.ema)
@@ -161,6 +168,14 @@ class Network:
         """Take the weights of this step into their exponential average, where one is wanted."""
         if self.averaged is not None:
             self.averaged.update_parameters(self.model)
+
+    def agree(self) -> None:
+        """BatchNorm's statistics are those of process 0 everywhere: each has seen other images."""
+        if self.processes > 1:
+            import torch.distributed as dist
+
+            for buffer in self.judged.buffers():
+                dist.broadcast(buffer, 0)
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -201,10 +216,12 @@ class Score:
 
 
 def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Score:
-    """The score on these batches; it reads the device once, at the end."""
+    """The score on these batches of all processes; it reads the device once, at the end."""
     import torch
+    import torch.distributed as dist
     from torch.nn.functional import cross_entropy
 
+    net.agree()
     model = net.judged.eval()
     sums = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device)
     with torch.inference_mode():
@@ -216,8 +233,19 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
             loss = cross_entropy(logits, y, reduction="sum")
             found = [best[:, 0].sum().float(), best.sum().float(), loss, torch.tensor(float(len(y)), device=y.device)]
             sums += torch.stack(found).to(sums)
+    if net.processes > 1:
+        dist.all_reduce(sums)
     top1, top5, loss_sum, many = sums.tolist()
     return Score(top1 / many, top5 / many, loss_sum / many) if many else Score()
+
+
+def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
+    """The mean of these losses over all processes."""
+    import torch
+
+    from gpubench.measuring.ranks import weighted_mean
+
+    return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
 
 
 def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -358,7 +386,11 @@ class Pass:
     feed: Any
     specs: Sequence[Spec]
     samples: int
+    """Of all processes."""
     images_per_step: int = 0
+    """Of all processes."""
+    weights: Sequence[float] = ()
+    """Of the loss in each step, where processes have unequal shares of it (gpubench.measuring.shards)."""
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -392,16 +424,14 @@ class Files:
         # Fewer images are spread over all classes.
         chosen = torch.randperm(len(self.tree.train), generator=torch.Generator().manual_seed(0))[: self.few]
         order = chosen[torch.randperm(self.few, generator=dice)].tolist()
-        batch = min(batch, self.few)
         crops = (trial.seed << 16) + epoch
         copies = phase.copies if trial.params.copies else 0
+        mine = shares(self.few, batch, trial)
         specs = [
-            Spec("train", tuple(order[start : start + batch]), phase.size, phase.size, copies, phase.min_scale, crops)
-            for start in range(0, self.few, batch)
+            Spec("train", tuple(order[each.start : each.stop]), phase.size, phase.size, copies, phase.min_scale, crops)
+            for each in mine
         ]
-        if len(specs) > 1 and len(specs[-1].indices) == 1:
-            specs.pop()  # a lone image cannot train a BatchNorm; the clock scales the time
-        return Pass(self.feed, specs, self.few, batch)
+        return Pass(self.feed, specs, self.few, batch * trial.case.processes, [each.weight for each in mine])
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """The validation images: centre squares, or rectangles of each image's own shape, batched by shape."""
@@ -411,8 +441,8 @@ class Files:
         if rectangles:
             shapes = [images.rectangle(self.sizes[index], phase.size) for index in chosen]
         specs = [
-            Spec("valid", tuple(chosen[place] for place in places), shape[0], shape[1], copies)
-            for shape, places in images.batches_by_shape(shapes, batch)
+            Spec("valid", tuple(chosen[place] for place in own(places, self.trial)), shape[0], shape[1], copies)
+            for shape, places in images.batches_by_shape(shapes, batch * self.trial.case.processes)
         ]
         random.Random(0).shuffle(specs)  # a sample of them has all shapes
         return Pass(self.feed, specs, len(chosen))
@@ -432,6 +462,17 @@ class Files:
             found.append(f"converted to RGB {named(odd)}")
         return found
 
+    def gather(self) -> None:
+        """What every process found wrong."""
+        if self.trial.case.processes == 1:
+            return
+        import torch.distributed as dist
+
+        every: list[Any] = [None] * self.trial.case.processes
+        dist.all_gather_object(every, self.state())
+        for state in every:
+            self.restore(state)
+
     def state(self) -> dict[str, Any]:
         """What was found wrong, for a checkpoint."""
         return {"bad": self.feed.bad["train"], "odd": self.feed.odd}
@@ -440,6 +481,19 @@ class Files:
         """Go on from such a state."""
         self.feed.bad["train"].update(state["bad"])
         self.feed.odd.update(state["odd"])
+
+
+def shares(samples: int, batch: int, trial: Trial) -> list[Shard]:
+    """This process's part of each step of an epoch; a lone image cannot train a BatchNorm and is left out."""
+    world = trial.case.processes
+    batch = min(batch, max(1, samples // world))
+    return shards(samples, batch, rank=trial.rank, world=world, least=2 if batch > 1 else 1)
+
+
+def own(places: Sequence[int], trial: Trial) -> Sequence[int]:
+    """This process's part of a validation batch of all processes; there may be none."""
+    world, many = trial.case.processes, len(places)
+    return places[many * trial.rank // world : many * (trial.rank + 1) // world]
 
 
 def named(bad: Mapping[str, str]) -> str:
@@ -479,8 +533,9 @@ class Synthetic:
     def train(self, epoch: int, phase: Phase, batch: int) -> Pass:
         """As many images as ImageNet trains on."""
         many = few(SYNTHETIC_TRAIN, self.trial.params.train_images)
-        shapes = [(phase.size, phase.size)] * many
-        return self.of(shapes, "train", min(batch, many))
+        mine = shares(many, batch, self.trial)
+        specs = [Spec("train", tuple(range(each.start, each.stop)), phase.size, phase.size, 0) for each in mine]
+        return Pass(self, specs, many, batch * self.trial.case.processes, [each.weight for each in mine])
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """As many as it validates on."""
@@ -489,18 +544,15 @@ class Synthetic:
         if rectangles:
             around = [SYNTHETIC_SHAPES[index % len(SYNTHETIC_SHAPES)] for index in range(many)]
             shapes = [images.rectangle(size, phase.size) for size in around]
-        return self.of(shapes, "valid", batch)
-
-    def of(self, shapes: Sequence[tuple[int, int]], split: str, batch: int) -> Pass:
-        """A pass over images of these shapes."""
         specs = [
-            Spec(split, tuple(places), shape[0], shape[1], 0)
-            for shape, places in images.batches_by_shape(shapes, batch)
+            Spec("valid", tuple(own(places, self.trial)), shape[0], shape[1], 0)
+            for shape, places in images.batches_by_shape(shapes, batch * self.trial.case.processes)
         ]
-        if split == "train" and len(specs) > 1 and len(specs[-1].indices) == 1:
-            specs.pop()
         random.Random(0).shuffle(specs)
-        return Pass(self, specs, len(shapes), batch)
+        return Pass(self, specs, many)
+
+    def gather(self) -> None:
+        """Nothing is found wrong."""
 
     def refuse_bad(self) -> None:
         """Nothing made up is bad."""
@@ -565,7 +617,7 @@ class Events:
 
     def __init__(self, trial: Trial) -> None:
         self.writer: Any = None
-        if not trial.tensorboard_dir:
+        if not trial.tensorboard_dir or trial.rank > 0:
             return
         from torch.utils.tensorboard import SummaryWriter
 
@@ -598,38 +650,55 @@ class Checkpoint:
         case = trial.case
         params = json.dumps(dict(case.params), sort_keys=True)
         same = (case.suite_digest, case.model, case.precision, case.batch_size, params, case.data, case.device)
+        same = (*same, case.processes)
         name = hashlib.sha256(repr((*same, trial.seed)).encode()).hexdigest()[:16]
         self.folder = Path(trial.checkpoint_dir) if trial.checkpoint_dir else None
         self.file, self.beat = Path(f"{name}.pt"), Path(f"{name}.json")
         self.first, self.written, self.trouble = 0, 0.0, False
+        self.processes, self.leads = case.processes, trial.rank == 0
         if self.folder:
             self.file, self.beat = self.folder / self.file, self.folder / self.beat
 
     def resume(self, net: Network, clock: Clock, source: Any) -> list[dict[str, str | int | float]]:
         """Take up what an earlier process left, if anything; returns its lines of the table."""
+        if not self.folder:
+            return []
+        left = [self.read() if self.leads else None]
+        if self.processes > 1:
+            import torch.distributed as dist
+
+            dist.broadcast_object_list(left, src=0)  # other machines have no file
+        if left[0] is None:
+            return []
+        elapsed, state = left[0]
+        if state:
+            net.restore(state["net"])
+            if self.leads:
+                source.restore(state["source"])
+        clock.resume(state.get("clock", {}), elapsed)
+        self.first = int(state.get("epoch", 0))
+        return list(state.get("lines", []))
+
+    def read(self) -> tuple[float, dict[str, Any]] | None:
+        """Seconds that the run has lasted, and the last checkpoint if it had one; None where there is neither."""
         import torch
 
-        if not self.folder or not self.beat.is_file():
-            return []
+        if not self.beat.is_file():
+            return None
         try:
             elapsed = float(json.loads(self.beat.read_text(encoding="utf-8"))["elapsed"])
-            state = torch.load(self.file, map_location=net.device, weights_only=True) if self.file.is_file() else {}
+            there = self.file.is_file()
+            return elapsed, torch.load(self.file, map_location="cpu", weights_only=True) if there else {}
         except Exception as error:  # torch.load has many
             raise UserError(
                 f"{self.folder}: the checkpoint there cannot be read ({type(error).__name__}); remove it to start anew"
             ) from None
-        if state:
-            net.restore(state["net"])
-            source.restore(state["source"])
-        clock.resume(state.get("clock", {}), elapsed)
-        self.first = int(state.get("epoch", 0))
-        return list(state.get("lines", []))
 
     def save(self, epoch: int, net: Network, clock: Clock, source: Any, lines: Sequence[Mapping[str, Any]]) -> None:
         """Keep everything, before `epoch` begins; the file appears whole or not at all."""
         import torch
 
-        if not self.folder or epoch <= self.first:
+        if not self.folder or not self.leads or epoch <= self.first:
             return
         state = {"epoch": epoch, "net": net.state(), "source": source.state(), "clock": clock.state()}
         part = self.file.with_suffix(f".{os.getpid()}")
@@ -646,7 +715,7 @@ class Checkpoint:
     def heartbeat(self, clock: Clock) -> None:
         """Note, about once a second, how long the run has lasted: what is killed cannot say it."""
         now = time.monotonic()
-        if not self.folder or self.trouble or now - self.written < 1.0:
+        if not self.folder or not self.leads or self.trouble or now - self.written < 1.0:
             return
         self.written = now
         part = self.beat.with_suffix(f".{os.getpid()}")
@@ -657,7 +726,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """The run is over."""
-        if self.folder:
+        if self.folder and self.leads:
             self.file.unlink(missing_ok=True)
             self.beat.unlink(missing_ok=True)
             with suppress(OSError):
@@ -726,6 +795,7 @@ SUITE = Suite(
     },
     quality="top5",
     goal="goal",
+    processes=True,
     unit="images",
     recipe_batch=own_batch,
     data=("imagenet",),

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw
 
 from gpubench import datasets, images, suite
 from gpubench.errors import UserError
+from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
@@ -114,6 +115,20 @@ def test_a_run_that_reached_the_goal_on_its_way_is_no_miss(photos):
     assert (passed.status, passed.quality["success_rate"]) == ("ok", 1)
     no_goal = trial_of(photos, goal="0")
     assert judged(Measurement(status="ok", quality=below), module.SUITE, no_goal).status == "ok"
+
+
+def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
+    """Every image once an epoch, rectangles included, of which a process may have no share."""
+    settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+    asked = ["--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "bf16", "--data", photos]
+    done = cli("run", *asked, *settings, "--full", "--batch", 8, "--processes", "1,2", "--seed", 1, "--out", "a.csv")
+    frame = load([tmp_path / "a.csv"]).frame.set_index("processes")
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert set(frame["samples"]) == {4 * 48}
+    one, two = (json.loads(frame.at[count, "table"]) for count in (1, 2))
+    assert [line[:1] for line in one] == [line[:1] for line in two]
+    assert frame.at[2, "top5"] == 1.0
+    assert not list(tmp_path.glob("*.checkpoints/*"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from gpubench import selftest
+from gpubench.comparing.stats import ratio
 from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import describe
@@ -45,6 +46,13 @@ def test_a_slowdown_has_to_be_found(tmp_path):
     assert check_slower(found["padded"]).passed
     missed = selftest._comparisons(rows(tmp_path, {"a": A, "padded": A[::-1]}))
     assert not check_slower(missed["padded"]).passed, "a tool that is always unsure must not pass"
+
+
+def test_two_looks_are_judged_more_strictly_than_one(tmp_path):
+    found = selftest._comparisons(rows(tmp_path, {"a": A, "b": [1.25 * each for each in A]}))
+    plain = ratio([1.25 * each for each in A], A)
+    assert found["b"].ratio.low < plain.low
+    assert found["b"].ratio.high > plain.high
 
 
 def test_trials_that_are_missing_fail(tmp_path):

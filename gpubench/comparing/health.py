@@ -41,10 +41,9 @@ def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
         raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
     references, wrong = _measured(against)
     references = references[~references["session"].isin(measured["session"])]
-    found = [Finding("note", problem, "mend the file, or leave it out") for problem in [*problems, *wrong]]
-    for recipe, rows in measured.groupby("recipe", sort=False):
-        found.append(_judged(rows, references[references["recipe"] == recipe]))
-    return found
+    by_recipe = measured.groupby("recipe", sort=False)
+    found = [_judged(rows, references[references["recipe"] == recipe]) for recipe, rows in by_recipe]
+    return found + [Finding("note", problem, "mend it, or leave it out") for problem in [*problems, *wrong]]
 
 
 def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Finding:
