@@ -4,6 +4,7 @@ check: test lint types
 
 test:
     pytest
+    pytest -n 0 -m alone
 
 lint:
     ruff check .

@@ -206,7 +206,7 @@ Every card and precision, and what the ratios are worth: `gpubench compare resul
 
 Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
 
-The best card per dollar: `gpubench compare results/*.csv --metric cost --price prices.toml`
+The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
 
 As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
@@ -222,7 +222,7 @@ def compare(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="seconds, rate, energy, cost, cost-per-epoch, memory, batch, accuracy or time-to-goal."),
+        typer.Option(help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal."),
     ] = "seconds",
     price: Annotated[
         Path | None, typer.Option(help="TOML with dollars per hour, or price and years, of each card.")

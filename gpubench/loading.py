@@ -177,7 +177,10 @@ def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]
 def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
     """The files, and the CSV files of the folders, among `paths`."""
     for path in paths:
-        found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        try:
+            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        except OSError:
+            found = [path]  # what is wrong with it is said where it is opened
         if not found:
             problems.append(f"{path}: a folder without any CSV file")
         yield from found

@@ -219,6 +219,8 @@ def load(path: Path) -> LoadedSuite:
         raise UserError(f"{path} defines no SUITE = Suite(...); see docs/adding-a-suite.md")
     if not suite.models:
         raise UserError(f"{path}: SUITE names no model")
+    if isinstance(suite.goal, str) and suite.goal not in suite.params:
+        raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
     return LoadedSuite(path.stem, path, hashlib.sha256(source).hexdigest(), suite)
 
 

@@ -13,9 +13,12 @@ Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "g
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure")
 """The precisions there are, in the order `all` runs them."""
 
-FINISHED: frozenset[Status] = frozenset({"ok", "unsupported", "goal_missed"})
+GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})
+"""Statuses of a run that went well."""
+TRAINED: frozenset[Status] = frozenset({"ok", "goal_missed"})
+"""Statuses of a training that came to its end, and so has its seconds."""
+FINISHED: frozenset[Status] = GOOD | TRAINED
 """Statuses that a resumed run does not try again."""
-
 
 DIVERGED = "diverged:"
 """How the reason of a failed trial begins whose training went well but taught nothing."""

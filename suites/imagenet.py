@@ -80,11 +80,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         losses = []
         for number, batch in enumerate(clock.steps(training, phase="train", samples=training.samples)):
             net.set_lr(schedule.lr(epoch + number / len(training), training.images_per_step))
-            losses.append(step(batch, training.weights[number]))
+            weight = training.weights[number]
+            losses.append(step(batch, weight) * weight)
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
         score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
+        source.gather()
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
         loss = mean_loss(losses, trial)
@@ -101,7 +103,6 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             clock.table.append(line(epoch, clock.elapsed / 3600, square, "square", phase, loss))
     else:
         clock.table += phase_lines(schedule, clock, trial)
-    source.gather()
     clock.remarks += source.remarks()
     net.model.train()
     for batch in clock.resident():
@@ -431,7 +432,7 @@ class Files:
             Spec("train", tuple(order[each.start : each.stop]), phase.size, phase.size, copies, phase.min_scale, crops)
             for each in mine
         ]
-        return Pass(self.feed, specs, self.few, batch * trial.case.processes, [each.weight for each in mine])
+        return Pass(self.feed, specs, self.few, step_of(self.few, batch, trial), [each.weight for each in mine])
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """The validation images: centre squares, or rectangles of each image's own shape, batched by shape."""
@@ -463,7 +464,7 @@ class Files:
         return found
 
     def gather(self) -> None:
-        """What every process found wrong."""
+        """Learn what every process found wrong. All have to call it."""
         if self.trial.case.processes == 1:
             return
         import torch.distributed as dist
@@ -474,19 +475,29 @@ class Files:
             self.restore(state)
 
     def state(self) -> dict[str, Any]:
-        """What was found wrong, for a checkpoint."""
-        return {"bad": self.feed.bad["train"], "odd": self.feed.odd}
+        """What was found wrong, for a checkpoint and the other processes."""
+        return {"bad": self.feed.bad["train"], "bad_valid": self.feed.bad["valid"], "odd": self.feed.odd}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self.feed.bad["train"].update(state["bad"])
+        self.feed.bad["valid"].update(state["bad_valid"])
         self.feed.odd.update(state["odd"])
 
 
-def shares(samples: int, batch: int, trial: Trial) -> list[Shard]:
-    """This process's part of each step of an epoch; a lone image cannot train a BatchNorm and is left out."""
+def step_of(samples: int, batch: int, trial: Trial) -> int:
+    """Images in a step of all processes, where an epoch has so many."""
     world = trial.case.processes
-    batch = min(batch, max(1, samples // world))
+    return min(batch, max(1, samples // world)) * world
+
+
+def shares(samples: int, batch: int, trial: Trial) -> list[Shard]:
+    """This process's part of each step of an epoch.
+
+    A lone image cannot train a BatchNorm, so a last step with fewer than two for each process is left out.
+    """
+    world = trial.case.processes
+    batch = step_of(samples, batch, trial) // world
     return shards(samples, batch, rank=trial.rank, world=world, least=2 if batch > 1 else 1)
 
 
@@ -535,7 +546,7 @@ class Synthetic:
         many = few(SYNTHETIC_TRAIN, self.trial.params.train_images)
         mine = shares(many, batch, self.trial)
         specs = [Spec("train", tuple(range(each.start, each.stop)), phase.size, phase.size, 0) for each in mine]
-        return Pass(self, specs, many, batch * self.trial.case.processes, [each.weight for each in mine])
+        return Pass(self, specs, many, step_of(many, batch, self.trial), [each.weight for each in mine])
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """As many as it validates on."""
@@ -761,7 +772,8 @@ def refuse(case: Case) -> str:
     """On a CPU a card's batches would fill the memory."""
     schedule = schedule_of(str(case.params["phases"]))
     batch = case.batch_size or 0
-    most = max(phase.size**2 * schedule.batch(phase, batch) for phase in schedule.phases)
+    pixels = max(phase.size**2 * schedule.batch(phase, batch) for phase in schedule.phases)
+    most = pixels * case.processes // case.nodes  # they share a machine's memory
     if case.device != "cpu" or most <= CPU_PIXELS:
         return ""
     return f"a step of {most / 1e6:.1f} million pixels is a card's; give --batch 16 or --set phases=tiny on a CPU"
@@ -774,7 +786,7 @@ def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     default_models=("resnet50",),
     params={

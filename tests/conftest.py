@@ -15,8 +15,9 @@ import pytest
 from gpubench import datasets
 from gpubench.doctor import nvidia_cards
 
-# Files run side by side, and torch's threads are many times slower where they have to share their cores.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Files run side by side, and torch's threads are many times slower where they have to share their cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

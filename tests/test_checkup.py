@@ -45,3 +45,4 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding():
     (found,) = of_card(check)
     assert found.level == "fix"
     assert "multiplying matrices on it failed" in found.text
+    assert "xpu" in check.load_failure.lower(), "it has to be torch that refuses the device"

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,9 +17,11 @@ from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.sampling import sampling_for
 from gpubench.measuring.worker import judged
+from gpubench.phases import schedule_of
 from gpubench.trial import Case, Measurement, Trial
 
 IMAGENET = suite.find("imagenet")
+PARTS = IMAGENET.suite.train.__globals__
 PHASES = (
     "lr_batch=64;phase:epochs=[0,2],size=32,batch=16,copies=40;phase:epochs=[2,3],size=48,batch=8,copies=64,min_scale=0.5;"
     "phase:epochs=[3,4],size=64,batch=8,min_scale=0.5,rect_val=true;ramp:epochs=[0,1],lr=[0.1,0.2];ramp:epochs=[1,4],lr=[0.2,0.01]"
@@ -117,8 +120,32 @@ def test_a_run_that_reached_the_goal_on_its_way_is_no_miss(photos):
     assert judged(Measurement(status="ok", quality=below), module.SUITE, no_goal).status == "ok"
 
 
+@pytest.mark.parametrize("rectangles", [False, True])
+def test_the_processes_share_every_image_once(photos, rectangles):
+    """Also where the last step is uneven: 43 images in steps of 2 x 8 leave 11, of which process 0 has 5."""
+    files = [files_of(photos, rank, train_images="43", workers="0") for rank in (0, 1)]
+    phase = schedule_of(PHASES).phases[-1]
+    validated = [file.valid(phase, 4, rectangles=rectangles).specs for file in files]
+    assert [len(each) for each in validated] == [len(validated[0])] * 2, "steps have to meet"
+    assert all(a.width == b.width and a.height == b.height for a, b in zip(*validated, strict=True))
+    assert sorted(index for specs in validated for spec in specs for index in spec.indices) == list(range(18))
+    trained = [file.train(1, phase, 8) for file in files]
+    indices = [index for each in trained for spec in each.specs for index in spec.indices]
+    assert len(indices) == len(set(indices)) == 43
+    steps = list(zip(*(each.specs for each in trained), strict=True))
+    assert [tuple(len(spec.indices) for spec in step) for step in steps] == [(8, 8), (8, 8), (5, 6)]
+    weights = list(zip(*(each.weights for each in trained), strict=True))
+    assert weights[-1] == pytest.approx((10 / 11, 12 / 11))
+    assert trained[0].images_per_step == 16
+    assert files[0].train(1, phase, 64).images_per_step == 42, "the rate is for the step that is taken"
+
+
+def files_of(root, rank, **settings):
+    trial = trial_of(root, **settings)
+    return PARTS["Files"](replace(trial, rank=rank, case=replace(trial.case, processes=2)))
+
+
 def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
-    """Every image once an epoch, rectangles included, of which a process may have no share."""
     settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
     asked = ["--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "bf16", "--data", photos]
     done = cli("run", *asked, *settings, "--full", "--batch", 8, "--processes", "1,2", "--seed", 1, "--out", "a.csv")
@@ -126,8 +153,11 @@ def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
     assert set(frame["samples"]) == {4 * 48}
     one, two = (json.loads(frame.at[count, "table"]) for count in (1, 2))
-    assert [line[:1] for line in one] == [line[:1] for line in two]
-    assert frame.at[2, "top5"] == 1.0
+    assert one[0] == two[0]
+    assert [line[0] for line in one] == [line[0] for line in two]
+    losses = [dict(zip(two[0], line, strict=True))["train_loss"] for line in two[1:]]
+    assert losses[-1] < losses[0]
+    assert frame.at[2, "accuracy"] > 0.5, "of 3 classes"
     assert not list(tmp_path.glob("*.checkpoints/*"))
 
 

@@ -56,6 +56,19 @@ def test_a_straggler_is_named(trial):
     assert row["rank_spread"] > 1
 
 
+def test_a_goal_that_all_miss_is_the_groups_row(cli, tmp_path, left_over):
+    asked = ["--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--full", "--processes", 2]
+    done = cli("run", *asked, "--set", "goal=99", "--out", "a.csv")
+    assert done.returncode == 4, done.stderr
+    assert not left_over()
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert row["status"] == "goal_missed"
+    assert row["reason"].startswith("loss ")
+    assert "the goal is 99" in row["reason"]
+    assert row["seconds"] > 0
+    assert row["startup_seconds"] > 0
+
+
 @pytest.mark.parametrize(
     ("what", "status", "words"),
     [

@@ -73,14 +73,14 @@ def test_the_clock_has_to_be_fine_and_cheap():
     assert not check_overhead(dear).passed
 
 
-def test_one_trial_out_of_place_leads_to_more_rounds(tmp_path, monkeypatch):
-    """Twelve seconds a trial, one of `a` takes 22: six rounds cannot tell 25%, ten can."""
+def test_two_trials_out_of_place_lead_to_more_rounds(tmp_path, monkeypatch):
+    """Twelve seconds a trial, two of `a` take 22: six rounds cannot tell 25%, eleven can."""
     asked = []
 
     def pretended(options):
         asked.append((options.mode, options.repeats))
-        times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 12.2, 12.1, 12.3]}
-        times["b"], times["padded"] = times["a"][2:4] * 5, [1.25 * each for each in times["a"][2:4] * 5]
+        times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 22.2, 12.15, 12.35, 12.25]}
+        times["b"], times["padded"] = times["a"][2:4] * 6, [1.25 * each for each in times["a"][2:4] * 6]
         folder = options.out.parent / "now"
         folder.mkdir(exist_ok=True)
         rows(folder, {model: times[model][: options.repeats] for model in options.models}).rename(options.out)
@@ -90,7 +90,7 @@ def test_one_trial_out_of_place_leads_to_more_rounds(tmp_path, monkeypatch):
     monkeypatch.setattr(selftest, "_precisions", lambda options, device, folder: iter(()))
     cpu = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
     checks = {check.name: check for check in selftest._checks(cpu, tmp_path)}
-    assert asked == [("sampled", 3), ("full", 1), ("sampled", 6), ("full", 2), ("sampled", 10)]
+    assert asked == [("sampled", 3), ("full", 1), ("sampled", 6), ("full", 2), ("sampled", 11)]
     assert checks["25% slower"].passed, checks["25% slower"].found
     assert checks["A/A"].passed, checks["A/A"].found
 

@@ -1,6 +1,6 @@
 """What bounds a case: its FLOPs, bytes and calls against what the device can do, in one word with its evidence.
 
-Arithmetic on a row; docs/method.md has the thresholds and why they are what they are.
+Arithmetic on a row; docs/bound.md has the thresholds and why they are what they are.
 """
 
 from collections.abc import Mapping

@@ -141,7 +141,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         if shape.table == "terminal":
             print_scaling(*views, console_of_output())
         if shape.charts is not None:
-            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme, rows.all())
+            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme, rows)
     for line in lines:
         print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:

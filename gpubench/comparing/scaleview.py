@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from gpubench.comparing.carrying import Rows
 from gpubench.comparing.scaling import Curve, Fit, Held, Sums
 from gpubench.comparing.style import COLOURS, save, themed
 from gpubench.errors import UserError
@@ -75,15 +76,16 @@ def draw_scaling(
     folder: Path,
     kinds: Sequence[str] = ("png", "svg"),
     theme: str = "light",
-    table: bytes = b"",
+    rows: Rows | None = None,
 ) -> list[str]:
     """Write `scaling.*`, `allreduce.*` and `largebatch.*`, where there is anything; returns their paths.
 
-    `table` is the CSV of the rows behind them, which they carry.
+    Each carries the rows that `rows` has.
     """
     import matplotlib
 
     lines: list[str] = []
+    table = rows.all() if rows and (curves or sums or held) else b""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(themed(theme)):  # type: ignore[arg-type]

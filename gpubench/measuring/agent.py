@@ -23,7 +23,7 @@ from gpubench.measuring.interconnect import interface_of
 from gpubench.measuring.nccl import LOG, told
 from gpubench.measuring.ranks import Place, connect
 from gpubench.measuring.worker import run_rank
-from gpubench.trial import Case, Measurement, measurement_from_json, trial_from_json
+from gpubench.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
 
 REPORT_SECONDS = 5.0
 """How long after a failure the other machines may take to say what they saw of it."""
@@ -91,12 +91,12 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     names = {f"answer/{rank}": f"rank {rank}" for rank in range(case.processes)}
     others = {f"report/{node}": f"node {node}" for node in range(case.nodes) if node != place.node}
     said = _read(store, names)
-    oks = {int(key.partition("/")[2]): each for key, each in said.items() if each["measurement"]["status"] == "ok"}
-    if len(oks) == case.processes:
-        measurement = together({rank: measurement_from_json(each["measurement"]) for rank, each in oks.items()})
+    done = {int(key.partition("/")[2]): each for key, each in said.items() if _trained(each)}
+    if len(done) == case.processes:
+        measurement = together({rank: measurement_from_json(each["measurement"]) for rank, each in done.items()})
         if words := told(Path(place.scratch) / LOG):
             measurement = replace(measurement, interconnect=f"{measurement.interconnect}; {words}")
-        return {"measurement": asdict(measurement), "train_call_seconds": oks[0]["train_call_seconds"]}
+        return {"measurement": asdict(measurement), "train_call_seconds": done[0]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):
         time.sleep(0.1)
@@ -104,11 +104,15 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reports = {key: each for key, each in _read(store, others).items() if each["measurement"]["reason"]}
     for key, each in {**said, **reports}.items():
         measurement = measurement_from_json(each["measurement"])
-        if measurement.status != "ok":
+        if not _trained(each):
             failures.append(Failure(each["at"], {**names, **others}[key], measurement))
     heard = {failure.who for failure in failures}
     missing = [name for key, name in names.items() if key not in said and name not in heard]
     return {"measurement": asdict(cause(failures, missing))}
+
+
+def _trained(answer: Mapping[str, Any]) -> bool:
+    return answer["measurement"]["status"] in TRAINED
 
 
 def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def examine(device: Device, card: CardReader) -> conditions.CardCheck:
     processes = card.processes()
     sampler = Sampler(card)
     outcome = run_child(
-        {"task": "soak", "device": device.device, "seconds": LOAD_SECONDS},
+        {"task": "soak", "devices": [device.device], "seconds": LOAD_SECONDS},
         on_wake=sampler.tick,
         time_limit_seconds=LOAD_SECONDS + 120,
     )

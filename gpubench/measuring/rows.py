@@ -16,7 +16,7 @@ from gpubench.measuring.environment import Device, Environment, without_names
 from gpubench.measuring.peak import Peak
 from gpubench.measuring.plan import Options, params_text
 from gpubench.records import Row
-from gpubench.trial import FINISHED, Case, Lap, Measurement, Trial
+from gpubench.trial import FINISHED, TRAINED, Case, Lap, Measurement, Trial
 
 
 def row_of(
@@ -39,7 +39,7 @@ def row_of(
     in the trial's precision.
     """
     case = trial.case
-    seconds = measurement.seconds if measurement.status in {"ok", "goal_missed"} else None
+    seconds = measurement.seconds if measurement.status in TRAINED else None
     projected = seconds is not None and not measurement.measured
     low, high = (seconds / band[1], seconds / band[0]) if projected and band and seconds else (None, None)
     # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.

@@ -40,7 +40,7 @@ from gpubench.measuring.slurm import PLAN
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.suite import LoadedSuite
-from gpubench.trial import Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
+from gpubench.trial import GOOD, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 
 INTERRUPTED = 130
 SOME_FAILED = 4
@@ -211,7 +211,7 @@ class Runner:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         else:
             console.print(f"{self.path}: every trial is already there", markup=False)
-        return 0 if all(status in {"ok", "unsupported"} for status in statuses) else SOME_FAILED
+        return 0 if GOOD.issuperset(statuses) else SOME_FAILED
 
     def _batches(
         self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
@@ -261,7 +261,9 @@ class Runner:
         on_cpu = self.devices[case.device].kind == "cpu"
         # One card's energy and clocks are not those of a group.
         card = self.cards[case.device] if case.all_processes == 1 else None
-        sampler = Sampler(card, self._cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
+        # Nor is one machine's CPU that of several.
+        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
+        sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, all_processes_visible=self._visible)
 
         def on_event(event: Mapping[str, Any]) -> None:
             sampler.hear(event)

@@ -21,7 +21,7 @@ from gpubench import records, suite
 from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring.plan import Options
-from gpubench.trial import FINISHED
+from gpubench.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"
 """Environment variable: the file in which a run puts a row for each trial that it is going to do."""
@@ -81,7 +81,7 @@ def run_on_slurm(wishes: Mapping[str, Any], arguments: Sequence[str], options: O
     console.print(f"job {job}: {state}; {len(new)} rows in {out}", markup=False)
     if written_off:
         console.print(f"{written_off} of them stand for trials that the job did not do", markup=False)
-    return 0 if not new.empty and new["status"].isin(FINISHED).all() else 4
+    return 0 if not new.empty and new["status"].isin(GOOD).all() else 4
 
 
 def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:

@@ -23,7 +23,7 @@ from gpubench.errors import Unsupported
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import DIVERGED, Measurement, Trial, measurement_from_json, trial_from_json
+from gpubench.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, and who trains along."""
@@ -93,7 +93,7 @@ def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> Non
     answer = _measure(trial, _clock_for(trial, send, None), lambda: ranks.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
-    if measurement.status != "ok":
+    if measurement.status not in TRAINED:
         if blame.is_consequence(measurement):
             time.sleep(CAUSE_SECONDS)
         os._exit(1)  # the agent ends the others then, which may wait for this one
