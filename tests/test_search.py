@@ -1,5 +1,7 @@
 """What the probes of a batch search answer becomes a batch, or a refusal with the right status."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpubench.measuring.environment import Device
@@ -55,3 +57,16 @@ def test_a_batch_that_no_trial_confirms_is_a_refusal_with_its_curve():
     assert case.refusal_status == "out_of_memory"
     assert "no trial could confirm" in case.refusal
     assert case.batch_curve
+
+
+@pytest.mark.parametrize(("kind", "share"), [("cuda", 0.97), ("cpu", 0.92)])
+def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kind, share):
+    seen = {}
+
+    def measure(trial):
+        seen.setdefault(trial.case.mode, set()).add(trial.case.memory_limit_bytes)
+        return fits(trial.case.batch_size)
+
+    case = replace(CASE, device=kind, memory_limit_bytes=10**9)
+    fit_batch(case, replace(CARD, kind=kind), Options(), 64, measure, lambda line: None)
+    assert seen == {"probe": {int(share * 10**9)}, "quick": {10**9}}

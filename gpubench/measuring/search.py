@@ -10,6 +10,8 @@ from gpubench.trial import Case, Measurement, Trial
 
 MARGIN = 0.03
 """Share of the memory that probes must leave free, so that the real trial, which runs longer, fits too."""
+CPU_MARGIN = 0.08
+"""The same on a CPU, where the resident memory of one and the same trial differs by up to 7% from process to process."""
 
 BACK_OFF = 0.95
 """When the confirming trial does not fit after all, the next try is this much smaller."""
@@ -27,7 +29,8 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     # A CPU without a limit has no capacity to aim at; a card's is its memory.
     capacity = limit or (device.memory_bytes if device.kind != "cpu" else None)
     # Probes run, and the prediction aims, at what the margin leaves.
-    within = int(capacity * (1 - MARGIN)) if capacity else None
+    margin = CPU_MARGIN if device.kind == "cpu" else MARGIN
+    within = int(capacity * (1 - margin)) if capacity else None
 
     fitted: list[int] = []
     last = Measurement(status="out_of_memory")
