@@ -11,7 +11,7 @@ from gpubench.trial import Case, Measurement, Trial
 MARGIN = 0.03
 """Share of the memory that probes must leave free, so that the real trial, which runs longer, fits too."""
 CPU_MARGIN = 0.08
-"""The same on a CPU, where the resident memory of one and the same trial differs by up to 7% from process to process."""
+"""The same on a CPU, where the resident memory of one trial differs by up to 7% from process to process."""
 
 BACK_OFF = 0.95
 """When the confirming trial does not fit after all, the next try is this much smaller."""
