@@ -660,9 +660,9 @@ class Checkpoint:
     def __init__(self, trial: Trial) -> None:
         case = trial.case
         params = json.dumps(dict(case.params), sort_keys=True)
-        same = (case.suite_digest, case.model, case.precision, case.batch_size, params, case.data, case.device)
-        same = (*same, case.processes)
-        name = hashlib.sha256(repr((*same, trial.seed)).encode()).hexdigest()[:16]
+        who = (case.suite_digest, case.model, case.precision, case.device, case.processes, trial.seed)
+        same = (*who, case.batch_size, params, case.data)
+        name = hashlib.sha256(repr(same).encode()).hexdigest()[:16]
         self.folder = Path(trial.checkpoint_dir) if trial.checkpoint_dir else None
         self.file, self.beat = Path(f"{name}.pt"), Path(f"{name}.json")
         self.first, self.written, self.trouble = 0, 0.0, False
