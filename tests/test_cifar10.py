@@ -43,7 +43,7 @@ def run_small(rung, name="fp32", **options):
     ("rung", "name"),
     [(rung, "bf16") for rung in CIFAR10.suite.models]
     + [("no-duplicates", "fp32"), ("ema", "fp32"), ("speedrun", "fp32")]
-    + [("speedrun", name) for name in ("fp16", "fp16-master", "fp16-pure")],
+    + [pytest.param("speedrun", name, marks=pytest.mark.slow) for name in ("fp16", "fp16-master", "fp16-pure")],
 )
 def test_every_rung_trains_in_its_precision(rung, name):
     images = 4 if name.startswith("fp16") else 16  # a CPU without fp16 convolutions takes seconds an image

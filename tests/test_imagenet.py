@@ -162,7 +162,13 @@ def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"ema": "0.9"}, {"name": "bf16"}, {"memory_format": "contiguous"}, {"workers": "1"}]
+    "settings",
+    [
+        {"ema": "0.9"},
+        {"name": "bf16"},
+        {"workers": "1"},
+        pytest.param({"memory_format": "contiguous"}, marks=pytest.mark.slow),
+    ],  # fmt: skip
 )
 def test_it_trains_in_other_ways_too(photos, settings):
     quality, clock = run(trial_of(photos, **settings))

@@ -127,6 +127,7 @@ def test_a_machine_that_never_comes(machines):
     assert row["reason"] == f"only 1 of 2 machines came to {machines.where} within 4 s"
 
 
+@pytest.mark.slow
 def test_a_port_that_is_another_programs(machines):
     host, port = parse_rendezvous(machines.where)
     with socket.socket() as other:
@@ -170,7 +171,9 @@ def test_two_machines_with_a_cable(cabled):
     assert not cabled.out(1).exists()
 
 
-@pytest.mark.parametrize("what", ["worker", "agent", "both", "command", "link"])
+@pytest.mark.parametrize(
+    "what", ["worker", "command", *(pytest.param(what, marks=pytest.mark.slow) for what in ("agent", "both", "link"))]
+)
 def test_what_happens_to_the_other_machine_is_a_row(cabled, what):
     """One side loses its worker, its agent alone, both, the whole command, or its cable."""
     trial = ("--time-limit", "40s", "--set", "what=slow", "--set", "samples=100000")

@@ -73,9 +73,9 @@ def test_a_goal_that_all_miss_is_the_groups_row(cli, tmp_path, left_over):
     ("what", "status", "words"),
     [
         ("raises", "failed", ["rank 1: ValueError: no good (line"]),
-        ("full", "out_of_memory", ["rank 1: MemoryError"]),
+        pytest.param("full", "out_of_memory", ["rank 1: MemoryError"], marks=pytest.mark.slow),
         ("killed", "failed", ["rank 1: ended by SIGKILL"]),
-        ("agent", "failed", ["SIGKILL"]),
+        pytest.param("agent", "failed", ["SIGKILL"], marks=pytest.mark.slow),
         ("hangs", "timed_out", ["rank 0", "waited in vain", "nothing was heard of rank 1"]),
         ("leaves", "", ["rank"]),
     ],
@@ -113,7 +113,7 @@ def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
     assert frame["reason"].str.contains("trains in one process").all()
 
 
-@pytest.mark.parametrize("pipeline", ["device", "workers"])
+@pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])
 def test_resnet_trains_in_two_processes(cli, tmp_path, pipeline):
     done = cli(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "bf16", "--device", "cpu", "--full",

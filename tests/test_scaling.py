@@ -93,7 +93,8 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
 
 @pytest.mark.parametrize(
     ("precision", "gradients"),
-    [("fp32", True), ("fp16", False)],  # 87 million numbers in each process; fusion knows no type
+    # 87 million numbers in each process; fusion knows no type
+    [pytest.param("fp32", True, marks=pytest.mark.slow), ("fp16", False)],
 )
 def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli, tmp_path, precision, gradients):
     done = cli(

@@ -92,6 +92,7 @@ def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, bat
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
 
 
+@pytest.mark.slow
 def test_ddp_and_fsdp_train_on_two_processes(cli, tmp_path):
     pytest.importorskip("lightning")
     models = "plain,ddp,sharded,with-evaluation"
