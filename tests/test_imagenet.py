@@ -168,7 +168,7 @@ def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
         {"name": "bf16"},
         {"workers": "1"},
         pytest.param({"memory_format": "contiguous"}, marks=pytest.mark.slow),
-    ],  # fmt: skip
+    ],
 )
 def test_it_trains_in_other_ways_too(photos, settings):
     quality, clock = run(trial_of(photos, **settings))
