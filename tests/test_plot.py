@@ -1,6 +1,7 @@
 """Charts: a file of each kind, legible text, the same bytes every time, never a traceback."""
 
 import pytest
+from matplotlib.figure import Figure
 from rows import row, rows
 
 from gpubench import records
@@ -100,3 +101,17 @@ def test_nothing_ok_draws_nothing(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [row(status="failed", seconds=None, measured="")])
     assert plot.draw(compare([path]), tmp_path / "charts") == []
+
+
+@pytest.mark.parametrize("limits", [(0.05, 0.42), (1, 9), (3, 40_000)])
+def test_log_axes_have_plain_numbers(limits):
+    """Never a power of ten, which is written in a markup that a chart does not read."""
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_yscale("log")
+    axes.set_ylim(*limits)
+    style.plain_numbers(axes.yaxis)
+    figure.draw_without_rendering()
+    texts = [label.get_text() for label in [*axes.get_yticklabels(), *axes.get_yticklabels(minor=True)]]
+    assert sum(map(bool, texts)) > 2
+    assert not any("$" in text for text in texts)

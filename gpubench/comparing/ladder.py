@@ -204,6 +204,7 @@ def _draw(axes: "Axes", ladder: Ladder) -> None:
         for y, rung in enumerate(ladder.rungs):  # one line down the rungs, broken where it is not known
             if name in rung.limits:
                 axes.plot([rung.limits[name]] * 2, [y - 0.5, y + 0.5], color=colour, linewidth=2)
+    axes.grid(visible=False, axis="y")
     axes.set_xlim(0, max(times) * 1.25)
     axes.set_ylim(len(times) - 0.5, -0.5)
     axes.set_yticks(range(len(times)), [rung.model for rung in ladder.rungs])

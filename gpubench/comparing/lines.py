@@ -14,7 +14,7 @@ from gpubench.comparing.cells import Cell, short, text_of
 from gpubench.comparing.compare import Group
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.stats import median_interval
-from gpubench.comparing.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, shortened
+from gpubench.comparing.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, plain_numbers, shortened
 from gpubench.loading import shown
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _figure(
         _draw(axes, line, at, solid)
     if log_base:
         axes.set_xscale("log", base=log_base)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        plain_numbers(axes.xaxis)
     if log_base == 2 and len(ticks := sorted({point[0] for line in drawn for point in line.points})) <= 12:
         axes.set_xticks(ticks)
         axes.minorticks_off()
@@ -183,7 +183,7 @@ def _figure(
         axes.set_yscale("log")
     else:
         axes.set_ylim(0, max(point[3] for line in drawn for point in line.points) * 1.08)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    plain_numbers(axes.yaxis)
     axes.set_xlabel(x)
     axes.set_title(y, loc="left", fontsize=11)
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, title, ha="left", va="top", fontsize=15, fontweight="bold")

@@ -14,7 +14,17 @@ from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.stats import median_interval
-from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH, footer_lines, save, shortened, themed
+from gpubench.comparing.style import (
+    COLOURS,
+    EDGE,
+    LINE,
+    WIDTH,
+    footer_lines,
+    plain_numbers,
+    save,
+    shortened,
+    themed,
+)
 from gpubench.comparing.style import STYLE as STYLE
 from gpubench.comparing.table import figure_text, places, policy_text, shown
 from gpubench.errors import UserError
@@ -285,7 +295,7 @@ def _draw_panel(
     else:
         origin = 0.0
         axes.set_xlim(0, max(high / (1 - room), 1.05 if panel.reference else 0))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    plain_numbers(axes.xaxis)
     axes.grid(visible=False, axis="y")
     ticks, headings, y = {}, set(), 0.0
     for model in dict.fromkeys(bar.model for bar in panel.bars):

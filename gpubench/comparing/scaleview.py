@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.scaling import Curve, Fit, Held, Sums
-from gpubench.comparing.style import COLOURS, save, themed
+from gpubench.comparing.style import COLOURS, plain_numbers, save, themed
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def scaling_chart(curves: Sequence[Curve]) -> "Figure":
     for axes in (rates, shares):
         axes.grid(True, axis="both")
     rates.set_yscale("log")
+    plain_numbers(rates.yaxis)
     rates.set_ylabel("T: samples per second")
     shares.set_ylabel("e: share of perfect scaling")
     shares.set_ylim(bottom=0)
@@ -163,6 +164,7 @@ def busbw_chart(sums: Sequence[Sums]) -> "Figure":
         axes.grid(True, axis="both")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        plain_numbers(axes.yaxis)
         axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=30)
         axes.set_title(each.title, loc="left", fontsize=10)
         axes.set_ylabel("busbw, GB/s")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpubench.carried import png_parts, svg_description
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from gpubench.comparing.compare import Group
@@ -88,6 +89,19 @@ def footer(group: "Group") -> Iterator[str]:
 def footer_lines(group: "Group") -> list[str]:
     """The footer, broken to the figure's width."""
     return [line for part in footer(group) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
+
+
+def plain_numbers(axis: "Axis") -> None:
+    """Numbers as they are, not powers of ten, along an axis whose scale is set; on a log one few between decades."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:,g}" if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
+    if axis.get_scale() == "log":
+        axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
 
 
 def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:
