@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -94,6 +94,28 @@ def read_tree(root: Path) -> Tree:
         return _flat(root)
     except OSError as error:
         raise UserError(f"{error.filename or root}: cannot be read ({error.strerror})") from None
+
+
+def find_tree(root: Path) -> Path | None:
+    """`root / imagenet` or `root` itself, where there is a tree; else None."""
+    for place in (root / "imagenet", root):
+        if (place / "train").is_dir() or _has_class(place):
+            return place
+    return None
+
+
+def _has_class(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    for entry in os.scandir(folder):
+        if _is_class(entry) and any(name.lower().endswith(ENDINGS) for name in _few(entry.path)):
+            return True
+    return False
+
+
+def _few(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry, _ in zip(entries, range(100), strict=False)]
 
 
 def _divided(root: Path) -> Tree:
@@ -276,8 +298,8 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
         copy = partial(_copy, tree.root, folder, size)
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             results = pool.map(copy, files, chunksize=16)
-            shown = tqdm(results, total=len(files), unit="image", desc=f"{size} px", disable=not sys.stderr.isatty())
-            for file, result in zip(files, shown, strict=True):
+            answers = tqdm(results, total=len(files), unit="image", desc=f"{size} px", disable=not sys.stderr.isatty())
+            for file, result in zip(files, answers, strict=True):
                 made, kept = made + (result == "made"), kept + (result == "kept")
                 if result.startswith("bad "):
                     bad.append((file, result[4:]))
@@ -309,95 +331,6 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
     image.save(part, "JPEG", quality=QUALITY)
     part.replace(to)
     return "made" if mode == "RGB" else f"odd {mode}"
-
-
-# Crops
-
-
-def random_box(size: tuple[int, int], min_scale: float, dice: random.Random) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of a random crop: the method of torchvision's RandomResizedCrop.
-
-    Its area is a share from `min_scale` to 1 of the image's, its shape between 3:4 and 4:3.
-    """
-    import math
-
-    width, height = size
-    for _ in range(10):
-        area = width * height * dice.uniform(min_scale, 1.0)
-        ratio = math.exp(dice.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = dice.randint(0, width - w), dice.randint(0, height - h)
-            return left, top, left + w, top + h
-    # None fitted: as much of the middle as has an allowed shape.
-    ratio = min(max(width / height, 3 / 4), 4 / 3)
-    w, h = min(width, round(height * ratio)), min(height, round(width / ratio))
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
-
-
-ZOOM = 1.14
-"""How much larger than the crop a validation image's shorter side is made: 256 for 224."""
-STEP = 32
-"""Sides of validation rectangles are multiples of it, so that few shapes occur; a ResNet divides by it."""
-LONGEST = 2.0
-"""Most that a validation rectangle is longer than wide."""
-
-
-def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """Width and height of the validation crop of an image of (width, height), which depends on nothing else.
-
-    The shorter side is `side`; the longer one keeps the image's shape, cut to a multiple of 32.
-    """
-    width, height = size
-    longer = min(int(LONGEST * side), side * max(width, height) // min(width, height))
-    longer = max(side, longer // STEP * STEP)
-    return (longer, side) if width >= height else (side, longer)
-
-
-def centre_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[float, float, float, float]:
-    """The box of an image that becomes a centre crop of (width, height) after its sides were made ZOOM times larger.
-
-    An image that is too narrow for that gives as much as it has.
-    """
-    width, height = size
-    scale = max(min(crop) * ZOOM / min(width, height), crop[0] / width, crop[1] / height)
-    w, h = min(width, crop[0] / scale), min(height, crop[1] / scale)
-    left, top = (width - w) / 2, (height - h) / 2
-    return left, top, left + w, top + h
-
-
-def batches_by_shape(shapes: Sequence[tuple[int, int]], batch: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """(shape, indices of up to `batch` images of that shape), every image once."""
-    by_shape: dict[tuple[int, int], list[int]] = {}
-    for index, shape in enumerate(shapes):
-        by_shape.setdefault(shape, []).append(index)
-    for shape in sorted(by_shape):
-        indices = by_shape[shape]
-        for start in range(0, len(indices), batch):
-            yield shape, indices[start : start + batch]
-
-
-def find_tree(root: Path) -> Path | None:
-    """`root / imagenet` or `root` itself, where there is a tree; else None."""
-    for place in (root / "imagenet", root):
-        if (place / "train").is_dir() or _has_class(place):
-            return place
-    return None
-
-
-def _has_class(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    for entry in os.scandir(folder):
-        if _is_class(entry) and any(name.lower().endswith(ENDINGS) for name in _few(entry.path)):
-            return True
-    return False
-
-
-def _few(folder: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [entry.name for entry, _ in zip(entries, range(100), strict=False)]
 
 
 # Batches, on their way between processes

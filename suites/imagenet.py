@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench import datasets, images
+from gpubench import crops, datasets, images
 from gpubench.errors import UserError
 from gpubench.images import Made, Spec
 from gpubench.measuring.shards import Shard, shards
@@ -300,9 +300,9 @@ class Pictures:
                 made.odd.append((file, mode))
             size = (spec.width, spec.height)
             if dice is None:
-                box = images.centre_box(image.size, size)
+                box = crops.centre_box(image.size, size)
                 return np.asarray(image.resize(size, BILINEAR, box=box)), at
-            pixels = np.asarray(image.resize(size, BILINEAR, box=images.random_box(image.size, spec.min_scale, dice)))
+            pixels = np.asarray(image.resize(size, BILINEAR, box=crops.random_box(image.size, spec.min_scale, dice)))
             return pixels[:, ::-1] if dice.random() < 0.5 else pixels, at
         return np.zeros((spec.height, spec.width, 3), dtype=np.uint8), index  # the parent sees that all are bad
 
@@ -425,11 +425,19 @@ class Files:
         # Fewer images are spread over all classes.
         chosen = torch.randperm(len(self.tree.train), generator=torch.Generator().manual_seed(0))[: self.few]
         order = chosen[torch.randperm(self.few, generator=dice)].tolist()
-        crops = (trial.seed << 16) + epoch
+        crop_seed = (trial.seed << 16) + epoch
         copies = phase.copies if trial.params.copies else 0
         mine = shares(self.few, batch, trial)
         specs = [
-            Spec("train", tuple(order[each.start : each.stop]), phase.size, phase.size, copies, phase.min_scale, crops)
+            Spec(
+                "train",
+                tuple(order[each.start : each.stop]),
+                phase.size,
+                phase.size,
+                copies,
+                phase.min_scale,
+                crop_seed,
+            )
             for each in mine
         ]
         return Pass(self.feed, specs, self.few, step_of(self.few, batch, trial), [each.weight for each in mine])
@@ -440,10 +448,10 @@ class Files:
         copies = phase.copies if self.trial.params.copies else 0
         shapes = [(phase.size, phase.size)] * len(chosen)
         if rectangles:
-            shapes = [images.rectangle(self.sizes[index], phase.size) for index in chosen]
+            shapes = [crops.rectangle(self.sizes[index], phase.size) for index in chosen]
         specs = [
             Spec("valid", tuple(chosen[place] for place in own(places, self.trial)), shape[0], shape[1], copies)
-            for shape, places in images.batches_by_shape(shapes, batch * self.trial.case.processes)
+            for shape, places in crops.batches_by_shape(shapes, batch * self.trial.case.processes)
         ]
         random.Random(0).shuffle(specs)  # a sample of them has all shapes
         return Pass(self.feed, specs, len(chosen))
@@ -554,10 +562,10 @@ class Synthetic:
         shapes = [(phase.size, phase.size)] * many
         if rectangles:
             around = [SYNTHETIC_SHAPES[index % len(SYNTHETIC_SHAPES)] for index in range(many)]
-            shapes = [images.rectangle(size, phase.size) for size in around]
+            shapes = [crops.rectangle(size, phase.size) for size in around]
         specs = [
             Spec("valid", tuple(own(places, self.trial)), shape[0], shape[1], 0)
-            for shape, places in images.batches_by_shape(shapes, batch * self.trial.case.processes)
+            for shape, places in crops.batches_by_shape(shapes, batch * self.trial.case.processes)
         ]
         random.Random(0).shuffle(specs)
         return Pass(self, specs, many)

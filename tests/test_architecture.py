@@ -41,6 +41,7 @@ LAYERS = [
         "datasets.py",
         "apex.py",
         "doctor.py",
+        "crops.py",
         "images.py",
         "phases.py",
         "conditions.py",

@@ -5,7 +5,7 @@ import random
 import pytest
 from PIL import Image
 
-from gpubench import images
+from gpubench import crops, images
 from gpubench.errors import UserError
 
 
@@ -111,11 +111,11 @@ def test_random_boxes_stay_inside_and_show_enough():
     dice = random.Random(1)
     for size in [(500, 375), (30, 400), (1, 1), (1000, 10)]:
         for _ in range(200):
-            left, top, right, bottom = images.random_box(size, 0.2, dice)
+            left, top, right, bottom = crops.random_box(size, 0.2, dice)
             assert 0 <= left < right <= size[0]
             assert 0 <= top < bottom <= size[1]
     areas = [
-        (box[2] - box[0]) * (box[3] - box[1]) for box in (images.random_box((400, 400), 0.5, dice) for _ in range(500))
+        (box[2] - box[0]) * (box[3] - box[1]) for box in (crops.random_box((400, 400), 0.5, dice) for _ in range(500))
     ]
     assert min(areas) >= 0.49 * 160_000
     assert max(areas) <= 160_000
@@ -133,8 +133,8 @@ def test_random_boxes_stay_inside_and_show_enough():
     ],
 )
 def test_a_rectangle_keeps_the_shape_of_the_image_and_nothing_else(size, crop):
-    assert images.rectangle(size, 96) == crop
-    left, top, right, bottom = images.centre_box(size, crop)
+    assert crops.rectangle(size, 96) == crop
+    left, top, right, bottom = crops.centre_box(size, crop)
     assert left >= 0
     assert top >= 0
     assert (right - left) / (bottom - top) == pytest.approx(crop[0] / crop[1], rel=1e-6)
@@ -143,7 +143,7 @@ def test_a_rectangle_keeps_the_shape_of_the_image_and_nothing_else(size, crop):
 
 def test_batches_by_shape_have_every_image_once():
     shapes = [(64, 64), (96, 64), (64, 64), (64, 96), (64, 64)]
-    batches = list(images.batches_by_shape(shapes, 2))
+    batches = list(crops.batches_by_shape(shapes, 2))
     assert sorted(index for _, indices in batches for index in indices) == [0, 1, 2, 3, 4]
     assert all(shapes[index] == shape for shape, indices in batches for index in indices)
     assert max(len(indices) for _, indices in batches) == 2

@@ -26,7 +26,7 @@ def is_consequence(measurement: Measurement) -> bool:
 
 
 def together(answers: Mapping[int, Measurement]) -> Measurement:
-    """The answer of all processes, by rank, where every one is ok: laps are agreed, memory is the most of any."""
+    """The answer of all, by rank, where each trained to its end: laps are agreed, memory is the most of any."""
     every = [answers[rank] for rank in sorted(answers)]
     memory = [each.peak_memory_bytes for each in every if each.peak_memory_bytes is not None]
     errors = [each.precision_error for each in every if each.precision_error is not None]

@@ -322,7 +322,7 @@ class Clock:
             laps = _some_timed(laps)
             if counted:
                 total = seen if ended_by_suite else max(seen, whole)
-                self._run.keep(Phase(phase, self._run.epoch, tuple(laps), total, cut))
+                self._run.phases.append(Phase(phase, self._run.epoch, tuple(laps), total, cut))
             else:
                 self._run.uncounted += laps
                 self._outside += sum(lap.seconds for lap in laps)

@@ -23,25 +23,21 @@ class Run:
     epoch_phases: int = 0
     """Where in `phases` those of the running epoch begin."""
     uncounted: list[Lap] = field(default_factory=list)
-    timed: list[Lap] = field(default_factory=list)
-    """Timed laps of all training phases, to see whether the steady state held."""
     steady: str = ""
     """What ended the first warm-up."""
     lost_seconds: float = 0.0
     """Spent on an epoch that an earlier process began and did not end."""
 
-    def keep(self, phase: Phase) -> None:
-        """Add a phase that is over and counts."""
-        self.phases.append(phase)
-        if phase.name == "train":
-            self.timed += [lap for lap in phase.laps if lap.kind == "timed" and lap.samples]
+    @property
+    def timed(self) -> list[Lap]:
+        """Timed laps of all training phases, to see whether the steady state held."""
+        laps = [lap for phase in self.phases if phase.name == "train" for lap in phase.laps]
+        return [lap for lap in laps if lap.kind == "timed" and lap.samples]
 
     def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
         """Go on after these epochs of an earlier process."""
         self.epochs, self.epoch, self.lost_seconds = list(epochs), len(epochs) - 1, lost_seconds
-        for epoch in epochs:
-            for phase in epoch.phases:
-                self.keep(phase)
+        self.phases = [phase for epoch in epochs for phase in epoch.phases]
         self.steady = "resumed" if self.timed else ""
 
     def close_epoch(self, seconds: float) -> None:
