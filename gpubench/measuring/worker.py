@@ -181,6 +181,8 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     # fastai 2.8 says this once per process, and the user can do nothing about it.
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
+    # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
+    warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
         clock = new_clock(lambda: None, nullcontext(), Peers())
         span["start"] = time.perf_counter()
