@@ -87,7 +87,7 @@ class Suite:
     """Given model and params, the batch that the recipe itself has: the default on every device, instead of the two
     above."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
-    """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: no cap)."""
+    """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
     samples_per_unit: int = 1
     """Samples that one unit of --batch puts into a step: an image is one, a column of text is 35 tokens, say."""
     data: tuple[str, ...] = ()

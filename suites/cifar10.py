@@ -912,7 +912,9 @@ SUITE = Suite(
         "workers": Param(4, "loader processes of the first two rungs"),
         "compile": Param(False, "torch.compile the network; on CUDA with max-autotune"),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
-        "runs_per_process": Param(1, "whole runs of a trial, for recipes of seconds; their median is its time"),
+        "runs_per_process": Param(
+            1, "whole runs of a trial, for recipes of seconds; their median is its time", least=1
+        ),
         "train_images": Param(0, "train on the first so many images only; 0 is all"),
         "valid_images": Param(0, "evaluate on the first so many images only; 0 is all"),
     },

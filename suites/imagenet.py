@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # `gpubench list` reads this file without torch
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOMENTUM = 0.9
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
+SEARCHED = ("max", "fastest")
+"""Batch policies under which a step that is cut to the images there are would look like one that fits."""
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
 """Sizes that photographs often have; made-up ones have them in turn."""
 CPU_PIXELS = 2**21
@@ -76,6 +78,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         phase = schedule.phase(epoch)
         batch_size = schedule.batch(phase, trial.batch_size)
         training = source.train(epoch, phase, batch_size)
+        if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
+            raise UserError(f"a step of {batch_size} images a process is more than the tree has")
         net.model.train()
         losses = []
         for number, batch in enumerate(clock.steps(training, phase="train", samples=training.samples)):
@@ -787,6 +791,11 @@ def refuse(case: Case) -> str:
     return f"a step of {most / 1e6:.1f} million pixels is a card's; give --batch 16 or --set phases=tiny on a CPU"
 
 
+def samples_of(params: Mapping[str, ParamValue]) -> int:
+    """Images in one training epoch of ImageNet; another tree is known to the trial alone."""
+    return min(int(params["train_images"]) or SYNTHETIC_TRAIN, SYNTHETIC_TRAIN)
+
+
 def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """Images in a step of the first phase, as the schedule has it."""
     return schedule_of(str(params["phases"])).phases[0].batch
@@ -818,6 +827,7 @@ SUITE = Suite(
     processes=True,
     unit="images",
     recipe_batch=own_batch,
+    train_samples=samples_of,
     data=("imagenet",),
     check=check,
     refuse=refuse,

@@ -370,7 +370,7 @@ SUITE = Suite(
     refuse=refuse,
     params={
         "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
-        "largest": Param(1 << 28, "bytes of the largest"),
+        "largest": Param(1 << 28, "bytes of the largest", least=1),
         "gradients": Param(True, "also sum the gradients of resnet50 and alexnet-bn"),
         "fusion_mib": Param(64, "MiB up to which gradients are put together", least=1),
         "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),

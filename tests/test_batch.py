@@ -53,6 +53,12 @@ def test_a_capacity_that_promises_too_much_costs_few_probes(share, batch):
     assert len(card.asked) <= 20
 
 
+@pytest.mark.parametrize(("cap", "batch"), [(7, 4), (4, 4), (3, 2), (1, 1)])
+def test_a_tiny_cap_is_told(cap, batch):
+    found = largest_batch(Card(10**6), capacity_bytes=10**6, cap=cap)
+    assert (found.batch, found.capped) == (batch, True)
+
+
 def test_tiny_and_hopeless_memories():
     assert largest_batch(Card(1030), capacity_bytes=1030, cap=None).batch == 2
     none = largest_batch(Card(10), capacity_bytes=10, cap=None)

@@ -120,6 +120,40 @@ def test_resume_refuses_other_options_and_names_them(tmp_path):
     assert "differs in batch_size, seed" in other.stderr
 
 
+def test_models_of_one_run_may_differ_by_their_presets(tmp_path):
+    text = (SUITES / "scripted.py").read_text()
+    own = tmp_path / "own.py"
+    own.write_text(text.replace("    version=1,", '    version=1,\n    presets={"model": {"long": {"steps": 8}}},'))
+    base = ("run", "--suite", own, "--device", "cpu", "--out", tmp_path / "a.csv", "--precision", "fp32")
+    assert run(*base, "--repeats", 1, cwd=tmp_path).returncode == 0
+    again = run(*base, "--repeats", 2, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    rows = rows_of(tmp_path / "a.csv")
+    assert len({row["params"] for row in rows}) == 2
+    assert len(rows) == 4
+    other = run(*base, "--repeats", 2, "--set", "steps=6", cwd=tmp_path)
+    assert "differs in params" in other.stderr
+
+
+def test_a_case_that_joins_later_has_a_session_of_its_own(tmp_path):
+    out = tmp_path / "a.csv"
+    base = scripted(out, "--precision", "fp32", "--repeats", 2)
+    assert run(*base, "--models", "short", cwd=tmp_path).returncode == 0
+    assert run(*base, "--models", "short,long", cwd=tmp_path).returncode == 0
+    assert run(*base, "--models", "short,long", "--repeats", 3, cwd=tmp_path).returncode == 0
+    sessions = {model: {row["session"] for row in rows_of(out) if row["model"] == model} for model in ("short", "long")}
+    assert [len(own) for own in sessions.values()] == [1, 1]
+    assert sessions["short"] != sessions["long"]
+
+
+def test_a_resumed_run_does_not_forget_how_trials_ended(tmp_path):
+    base = ("run", "--suite", SUITES / "misses_goal.py", "--full", "--device", "cpu", "--out", tmp_path / "a.csv")
+    assert run(*base, "--precision", "fp32", cwd=tmp_path).returncode == 4
+    again = run(*base, "--precision", "fp32", cwd=tmp_path)
+    assert "already there" in again.stderr
+    assert again.returncode == 4
+
+
 def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(tmp_path):
     out = tmp_path / "a.csv"
     base = scripted(out, "--precision", "fp32", "--repeats", 2)

@@ -1,12 +1,15 @@
 """What the probes of a batch search answer becomes a batch, or a refusal with the right status."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
-from gpubench.measuring.search import fit_batch
+from gpubench.measuring.search import MOST, cap_of, fit_batch, fit_batches
+from gpubench.suite import LoadedSuite, Suite
 from gpubench.trial import Case, Measurement
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
@@ -70,3 +73,33 @@ def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kin
     case = replace(CASE, device=kind, memory_limit_bytes=10**9)
     fit_batch(case, replace(CARD, kind=kind), Options(), 64, measure, lambda line: None)
     assert seen == {"probe": {int(share * 10**9)}, "quick": {10**9}}
+
+
+def suite_of(samples):
+    return LoadedSuite("demo", Path("demo.py"), "d", Suite(print, ("m",), {}, 1, train_samples=samples))
+
+
+@pytest.mark.parametrize(("samples", "cap"), [(50_000, 2500), (19, 1), (0, MOST)])
+def test_there_is_always_a_cap(samples, cap):
+    assert cap_of(CASE, suite_of(samples)) == cap
+
+
+def test_a_search_ends_where_memory_does_not_grow():
+    flat = Measurement(status="ok", samples_per_second=100.0, peak_memory_bytes=10**6)
+    asked = []
+    case = fit_batches(
+        [CASE], {"demo": suite_of(0)}, {"cuda:0": CARD}, Options(), known=lambda case: None,
+        measure=lambda trial: asked.append(trial) or flat, say=lambda line: None,
+    )[0]  # fmt: skip
+    assert (case.batch_size, case.batch_capped) == (MOST, True)
+    assert len(asked) < 25
+
+
+@pytest.mark.parametrize("capped", [True, False])
+def test_a_batch_that_was_found_earlier_is_not_looked_for_again(capped):
+    row = pd.DataFrame({"batch_size": [64.0], "batch_capped": [capped], "batch_curve": ["[[8,1.5,100]]"]}).iloc[0]
+    case = fit_batches(
+        [CASE], {"demo": suite_of(0)}, {"cuda:0": CARD}, Options(), known=lambda case: row,
+        measure=lambda trial: pytest.fail("measured"), say=lambda line: None,
+    )[0]  # fmt: skip
+    assert (case.batch_size, case.batch_capped, case.batch_curve) == (64, capped, ((8, 1.5, 100),))

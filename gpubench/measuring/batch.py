@@ -124,10 +124,9 @@ def _multiple(batch: int) -> int:
 
 
 def _tiny(tried: _Tried, cap: int | None) -> Found:
-    for batch in (4, 2, 1):
-        if (cap is None or batch <= cap) and tried(batch).fits:
-            return tried.answer(batch, cap)
-    return tried.answer(None, cap)
+    allowed = [batch for batch in (4, 2, 1) if cap is None or batch <= cap]
+    top = allowed[0] if cap is not None and cap < STEP and allowed else None
+    return tried.answer(next((batch for batch in allowed if tried(batch).fits), None), top)
 
 
 def _line(tried: _Tried, capacity_bytes: int | None, aim: float = AIM) -> int | None:

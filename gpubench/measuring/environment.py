@@ -1,5 +1,6 @@
 """Provenance: device, host and software as flat facts. Never imports torch, keeps no host or user name."""
 
+import contextlib
 import getpass
 import hashlib
 import os
@@ -155,8 +156,14 @@ def salted_hash(identity: str) -> str:
 
 def without_names(text: str) -> str:
     """`text` without this account's folder, user and host: a row is made to be passed on."""
-    text = text.replace(str(Path.home()), "~")
-    for name, stand_in in ((getpass.getuser(), "USER"), (platform.node(), "HOST")):
+    user = home = ""
+    with contextlib.suppress(RuntimeError):
+        home = str(Path.home())
+    with contextlib.suppress(KeyError, OSError):  # a container may run as a number that has no name
+        user = getpass.getuser()
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    for name, stand_in in ((user, "USER"), (platform.node(), "HOST")):
         if len(name) > 2 and name not in {"root", "localhost"}:
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", stand_in, text)
     return text

@@ -145,9 +145,9 @@ class ServingChild:
             self._socket.sendall(json.dumps(words).encode() + b"\n")
 
 
-def describe(device: str = "") -> dict[str, Any]:
+def describe() -> dict[str, Any]:
     """What a child finds of torch and its devices; raises UserError where torch does not even import."""
-    outcome = run_child({"task": "describe", "device": device}, time_limit_seconds=300)
+    outcome = run_child({"task": "describe"}, time_limit_seconds=300)
     if outcome.answer is None or "facts" not in outcome.answer:
         why = (outcome.answer or {}).get("reason") or outcome.reason
         raise UserError(f"torch could not be asked for its devices: {why}")
@@ -183,7 +183,6 @@ class _Watch:
     def until_done(
         self, started: float, time_limit: float | None, resident_limit: int | None
     ) -> Literal["answered", "died", "timed_out", "over_memory"]:
-        self.channel.setblocking(False)
         while True:
             for key, _ in self._selector.select(WAKE_SECONDS):
                 key.data()

@@ -165,10 +165,16 @@ class Earlier:
         self.problems = loaded.problems
         self.frame: pd.DataFrame = loaded.frame
 
-    @property
-    def session(self) -> str | None:
-        """The session to go on with, or None for a file without rows."""
-        return None if self.frame.empty else str(self.frame["session"].iloc[-1])
+    def session_of(self, case: Case) -> str | None:
+        """The session that the case's trials belong to; None where they begin a new one.
+
+        Trials of one session ran in turn. A case that joins when others are past their first round did not.
+        """
+        own = self._rows_of(case)
+        if own.empty and self.frame["trial"].max() > 0:
+            return None
+        rows = self.frame if own.empty else own
+        return None if rows.empty else str(rows["session"].iloc[-1])
 
     def check(
         self,
@@ -183,9 +189,11 @@ class Earlier:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
                 continue
-            now = _terms(case, devices[case.device], cards[case.device], environment)
+            now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
-            differing = [key for key, value in now.items() if _differs(old[key], value)]
+            # Models of one run may differ in these: each has weights of its own, a rung's recipe, a bound on its rate.
+            rows = {key: same if key in ("params", "weights") else old for key in now}
+            differing = [key for key, value in now.items() if _differs(rows[key][key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))
             if not same.empty and case.batch_policy.replace("max-fp32", "max") not in policies:
@@ -214,6 +222,11 @@ class Earlier:
         rows = rows[rows["trial"] == trial.index]
         return bool(rows["status"].isin(FINISHED).any())
 
+    def statuses_of(self, case: Case) -> list[str]:
+        """How its finished trials ended."""
+        statuses = self._rows_of(case)["status"]
+        return [str(status) for status in statuses[statuses.isin(FINISHED)]]
+
     def seconds_of(self, case: Case) -> list[float]:
         """The times of its ok trials."""
         rows = self._rows_of(case)
@@ -238,7 +251,7 @@ class Earlier:
         ]
 
 
-def _terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
+def case_terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
     return {
         "card": device.card,
@@ -251,6 +264,8 @@ def _terms(case: Case, device: Device, card: CardState, environment: Environment
         "cuda": environment.cuda,
         "cudnn": environment.cudnn,
         "python": environment.python,
+        "cpu": environment.cpu,
+        "cpu_count": environment.cpu_count,
         "gpubench": environment.gpubench,
         "suite_version": case.suite_version,
         "suite_digest": case.suite_digest,

@@ -1,5 +1,6 @@
-"""`gpubench run` on one screen: resolve, plan, fit batches, then trials to rows, one at a time."""
+"""`gpubench run` from end to end: resolve, plan, fit batches, then trials to rows, one at a time."""
 
+import hashlib
 import json
 import math
 import os
@@ -34,8 +35,8 @@ from gpubench.measuring.plan import (
 from gpubench.measuring.process import Outcome, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
-from gpubench.measuring.rows import Earlier, row_of, terms_of
-from gpubench.measuring.search import fit_batch, with_fp32_batches
+from gpubench.measuring.rows import Earlier, case_terms, row_of, terms_of
+from gpubench.measuring.search import fit_batches, try_fp16
 from gpubench.measuring.slurm import PLAN
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
@@ -117,11 +118,11 @@ class Runner:
         environment: env.Environment,
         path: Path,
         folders: Mapping[str, Path | None],
-        session: str = "",
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
-        self.environment, self.session, self.path = environment, session, path
-        self.folders = folders
+        self.environment, self.path, self.folders = environment, path, folders
+        self.session = secrets.token_hex(6)
+        self.earlier: Earlier | None = None
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
@@ -143,12 +144,12 @@ class Runner:
             states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
             earlier.check(cases, self.options, self.devices, states, self.environment)
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
-        self.session = (earlier.session if earlier else None) or secrets.token_hex(6)
+        self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
-            planned = _left(schedule(cases, self.options.rounds, self.options.seed), earlier)
+            planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
             self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
         _say_what_it_can_decide(self.options, cases, console)
-        return self.run(cases, earlier, console)
+        return self.run(cases, console)
 
     def follow(self, nodes: Nodes, console: Console) -> int:
         """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
@@ -166,16 +167,18 @@ class Runner:
         console.print(nodes.trouble or nodes.text, markup=False)
         return nodes.code
 
-    def run(self, cases: Sequence[Case], earlier: Earlier | None, console: Console) -> int:
+    def run(self, cases: Sequence[Case], console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
+        earlier = self.earlier
         statuses: list[str] = []
         waiting: list[Trial] = []
         try:
-            ready = self._fit_batches([self._try_fp16(case) for case in cases], earlier, console)
+            ready = self._ready(cases, console)
             times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
+            before = [status for case in ready if earlier for status in earlier.statuses_of(case)]
             with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for batch in self._batches(ready, earlier, times, statuses):
+                for batch in self._batches(ready, times, statuses):
                     waiting = batch
                     progress.expect(len(waiting))
                     wanted = [trial.case for trial in waiting if not trial.case.refusal]
@@ -195,7 +198,7 @@ class Runner:
         except (KeyboardInterrupt, NodeLost) as stop:
             # With nothing done it was stopped in the batch search.
             rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
-            rest = _left(rest, earlier)
+            rest = self._left(rest)
             done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
             if isinstance(stop, NodeLost):
                 self._write_off(rest, Measurement("failed", str(stop)))
@@ -211,10 +214,31 @@ class Runner:
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         else:
             console.print(f"{self.path}: every trial is already there", markup=False)
-        return 0 if GOOD.issuperset(statuses) else SOME_FAILED
+        return 0 if GOOD.issuperset([*before, *statuses]) else SOME_FAILED
+
+    def _ready(self, cases: Sequence[Case], console: Console) -> list[Case]:
+        """The cases with what only trying shows: what this CPU cannot do in fp16, and batches."""
+
+        def measure(trial: Trial) -> Measurement:
+            return self.measure(trial)[0]
+
+        tried = [try_fp16(case, self.suites[case.suite].suite, self.options, measure) for case in cases]
+        return fit_batches(
+            tried,
+            self.suites,
+            self.devices,
+            self.options,
+            known=self.earlier.batch_of if self.earlier else lambda case: None,
+            measure=measure,
+            say=lambda line: console.print(line, markup=False),
+        )
+
+    def _left(self, trials: Sequence[Trial]) -> list[Trial]:
+        """The trials that an earlier run has not finished."""
+        return [trial for trial in trials if not (self.earlier and self.earlier.has(trial))]
 
     def _batches(
-        self, cases: Sequence[Case], earlier: Earlier | None, times: Mapping[str, list[float]], done: Sequence[str]
+        self, cases: Sequence[Case], times: Mapping[str, list[float]], done: Sequence[str]
     ) -> Iterator[list[Trial]]:
         """The planned rounds; then, with --until, one more at a time until there is a reason to stop.
 
@@ -222,11 +246,11 @@ class Runner:
         """
         options = self.options
         number = options.rounds
-        if options.until and earlier:
-            number = max(number, earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        if options.until and self.earlier:
+            number = max(number, self.earlier.rounds)  # a round begun is ended, so that all cases have as many trials
         planned = schedule(cases, number, options.seed)
         began = time.monotonic()
-        yield _left(planned, earlier)
+        yield self._left(planned)
         if not options.until:
             return
         for this_round in islice(rounds(cases, options.seed), number, None):
@@ -254,8 +278,7 @@ class Runner:
             trial,
             data_dir=str(folder or ""),
             weights_dir=str(self.options.weights or ""),
-            # Beside the rows: who goes on with a run names that file again.
-            checkpoint_dir=str(self.path.absolute()) + ".checkpoints" if case.mode == "full" else "",
+            checkpoint_dir=self._checkpoint_folder(case) if case.mode == "full" else "",
             tensorboard_dir=str(self.options.tensorboard.absolute()) if self.options.tensorboard else "",
         )
         on_cpu = self.devices[case.device].kind == "cpu"
@@ -299,6 +322,13 @@ class Runner:
                 measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit"
             )
         return measurement, outcome
+
+    def _checkpoint_folder(self, case: Case) -> str:
+        """Beside the rows, whose file is named again by who goes on with a run; another device or stack has its own."""
+        device = self.devices[case.device]
+        terms = case_terms(case, device, state_of(device, self.cards[case.device]), self.environment)
+        digest = hashlib.sha256(json.dumps(terms, sort_keys=True, default=str).encode()).hexdigest()[:8]
+        return f"{self.path.absolute()}.{digest}.checkpoints"
 
     def _soak(self, devices: Iterable[str]) -> None:
         """Once per device, those of one machine at the same time."""
@@ -359,61 +389,13 @@ class Runner:
             device=device,
             card=state_of(device, self.cards[device.device]),
             environment=self.environment,
-            session=self.session,
+            session=(self.earlier and self.earlier.session_of(trial.case)) or self.session,
             until=self.options.until,
             started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
             startup_seconds=startup,
             peak=self.peaks.get(_peak_key(trial.case)),
         )
-
-    def _try_fp16(self, case: Case) -> Case:
-        """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
-
-        What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
-        """
-        on_cpu = self.devices[case.device].kind == "cpu"
-        uses_torch = self.suites[case.suite].suite.torch
-        if case.refusal or not (on_cpu and uses_torch and case.precision.startswith("fp16")):
-            return case
-        small = replace(case, batch_size=case.batch_size or 8, mode="probe")
-        answer, _ = self.measure(Trial(small, 0, self.options.seed))
-        if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
-            return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
-        return case
-
-    def _fit_batches(self, cases: Iterable[Case], earlier: Earlier | None, console: Console) -> list[Case]:
-        def say(line: str) -> None:
-            console.print(line, markup=False)
-
-        fitted = []
-        for case in cases:
-            known = earlier.batch_of(case) if earlier else None
-            if case.refusal or case.batch_size or case.batch_policy == "max-fp32":
-                fitted.append(case)
-            elif known is not None:
-                fitted.append(
-                    replace(
-                        case,
-                        batch_size=int(known["batch_size"]),
-                        batch_capped=bool(known["batch_capped"] is True),
-                        batch_curve=_curve(known["batch_curve"]),
-                    )
-                )
-            else:
-                suite = self.suites[case.suite]
-                cap = suite.samples(case.params) // 20 // suite.suite.samples_per_unit // case.processes
-                fitted.append(
-                    fit_batch(
-                        case,
-                        self.devices[case.device],
-                        self.options,
-                        cap or None,
-                        lambda trial: self.measure(trial)[0],
-                        say,
-                    )
-                )
-        return with_fp32_batches(fitted)
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
@@ -425,15 +407,6 @@ def _devices_of(case: Case) -> list[str]:
     kind, colon, first = case.device.partition(":")
     local = case.processes // case.nodes
     return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
-
-
-def _left(trials: Sequence[Trial], earlier: Earlier | None) -> list[Trial]:
-    """The trials that an earlier run has not finished."""
-    return [trial for trial in trials if not (earlier and earlier.has(trial))]
-
-
-def _curve(text: object) -> tuple[tuple[int, float, int], ...]:
-    return tuple(tuple(point) for point in json.loads(str(text))) if text else ()
 
 
 def _measurement_of(outcome: Outcome) -> Measurement:

@@ -1,11 +1,18 @@
-"""Fill in the batch of cases that left it open: each probe is a child process that runs a short lap."""
+"""What only trying shows of a case: its batch where it was left open, and whether this CPU computes it in fp16.
 
-from collections.abc import Callable, Sequence
+Each probe is a child process that runs a short lap.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+import pandas as pd
 
 from gpubench.measuring.batch import Found, Probe, fastest_batch, largest_batch
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
+from gpubench.suite import LoadedSuite, Suite
 from gpubench.trial import Case, Measurement, Trial
 
 MARGIN = 0.03
@@ -16,8 +23,59 @@ CPU_MARGIN = 0.08
 BACK_OFF = 0.95
 """When the confirming trial does not fit after all, the next try is this much smaller."""
 
+CAP_SHARE = 20
+"""A batch over a twentieth of the dataset leaves too few steps in an epoch to call it training."""
+MOST = 1 << 20
+"""The cap where a suite does not say how many samples it has: without one a search would never end for a suite that
+quietly takes fewer."""
+
 Measure = Callable[[Trial], Measurement]
 Say = Callable[[str], None]
+
+
+def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Case:
+    """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+
+    What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+    """
+    if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
+        return case
+    small = replace(case, batch_size=case.batch_size or 8, mode="probe")
+    answer = measure(Trial(small, 0, options.seed))
+    if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
+        return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
+    return case
+
+
+def fit_batches(
+    cases: Sequence[Case],
+    suites: Mapping[str, LoadedSuite],
+    devices: Mapping[str, Device],
+    options: Options,
+    *,
+    known: Callable[[Case], "pd.Series | None"],
+    measure: Measure,
+    say: Say,
+) -> list[Case]:
+    """All cases with a batch. `known` gives the row of an earlier run's search, which then is not repeated."""
+    fitted = []
+    for case in cases:
+        if case.refusal or case.batch_size or case.batch_policy == "max-fp32":
+            fitted.append(case)
+        elif (row := known(case)) is not None:
+            size, capped = int(row["batch_size"]), bool(row["batch_capped"])
+            curve = tuple(tuple(point) for point in json.loads(str(row["batch_curve"]) or "[]"))
+            fitted.append(replace(case, batch_size=size, batch_capped=capped, batch_curve=curve))
+        else:
+            cap = cap_of(case, suites[case.suite])
+            fitted.append(fit_batch(case, devices[case.device], options, cap, measure, say))
+    return with_fp32_batches(fitted)
+
+
+def cap_of(case: Case, suite: LoadedSuite) -> int:
+    """The largest batch of one process that is worth a probe."""
+    samples = suite.samples(case.params)
+    return max(1, samples // CAP_SHARE // suite.suite.samples_per_unit // case.processes) if samples else MOST
 
 
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:

@@ -118,7 +118,7 @@ def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -
             additional_parameters={"no-requeue": True, **extra},
             **{name: value for name, value in wishes.items() if name in named},
         )
-        many = [] if "--processes" in arguments else ["--processes", str(local)]
+        many = [] if any(word.partition("=")[0] == "--processes" for word in arguments) else ["--processes", str(local)]
         job = executor.submit(run_in_job, [*arguments, *many], wishes["nodes"], str(folder / "plan.csv"))
     except (RuntimeError, subprocess.CalledProcessError, submitit.core.utils.FailedJobError) as error:
         words = " ".join(str(error).split())[:300]
