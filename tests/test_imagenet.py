@@ -336,6 +336,12 @@ def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
     assert all(not block.bn2.weight.detach().any() for block in net.model.layer1)
 
 
+def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
+    trial = trial_of(photos, mode="quick")
+    with pytest.raises(UserError, match="more than the tree has"):
+        run(replace(trial, case=replace(trial.case, batch_policy="max", batch_size=512)))
+
+
 def test_a_cards_batch_is_refused_on_a_cpu():
     params = IMAGENET.resolve_params({"copies": "false"})
     assert IMAGENET.suite.recipe_batch("resnet50", params) == 512
