@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
+from gpubench.measuring.lapping import Laps
 from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
-from gpubench.measuring.projection import Phase, epoch_from_json, stage_of, stage_seconds
+from gpubench.measuring.projection import epoch_from_json, stage_of, stage_seconds
 from gpubench.measuring.sampling import Sampling, Stop
 from gpubench.measuring.single import Run, median_run
 from gpubench.trial import Lap
@@ -237,95 +238,72 @@ class Clock:
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         self._running = phase
         count = count or first_dimension
-        stop = Stop(
-            self._sampling, phase, first_epoch=max(0, self._run.epoch) in self._run.stages, settled=self._settled
-        )
-        laps: list[Lap] = []
+        first = max(0, self._run.epoch) in self._run.stages
+        stop = Stop(self._sampling, phase, first_epoch=first, settled=self._settled)
         batches = iter(loader)
-        most = self._sampling.most_laps
-        least_steps = -(-total_steps // most) if most and total_steps else 1
-        steps_per_lap, first_count, cut = 1, 0, False
         batch: Any = None
         self._synchronize()
         self._agree(())
-        lap_started = self._now()
+        started = self._now()
         if self._first_step is None:
-            self._first_step = lap_started
-        steps = done = 0
-        wait = 0.0
-        ended_by_suite = True
+            self._first_step = started
+        laps = Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started)
+        cut, left = False, True
         try:
             while True:
                 asked = self._now()
                 try:
                     batch = next(batches)
                 except StopIteration:
-                    wait += self._now() - asked
-                    ended_by_suite = False
+                    left = False
                     break
-                wait += self._now() - asked
+                finally:
+                    laps.wait += self._now() - asked
                 size = count(batch)
-                first_count = first_count or size
                 if phase == "train":
                     self._keep(batch, size)
                 yield batch
-                steps, done = steps + 1, done + size
-                if steps < steps_per_lap:
+                laps.step(size)
+                if not laps.due:
                     continue
                 self._synchronize()
                 ended = self._now()
-                own = Lap(phase, self._run.epoch, stop.kind, steps, done, ended - lap_started, wait, lap_started)
-                lap = self._agreed(own)
-                laps.append(lap)
-                stop.add(lap)
-                if lap.seconds < self._sampling.lap_seconds or steps_per_lap < least_steps:
-                    steps_per_lap = min(steps_per_lap * 2, total_steps or steps_per_lap * 2)
-                lap_started = ended if self._peers.world == 1 else self._now()
-                steps, done, wait = 0, 0, 0.0
-                self._tell(phase, laps, total_steps, stop.share(total_steps))
+                lap = self._agreed(laps.running(ended))
+                laps.close(lap, ended if self._peers.world == 1 else self._now())
+                self._tell(lap, stop.share(total_steps))
                 if stop.reached:
-                    cut, ended_by_suite = True, False
+                    cut, left = True, False
                     break
         finally:
             self._running = ""
             del batch
-            if not cut and (steps or not laps or wait or self._peers.world > 1):
-                self._synchronize()
-                seconds = self._now() - lap_started
-                lap = Lap(phase, self._run.epoch, stop.kind, steps, done, seconds, wait, lap_started)
-                # Where the suite left its loop, it may have failed: then the others will never be heard of.
-                alone = replace(lap, samples=lap.samples * self._peers.world)
-                lap = alone if ended_by_suite else self._agreed(lap)
-                if steps or not laps:
-                    laps.append(lap)
-                else:  # the loader's end, after the last lap
-                    last = laps[-1]
-                    laps[-1] = replace(
-                        last, seconds=last.seconds + lap.seconds, wait_seconds=last.wait_seconds + lap.wait_seconds
-                    )
-            if cut or ended_by_suite:
+            if not cut:
+                self._end_laps(laps, left)
+            if cut or left:
                 closing = self._now()
                 close = getattr(batches, "close", None)
                 if close:
                     close()
                 del batches
                 self._outside += self._now() - closing
-            seen = sum(lap.samples for lap in laps)
-            # A loader that came to its end has shown how much there was.
-            whole = samples if samples is not None else seen
-            if samples is None and cut:
-                whole = total_steps * first_count * self._peers.world
-            if cut and total_steps and sum(lap.steps for lap in laps) >= total_steps:
-                cut = False  # stopped exactly at the end
             if phase == "train" and not self._run.steady:
-                self._run.steady = stop.reason or f"short: over after {len(laps)} laps, before it could be flat"
-            laps = _some_timed(laps)
+                self._run.steady = stop.reason or f"short: over after {len(laps.done)} laps, before it could be flat"
+            ended_phase = laps.as_phase(samples, self._peers.world, cut=cut, left=left)
             if counted:
-                total = seen if ended_by_suite else max(seen, whole)
-                self._run.phases.append(Phase(phase, self._run.epoch, tuple(laps), total, cut))
+                self._run.phases.append(ended_phase)
             else:
-                self._run.uncounted += laps
-                self._outside += sum(lap.seconds for lap in laps)
+                self._run.uncounted += ended_phase.laps
+                self._outside += ended_phase.seconds
+
+    def _end_laps(self, laps: Laps, left: bool) -> None:
+        """Take in what ran after the last whole lap."""
+        world = self._peers.world
+        if laps.nothing_left and world == 1:
+            return
+        self._synchronize()
+        lap = laps.running(self._now())
+        # Where the suite left its loop, it may have failed: then the others will never be heard of.
+        laps.end(replace(lap, samples=lap.samples * world) if left else self._agreed(lap))
 
     def _keep(self, batch: Any, size: int) -> None:
         """The largest batch of each stage is the resident one."""
@@ -467,7 +445,8 @@ class Clock:
             "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }
 
-    def _tell(self, phase: str, laps: list[Lap], total_steps: int, share: float) -> None:
+    def _tell(self, lap: Lap, share: float) -> None:
+        """Report progress after a lap of a phase of which such a share is done."""
         if self._report is None:
             return
         now = self._now()
@@ -475,29 +454,19 @@ class Clock:
             return
         self._reported = now
         epochs = min(self._run.planned or 1, self._sampling.epochs or self._run.planned or 1)
-        lap = laps[-1]
         # Validation is the last tenth of an epoch, for all that a progress bar knows.
-        part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        part = 0.9 * share if lap.phase == "train" else 0.9 + 0.1 * share
         if self._run.epoch < 0:  # what comes before them is no part of any epoch
             part = 0.0
         self._report(
             {
-                "phase": phase,
+                "phase": lap.phase,
                 "epoch": self._run.epoch,
                 "epochs": epochs,
                 "fraction": min(1.0, (max(0, self._run.epoch) + part) / epochs),
                 "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
             }
         )
-
-
-def _some_timed(laps: list[Lap]) -> list[Lap]:
-    """Where a phase ended before it was steady, all laps but the first count as timed."""
-    if not laps or any(lap.kind == "timed" for lap in laps):
-        return laps
-    if len(laps) == 1:
-        return [replace(laps[0], kind="timed")]
-    return [laps[0], *(replace(lap, kind="timed") for lap in laps[1:])]
 
 
 def _length(loader: Iterable[Any]) -> int | None:
