@@ -27,11 +27,11 @@ def parse_processes(text: str) -> tuple[int, ...]:
 
 def parse_size(text: str) -> int:
     """Bytes of `11GiB`, `2GB`, `500MiB`; raises UserError."""
-    units = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-    number = text.strip().lower().rstrip("kmgib")
+    units = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+    number = text.strip().lower().rstrip("kmgib")  # a bare number is a slip: 10 GiB were meant, and 10 bytes said
     unit = text.strip().lower()[len(number) :]
     try:
-        size = float(number) * units[unit.strip() or "b"]
+        size = float(number) * units[unit.strip()]
     except (KeyError, ValueError):
         raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
     if not 0 < size < float("inf"):

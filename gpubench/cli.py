@@ -89,7 +89,8 @@ On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0
 @advised
 def run(
     suite: Annotated[
-        list[str] | None, typer.Option(help="Built-in suite, or the path of a suite file. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Built-in suite (resnet), or a suite file's path. Repeatable."),
     ] = None,
     precision: Annotated[
         str,

@@ -122,7 +122,8 @@ class Row:
     steady: str = column("how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3%), shared (others computed on the card), unsteady,"
+        " clock that fell by 3%), shared (others computed on the card or, where the CPU is the device, took over a tenth"
+        " of it), unsteady,"
         " resumed (parts of it ran at another time)"
     )
     data_stall: float | None = column(
@@ -193,7 +194,7 @@ class Row:
     )
     foreign_load: str = column(
         "others' processes on the card, as `1 compute, 2 graphics`, none, or unknown where the driver's process ids"
-        " mean nothing here, as in most containers"
+        " mean nothing here, as in most containers; on a CPU the share that others took of it, if over a tenth"
     )
     accuracy: float | None = column("fraction right on the validation set at the end; full runs only", None)
     loss: float | None = column("validation loss at the end; full runs only", None)
@@ -261,7 +262,7 @@ def check_writable(path: Path) -> None:
         with path.open(encoding="utf-8", errors="replace") as file:
             header = file.readline()
     except OSError as error:
-        raise UserError(f"--out {path}: cannot write there ({error.strerror})") from None
+        raise UserError(f"--out {path}: cannot write there ({error.strerror}); give another --out") from None
     whole = header.endswith("\n")
     if whole and tuple(header.rstrip("\r\n").split(",")) != COLUMNS:
         raise UserError(f"--out {path}: it holds another table, or rows of another gpubench; give a new file")

@@ -1,5 +1,8 @@
 """What the host tells, from trees of files like /sys and /proc."""
 
+import subprocess
+import sys
+
 import pytest
 
 from gpubench.measuring import host
@@ -83,3 +86,24 @@ def test_the_reference_is_a_time_and_the_host_is_described():
     here = host.host(4)
     assert here.cpu_count == 4
     assert here.load_average >= 0
+
+
+@pytest.mark.parametrize(("busy", "own", "others"), [(40.0, 40.0, 0.0), (40.0, 30.0, 0.5), (10.0, 12.0, 0.0)])
+def test_the_share_of_the_cpus_that_others_took(monkeypatch, busy, own, others):
+    counts = iter([(100.0, 7.0, 0.0), (100.0 + busy, 7.0 + own, 10.0)])
+    now = next(counts)
+    monkeypatch.setattr(host, "_busy_seconds", lambda: now[0])
+    monkeypatch.setattr(host, "_own_seconds", lambda: now[1])
+    monkeypatch.setattr(host.time, "monotonic", lambda: now[2])
+    monkeypatch.setattr(host.psutil, "cpu_count", lambda: 2)
+    load = host.CpuLoad()
+    now = next(counts)
+    assert load.others() == pytest.approx(others)
+
+
+def test_a_childs_time_is_ones_own():
+    load = host.CpuLoad()
+    before = host._own_seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    assert host._own_seconds() - before > 0.05
+    assert 0 <= load.others() < 1

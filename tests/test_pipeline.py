@@ -69,8 +69,7 @@ def test_rows_say_what_host_they_come_from_but_not_its_name(tmp_path):
     assert 0 < float(row["host_reference_seconds"]) < 5
     assert row["container"]
     assert float(row["load_average"]) >= 0
-    assert row["marks"] == ""
-    assert row["foreign_load"] == ""  # a CPU's other load is not told by a driver
+    assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
     assert platform.node() not in out.read_text()
 
 

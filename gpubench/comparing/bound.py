@@ -84,7 +84,7 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
         described += " (more than was measured: run `gpubench peak` again)"
     if throttled:
         return "throttled", "heat or hardware held the clock down" + (f"; {described}" if described else "")
-    stall, exchange = _number(row, "data_stall") or 0.0, _number(row, "communication_share") or 0.0
+    stall, exchange = _stall(row), _number(row, "communication_share") or 0.0
     hindrances: dict[Word, float] = {"input": stall, "communication": exchange * (1 - stall)}
     waits = [f"waits for data {stall:.0%} of the step"] if _number(row, "data_stall") is not None else []
     if _number(row, "communication_share") is not None:
@@ -104,6 +104,16 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
         return ordered[0], evidence
     why = "no limit stands out" if top.value >= BUSY[top.of] else "none of them fills half of the step"
     return "unknown", f"{evidence}: {why}"
+
+
+def _stall(row: Mapping[str, Any]) -> float:
+    """Share of a step that waits for data.
+
+    On a CPU nothing is queued, so the loop's own wait for its loader is all of it. It comes from the same laps as the
+    step, while the resident laps come later, when a machine that others use may have another pace.
+    """
+    column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
+    return max(0.0, _number(row, column) or 0.0)
 
 
 def _missing(row: Mapping[str, Any]) -> str:

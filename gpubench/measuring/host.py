@@ -58,6 +58,34 @@ def load_average() -> float:
     return os.getloadavg()[0]
 
 
+class CpuLoad:
+    """How much of the CPUs' time others took since it was made.
+
+    Programs that this process waited for are its own. Seconds are the kernel's counts, of all CPUs that it shows.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def others(self) -> float:
+        """Their share, 0 to 1; what a hypervisor gave to other machines counts as theirs."""
+        available = (time.monotonic() - self._began) * (psutil.cpu_count() or 1)
+        taken = _busy_seconds() - self._busy - (_own_seconds() - self._own)
+        return max(0.0, taken / available) if available > 0 else 0.0
+
+
+def _busy_seconds() -> float:
+    times = psutil.cpu_times()
+    # Guests' time is part of the user's.
+    idle = ("idle", "iowait", "guest", "guest_nice")
+    return float(sum(seconds for name, seconds in times._asdict().items() if name not in idle))
+
+
+def _own_seconds() -> float:
+    own = psutil.Process().cpu_times()
+    return float(own.user + own.system + own.children_user + own.children_system)
+
+
 def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
     """What kind of container this is, or `none`."""
     if "KUBERNETES_SERVICE_HOST" in environ:

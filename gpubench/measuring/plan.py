@@ -84,7 +84,7 @@ def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
         found = [device for device in devices if device.device == full]
         if not found:
             there = ", ".join(device.device for device in devices)
-            raise UserError(f"--device {name}: not on this machine, which has {there}")
+            raise UserError(f"--device {name}: not on this machine, which has {there}; `gpubench doctor` says more")
         if found[0].problem:
             _refuse(name, found[0])
         chosen += [device for device in found if device not in chosen]
@@ -119,12 +119,20 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
 
 def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
     """The suite's models among those wished for, or its usual ones; raises UserError for an unknown one."""
-    known = {model for each in suites for model in each.suite.models}
+    known = dict.fromkeys(model for each in suites for model in each.suite.models)
     for model in wish:
         if model not in known:
-            raise UserError(f"--models {model}: no such model; there are {', '.join(sorted(known))}")
+            raise UserError(f"--models {model}: no such model; there are {', '.join(known)}")
     usual = wish or suite.suite.default_models or suite.suite.models
     return [model for model in suite.suite.models if model in usual]
+
+
+def check_names(suites: Sequence[LoadedSuite], options: Options, devices: Sequence[Device]) -> None:
+    """Raise UserError for a model or precision that does not exist, before anything is fetched."""
+    for suite in suites:
+        choose_models(suite, options.models, suites)
+    for device in devices:
+        choose_precisions(options.precision, device)
 
 
 def choose_batch(

@@ -87,7 +87,7 @@ def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[
     """The CSV of this run: --out itself where it names one, else a new file in that folder."""
     if options.out.suffix == ".csv":
         return options.out
-    if options.out.exists() and not options.out.is_dir():
+    if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
@@ -95,10 +95,10 @@ def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[
 
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
-    number = f"{options.rounds} rounds"
+    number = f"{options.rounds} round{'s' * (options.rounds > 1)}"
     if options.until:
         number += f" or more, until {100 * options.until:.3g}%"
-    table = Table(title=f"{len(cases)} cases x {number}, {options.mode}")
+    table = Table(title=f"{len(cases)} case{'s' * (len(cases) > 1)} x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
         table.add_column(heading)
     for case in cases:

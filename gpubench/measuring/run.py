@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
+from gpubench.conditions import crowded
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
@@ -26,6 +27,7 @@ from gpubench.measuring.nodes import NodeLost, Nodes
 from gpubench.measuring.plan import (
     SAMPLED_REPEATS,
     Options,
+    check_names,
     check_processes,
     choose_devices,
     plan,
@@ -49,6 +51,8 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
+SHARED_CPU = 0.1
+"""A trial on the CPU is marked `shared` where others took more of the CPUs' time; a system's own work is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
 
@@ -61,6 +65,7 @@ def run(options: Options, console: Console | None = None) -> int:
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
     check_processes(options, list(devices.values()), there)
+    check_names(loaded, options, list(devices.values()))
     cards = readers(devices.values())
     environment = env.environment_of(facts)
     folders, data = find_data(loaded, options, console)
@@ -148,6 +153,9 @@ class Runner:
         if plan_file := os.environ.get(PLAN):
             planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
             self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
+        busy = crowded(host.load_average(), self.environment.cpu_count)
+        if busy and any(device.kind == "cpu" for device in self.devices.values()):
+            console.print(f"{busy}, and its times will show it; `gpubench doctor` says what to do", markup=False)
         _say_what_it_can_decide(self.options, cases, console)
         return self.run(cases, console)
 
@@ -292,6 +300,9 @@ class Runner:
             sampler.hear(event)
             self.on_event(event)
 
+        # Of a machine that shows more CPUs than it gives, nobody knows whose load is in the way.
+        watched = on_cpu and case.nodes == 1 and self.environment.cpu_count == os.cpu_count()
+        load = host.CpuLoad() if watched else None
         memory = case.memory_limit_bytes if on_cpu else None
         with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
             outcome = run_child(
@@ -311,7 +322,10 @@ class Runner:
                 resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
             )
         measurement = _measurement_of(outcome)
-        measurement = replace(measurement, telemetry=sampler.telemetry(measurement.laps))
+        telemetry = sampler.telemetry(measurement.laps)
+        if load and (others := load.others()) > SHARED_CPU:
+            telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
+        measurement = replace(measurement, telemetry=telemetry)
         limit = case.memory_limit_bytes
         if on_cpu and limit and local == 1 and measurement.status == "ok":
             # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
