@@ -38,7 +38,7 @@ def unsure_of_shares(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _unsure(c: Comparison) -> Comparison:
-    note = f"{_share(c.subject):.0%} and {_share(c.other):.0%} of the runs reached the goal, as far as so few can tell"
+    note = f"{_share(c.subject):.0%} and {_share(c.other):.0%} of the runs reached the goal, which no interval weighs"
     return replace(c, verdict=c.verdict or "not judged", notes=(*c.notes, note))
 
 
