@@ -128,3 +128,13 @@ def test_accuracies_are_drawn_the_way_their_label_says(tmp_path):
     assert [bar.get_x() + bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(0.95 / 0.9)]
     words = {text.get_text() for text in texts(plot.seconds_chart(group, result.metric))}
     assert {"0.950  (1.00x)", "0.900  (1.06x)"} <= words
+
+
+def test_long_runs_are_drawn_in_hours(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([3600.0]), *rows([7201.0], **OTHER)])
+    (group,) = compare([path]).groups
+    figure = plot.seconds_chart(group)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(2.0003, abs=1e-4), 1.0]
+    assert figure.axes[0].get_xlabel().startswith("hours of a whole run")
+    assert "1.00  (1.00x)" in {text.get_text() for text in texts(figure)}

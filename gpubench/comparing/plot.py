@@ -25,7 +25,7 @@ from gpubench.comparing.style import (
     themed,
 )
 from gpubench.comparing.style import STYLE as STYLE
-from gpubench.comparing.table import figure_text, places, policy_text, shown
+from gpubench.comparing.table import places, policy_text, seconds_text, shown
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
 """How far each precision's colour is from its card's towards white."""
 LOG_FROM = 20.0
 """Range of values from which a linear axis would hide the small ones."""
+HOURS_FROM = 7200.0
+"""Seconds of the longest case from which a chart counts in hours."""
 MOST_BARS = 200
 """More than these fit no picture."""
 BAR = 0.27
@@ -136,18 +138,23 @@ def _suite(group: Group) -> str:
 
 
 def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
-    """One bar per card and precision for each model: median seconds, and their multiple of the fastest."""
+    """One bar per card and precision for each model: median seconds (or hours), and their multiple of the fastest."""
     best = best_of(group.cells)
     axis = group.comparisons[0].axis if group.comparisons else "card"
+    in_hours = metric is SECONDS and max(cell.median for cell in group.cells) > HOURS_FROM
+
+    def figure(value: float) -> float:
+        return value / 3600 if in_hours else metric.shown(value)
+
     bars = []
     for cell in group.cells:
-        text = f"{figure_text(metric, cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
+        text = f"{seconds_text(figure(cell.median))}  ({cell.median / best[cell.model]:.2f}x)"
         extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
-        low, high = sorted(map(metric.shown, cell.interval or (cell.median, cell.median)))
+        low, high = sorted(map(figure, cell.interval or (cell.median, cell.median)))
         ends = (low, high) if cell.interval else None
-        bars.append(Bar(cell.model, _name(cell), text + extra, metric.shown(cell.median), ends))
+        bars.append(Bar(cell.model, _name(cell), text + extra, figure(cell.median), ends))
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
-    what = "seconds of a whole run" if metric is SECONDS else metric.title
+    what = f"{'hours' if in_hours else 'seconds'} of a whole run" if metric is SECONDS else metric.title
     best_word = "fastest" if metric is SECONDS else "best"
     panel = Panel(f"{what}; in brackets relative to the model's {best_word}", bars)
     return _figure(group, f"{_suite(group)}: {what}", [panel])
