@@ -24,6 +24,7 @@ TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 def results(tmp_path):
     path = tmp_path / "rows.csv"
     full = {"epochs": 30, "accuracy": 0.9412, "train_seconds": 90.0, "started": "2026-11-21T04:07:53+00:00"}
+    full |= {"laps": '[["train",0,"warmup",9,1,9.9,0],["train",0,"timed",5,320,0.64,0],["valid",0,"timed",9,1,9.9,0]]'}
     ours = rows(TIMES, params="epochs=30 image_size=224", **full)
     mixed = rows([value / 1.5 for value in TIMES], precision="fp16", params="epochs=30 image_size=224", **full)
     records.append(path, [*ours, *mixed, row(model="resnet50", status="failed", seconds=None)])
@@ -72,6 +73,21 @@ def test_pandas_reads_timms_columns(results, tmp_path):
     assert list(table["train_img_size"]) == [224, 224]
     assert list(table["train_step_time"]) == [128.0, 128.0]
     assert list(table["trials"]) == [6, 6]
+
+
+@pytest.mark.parametrize("laps", ["", "[]", "nonsense", '[["train"]]', '[["train",0,"timed",0,0,1.0,0]]', "3"])
+def test_a_step_time_is_empty_where_no_lap_tells_it(tmp_path, laps):
+    """Of a language model's rate it would not follow: its samples are words."""
+    records.append(tmp_path / "a.csv", [row(suite="wordlm", batch_size=20, laps=laps)])
+    (text,) = export([tmp_path / "a.csv"], "timm", None)
+    assert [line["train_step_time"] for line in csv.DictReader(io.StringIO(text))] == [""]
+
+
+def test_numbers_of_processes_are_benchmarks_of_their_own(tmp_path):
+    records.append(tmp_path / "a.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
+    (text,) = export([tmp_path / "a.csv"], "benchstat", None)
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
+    assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
 
 
 def test_mlperf_logs_are_json_after_their_mark(results):

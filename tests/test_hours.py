@@ -5,7 +5,7 @@ import json
 from rows import row
 
 from gpubench.comparing import hours
-from gpubench.comparing.compare import compare
+from gpubench.comparing.compare import Question, answer, compare
 from gpubench.comparing.table import print_result
 from gpubench.records import append
 
@@ -35,3 +35,9 @@ def test_compare_shows_them(tmp_path, capsys):
     assert (
         "resnet50 fp32 on RTX 4090: 1.25 h at 128 px, 2.5 h at 224 px, 1 h at 288 px, 4.75 h in all (projected)" in out
     )
+
+
+def test_another_figure_has_no_hours(tmp_path, capsys):
+    append(tmp_path / "a.csv", [row(suite="imagenet", table=json.dumps(PHASES))])
+    print_result(answer([tmp_path / "a.csv"], Question(metric="rate")))
+    assert "h in all" not in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import pytest
 from rows import row, rows
 
-from gpubench.comparing.compare import compare
+from gpubench.comparing.compare import Question, answer, compare
 from gpubench.comparing.ladder import figures, lines
 from gpubench.loading import load
 from gpubench.records import append
@@ -100,3 +100,9 @@ def test_the_published_ladder_is_charted(cli, tmp_path, request):
     # The chart carries its rows: the same ladder can be read back from it.
     again = cli("compare", "charts/ladder-cifar10.png")
     assert again.stdout == done.stdout.partition("charts/")[0]
+
+
+def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
+    append(tmp_path / "a.csv", [*rung(1, [10.0]), *rung(2, [5.0])])
+    assert len(compare([tmp_path / "a.csv"]).ladders) == 1
+    assert answer([tmp_path / "a.csv"], Question(metric="rate")).ladders == []

@@ -115,3 +115,26 @@ def test_log_axes_have_plain_numbers(limits):
     texts = [label.get_text() for label in [*axes.get_yticklabels(), *axes.get_yticklabels(minor=True)]]
     assert sum(map(bool, texts)) > 2
     assert not any("$" in text for text in texts)
+
+
+def test_accuracies_are_drawn_the_way_their_label_says(tmp_path):
+    path = tmp_path / "rows.csv"
+    for precision, value in (("fp32", 0.9), ("fp16", 0.95)):
+        records.append(path, [row(trial=n, precision=precision, accuracy=value) for n in range(6)])
+    result = answer([path], Question(metric="accuracy"))
+    (group,) = result.groups
+    figure = plot.speedup_chart(group, result.metric)
+    assert figure.axes[0].get_xlabel() == "accuracy / accuracy of fp32; above 1: better"
+    assert [bar.get_x() + bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(0.95 / 0.9)]
+    words = {text.get_text() for text in texts(plot.seconds_chart(group, result.metric))}
+    assert {"0.950  (1.00x)", "0.900  (1.06x)"} <= words
+
+
+def test_long_runs_are_drawn_in_hours(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([3600.0]), *rows([7201.0], **OTHER)])
+    (group,) = compare([path]).groups
+    figure = plot.seconds_chart(group)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(2.0003, abs=1e-4), 1.0]
+    assert figure.axes[0].get_xlabel().startswith("hours of a whole run")
+    assert "1.00  (1.00x)" in {text.get_text() for text in texts(figure)}

@@ -75,12 +75,17 @@ def test_a_rate_is_faster_where_it_is_higher(tmp_path):
     assert comparison.verdict == "faster"
 
 
-def accuracies(path, mixed):
-    full = [0.900, 0.902, 0.898, 0.901, 0.899, 0.900]
-    ours = [row(trial=n, accuracy=v) for n, v in enumerate(full)]
-    theirs = [row(trial=n, accuracy=v + mixed, precision="fp16") for n, v in enumerate(full)]
-    records.append(path, [*ours, *theirs])
-    (comparison,) = answer([path], Question(metric="accuracy")).comparisons
+FULL = [0.900, 0.902, 0.898, 0.901, 0.899, 0.900]
+
+
+def accurate(values, **changes):
+    return [row(trial=n, accuracy=v, **changes) for n, v in enumerate(values)]
+
+
+def accuracies(path, mixed, trials=6, allow_mismatch=False, **changes):
+    theirs = accurate([v + mixed for v in FULL[:trials]], precision="fp16", **changes)
+    records.append(path, [*accurate(FULL[:trials]), *theirs])
+    (comparison,) = answer([path], Question(metric="accuracy", allow_mismatch=allow_mismatch)).comparisons
     return comparison
 
 
@@ -89,6 +94,129 @@ def test_is_mixed_precision_as_accurate_within_half_a_point(tmp_path, mixed, ver
     comparison = accuracies(tmp_path / "rows.csv", mixed)
     assert comparison.verdict == verdict
     assert any(f"{mixed * 100:+.2f} points" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"trials": 1}, "one trial"),
+        ({"trials": 2}, "few trials"),
+        ({"params": "epochs=30", "allow_mismatch": True}, "not alike"),
+        ({"torch": "2.10.0"}, "precision + stack"),
+    ],
+)
+def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes, verdict):
+    comparison = accuracies(tmp_path / "rows.csv", 0.001, **changes)
+    assert comparison.verdict == verdict
+    assert any("+0.10 points" in note for note in comparison.notes)
+
+
+def test_an_accuracy_that_is_worse_on_one_specimen_need_not_be_on_its_card(tmp_path):
+    records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
+    (comparison,) = answer([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
+    assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
+
+
+def test_holm_is_over_all_accuracies(tmp_path):
+    """Of one ratio p is 0.01, which among ten decides nothing."""
+    scattered = [0.900, 0.906, 0.894, 0.903, 0.897, 0.900]
+    models = [f"m{n}" for n in range(10)]
+    for number in (1, 10):
+        path = tmp_path / f"{number}.csv"
+        for model in models[:number]:
+            theirs = accurate([v + 0.003 for v in scattered], model=model, precision="fp16")
+            records.append(path, [*accurate(scattered, model=model), *theirs])
+    alone = answer([tmp_path / "1.csv"], Question(metric="accuracy")).comparisons
+    many = answer([tmp_path / "10.csv"], Question(metric="accuracy")).comparisons
+    assert 0.005 < alone[0].ratio.p < 0.02
+    assert [c.verdict for c in alone] == ["non-inferior"]
+    assert {c.verdict for c in many} == {"unsure"}
+
+
+def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*accurate([0.80] * 6), *accurate([0.90] * 6, **OTHER)])
+    result = answer([path], Question(metric="accuracy"))
+    (comparison,) = result.comparisons
+    assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
+    lines = [line for line in rendered(result, "hyperfine").splitlines() if " on " in line]
+    assert [(line.split("|")[2].strip(), line.split("|")[-2].strip()) for line in lines] == [
+        ("0.900", "1.00"),
+        ("0.800", "1.12"),
+    ]
+
+
+def test_accuracy_is_no_gate(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*accurate(FULL), *accurate([0.5] * 6, torch="2.10.0", session="s2")])
+    line = ["compare", str(path), "--metric", "accuracy", "--by", "torch", "--baseline", "2.15"]
+    done = CliRunner().invoke(app, [*line, "--fail-on-slower", "5%"])
+    assert done.exit_code == 2
+    assert "no gate for accuracy" in done.output
+
+
+def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
+    (group,) = answer([path], Question(metric="accuracy")).groups
+    assert [cell.trials for cell in group.cells] == [3]
+
+
+def goals(reached, missed, **changes):
+    """Runs of 100 seconds."""
+    goal = {"params": "epochs=1 goal=0.94", "accuracy": 0.9, **changes}
+    return [row(trial=n, status="ok" if n < reached else "goal_missed", **goal) for n in range(reached + missed)]
+
+
+def to_goal(path, *groups):
+    for group in groups:
+        records.append(path, group)
+    return answer([path], Question(metric="time-to-goal"))
+
+
+def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
+    rates = [row(trial=n, success_rate=rate, model="rates", params="goal=0.94") for n, rate in enumerate((1, 0.5))]
+    result = to_goal(tmp_path / "rows.csv", goals(2, 4), goals(0, 3, precision="fp16"), rates)
+    cells = {(c.model, c.precision): c for group in result.groups for c in group.cells}
+    assert {key: cell.median for key, cell in cells.items()} == {
+        ("resnet18", "fp32"): pytest.approx(300),
+        ("rates", "fp32"): pytest.approx(100 / 0.75),
+    }
+    assert "33% of the runs reached the goal" in rendered(result, "csv")
+    assert [hole.precision for group in result.groups for hole in group.holes] == ["fp16"]
+    assert any("fp16" in line and "3 x goal_missed" in line for line in result.left_out)
+
+
+def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
+    times = {n: {"seconds": value} for n, value in enumerate(FAST)}
+    ours = [row(trial=n, params="goal=0.94", **times[n]) for n in times]
+    slower = [row(trial=n, params="goal=0.94", precision="bf16", seconds=times[n]["seconds"] * 2) for n in times]
+    (sure,) = to_goal(tmp_path / "all.csv", ours, slower).comparisons
+    assert (sure.verdict, sure.ratio.value) == ("slower", pytest.approx(2))
+    slower[0] = row(trial=0, params="goal=0.94", precision="bf16", seconds=200, status="goal_missed")
+    (unsure,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
+    assert unsure.verdict == "not judged"
+    assert any("83% and 100% of the runs reached the goal" in note for note in unsure.notes)
+
+
+def test_what_has_not_the_figure_is_said_to_lack_it(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows(FAST), row(model="resnet34", samples_per_second=None)])
+    (line,) = answer([path], Question(metric="rate")).left_out
+    assert "ok, but without rate" in line
+
+
+@pytest.mark.parametrize("metric", ["seconds", "rate", "accuracy"])
+def test_what_of_a_ratio_says_which_way_round_it_is(tmp_path, metric):
+    path = tmp_path / "rows.csv"
+    figures = {"samples_per_second": 250.0, "accuracy": 0.8}
+    records.append(path, [row(trial=n, seconds=v, **figures) for n, v in enumerate(FAST)])
+    mixed = {"precision": "fp16", "samples_per_second": 500.0, "accuracy": 0.4}
+    records.append(path, [row(trial=n, seconds=v / 2, **mixed) for n, v in enumerate(FAST)])
+    whole = json.loads(rendered(answer([path], Question(metric=metric)), "json"))
+    (comparison,) = whole["groups"][0]["comparisons"]
+    assert comparison["what"] == "fp16 / fp32 on RTX 2080 Ti"
+    assert comparison["ratio"] == pytest.approx(0.5)
 
 
 def test_filters(path):

@@ -62,6 +62,28 @@ def opened(browser):
         context.close()
 
 
+def page_text(tmp_path, given, **question):
+    records.append(tmp_path / "rows.csv", given)
+    write_report([tmp_path / "rows.csv"], Question(**question), tmp_path / "page.html")
+    return (tmp_path / "page.html").read_text()
+
+
+def test_evidence_is_in_the_figure_asked_for(tmp_path):
+    text = page_text(tmp_path, rows([100.0, 101.0], samples_per_second=500.0), metric="rate")
+    assert "<li>trials: 500, 500</li>" in text
+
+
+def test_evidence_of_several_specimens_is_one_value_of_each(tmp_path):
+    given = [r for n in range(3) for r in rows([100.0 + n] * 10, device_hash=f"{n}", session=f"{n}")]
+    assert "<li>specimens: 100, 101, 102</li>" in page_text(tmp_path, given)
+
+
+def test_the_page_says_what_a_verdict_needs(tmp_path):
+    text = page_text(tmp_path, [*rows(FAST, accuracy=0.9), *rows(FAST, accuracy=0.9, precision="fp16")])
+    assert "the whole interval of the ratio (95%; 99% between specimens) beyond 2%" in text
+    assert "half a point" in page_text(tmp_path, [], metric="accuracy")
+
+
 def column(page, number):
     cells = page.locator("table").first.locator(f"tbody tr:not([hidden]) td:nth-child({number})")
     return cells.all_inner_texts()

@@ -78,3 +78,12 @@ def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
 def test_unsteady_and_projected_are_said(tmp_path):
     trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
     assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)
+
+
+def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows([100.0]))
+    print_result(compare([path], by="torch"))
+    assert "no two rows differ in torch alone" in capsys.readouterr().out
+    print_result(compare([path]))
+    assert "no two rows differ in card or precision alone" in capsys.readouterr().out

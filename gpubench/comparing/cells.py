@@ -39,6 +39,9 @@ MARKS = ("shared", "throttled", "unsteady")
 UNREAD = ("laps", "batch_curve", "precision_proof")
 """Long columns that no comparison needs."""
 
+CELL = [*KEY, *SPECIMEN, "batch_size", *STACK]
+"""What the trials of one cell agree in."""
+
 IDENTITY = list(
     dict.fromkeys([*KEY, *SPECIMEN, *STACK, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"])
 )
@@ -74,6 +77,11 @@ class Cell:
     def median(self) -> float:
         """Seconds of the whole run: the median over trials, or over specimens."""
         return float(stats.median(self.seconds))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% interval of the median; None below six values."""
+        return stats.median_interval(self.seconds, self.adaptive)
 
     @property
     def trials(self) -> int:
@@ -151,12 +159,12 @@ def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     return frame[~superseded] if superseded.any() else frame
 
 
-def list_bad(bad: pd.DataFrame, left_out: list[str]) -> None:
-    """The rows that are not ok, counted by case, status and reason."""
+def list_bad(bad: pd.DataFrame, left_out: list[str], figure: str) -> None:
+    """The rows that are not ok or have no `figure`, counted by case, status and reason."""
     columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
     for key, count in bad.groupby(columns, sort=False).size().items():
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
-        why = "ok, but without seconds" if status == "ok" else status
+        why = f"ok, but without {figure}" if status == "ok" else status
         why += f", {reason}" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
 
@@ -168,7 +176,7 @@ def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
     marked["unsteady"] |= unmarked
     frame = frame.assign(
-        cell=_numbered(frame, [*KEY, *SPECIMEN, "batch_size", *STACK]),
+        cell=_numbered(frame, CELL),
         **{f"is_{mark}": hit for mark, hit in marked.items()},
     )
     trials = frame.groupby("cell")
@@ -207,6 +215,14 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = frame[~ok.groupby(_numbered(frame, case)).transform("any")]
     found = _records(lost.drop_duplicates(case, keep="last"))
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
+
+
+def best_of(cells: Sequence[Cell]) -> dict[str, float]:
+    """The least median of each model."""
+    best: dict[str, float] = {}
+    for cell in cells:
+        best[cell.model] = min(best.get(cell.model, cell.median), cell.median)
+    return best
 
 
 def _precision_rank(cell: Cell) -> int:

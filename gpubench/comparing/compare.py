@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gpubench.comparing.accuracy import accuracies_judged
 from gpubench.comparing.cells import (
     GROUP,
     READ_IDENTITY,
@@ -22,13 +23,14 @@ from gpubench.comparing.cells import (
     title_of,
 )
 from gpubench.comparing.cells import Cell as Cell
+from gpubench.comparing.goal import expected, unsure_of_shares
 from gpubench.comparing.judging import Comparison as Comparison
 from gpubench.comparing.judging import comparison, judged
 from gpubench.comparing.ladder import Ladder, ladders_of
 from gpubench.comparing.matching import FOLLOWS, pairs_along, wished
 from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
-from gpubench.comparing.questions import SECONDS, Metric, accuracy_judged, filtered, metric_named, valued
+from gpubench.comparing.questions import SECONDS, Metric, filtered, metric_named, valued
 from gpubench.comparing.specimens import combined
 from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
@@ -64,8 +66,10 @@ class Result:
     """(column, value) that was named as the baseline."""
     metric: Metric = SECONDS
     """What `seconds` of the cells stands for."""
+    axes: tuple[str, ...] = ("card", "precision")
+    """The columns compared along."""
     ladders: list[Ladder] = field(default_factory=list)
-    """Of the suites whose models are steps."""
+    """Of the suites whose models are steps; of seconds alone."""
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -111,6 +115,8 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     """
     if shape.fail_on_slower is not None and question.baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
+    if shape.fail_on_slower is not None and question.metric == "accuracy":
+        raise UserError("--fail-on-slower is no gate for accuracy: half a point of it is what its verdicts judge")
     loaded = asked(paths, question)
     result = answer_of(loaded, question)
     from gpubench.comparing.table import console_of_output, print_gate, print_problems, print_result
@@ -178,7 +184,7 @@ def asked(paths: Sequence[Path], question: Question) -> Loaded:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
-    if metric is not SECONDS and not ((frame["status"] == "ok") & (frame["seconds"] > 0)).any():
+    if metric is not SECONDS and not (frame["status"].isin(metric.statuses) & (frame["seconds"] > 0)).any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     return Loaded(frame, loaded.problems)
 
@@ -186,17 +192,17 @@ def asked(paths: Sequence[Path], question: Question) -> Loaded:
 def answer_of(rows: Loaded, question: Question) -> Result:
     """Match and judge the rows that were asked for."""
     metric = metric_named(question.metric)
-    result = replace(compare_rows(rows, question.by, question.baseline, question.allow_mismatch), metric=metric)
-    if metric.name != "accuracy":
-        return result
-    groups = [replace(g, comparisons=[accuracy_judged(c) for c in g.comparisons], means=[]) for g in result.groups]
-    return replace(result, groups=groups)
+    return compare_rows(rows, question.by, question.baseline, question.allow_mismatch, metric)
 
 
 def compare_rows(
-    loaded: Loaded, by: str | None = None, baseline: str | None = None, allow_mismatch: bool = False
+    loaded: Loaded,
+    by: str | None = None,
+    baseline: str | None = None,
+    allow_mismatch: bool = False,
+    metric: Metric = SECONDS,
 ) -> Result:
-    """Match and judge what is loaded."""
+    """Match and judge what is loaded, whose `seconds` are values of `metric`."""
     axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
     for axis in axes:
         if axis not in {*COLUMNS, "cudnn_benchmark"} - set(UNREAD):
@@ -205,8 +211,10 @@ def compare_rows(
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if by else set()
     left_out: list[str] = []
     frame = once(completed(loaded.frame), left_out)
-    ok = (frame["status"] == "ok") & (frame["seconds"] > 0)
-    list_bad(frame[~ok], left_out)
+    if metric.name == "time-to-goal":
+        frame = expected(frame)
+    ok = frame["status"].isin(metric.statuses) & (frame["seconds"] > 0)
+    list_bad(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
     cells, holes = combined(cells_of(frame if ok.all() else frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
     wish = wished(baseline, axes, cells) if baseline else None
@@ -225,9 +233,12 @@ def compare_rows(
         comparisons += against_plain(members)
         groups.append(Group(title_of(members), members, comparisons))
     _place_holes(holes, groups, [column for column in shared if column != "measured"])
-    groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
+    if metric.name != "accuracy":
+        groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
-    return Result(_judged(groups), left_out, loaded.problems, failed, wish, ladders=ladders_of(frame, labels))
+    ladders = ladders_of(frame, labels) if metric is SECONDS else []
+    judged_groups = _judged(groups, metric)
+    return Result(judged_groups, left_out, loaded.problems, failed, wish, metric, tuple(axes), ladders)
 
 
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:
@@ -241,7 +252,10 @@ def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[st
         places[key].holes.append(hole)
 
 
-def _judged(groups: Sequence[Group]) -> list[Group]:
+def _judged(groups: Sequence[Group], metric: Metric) -> list[Group]:
     """Verdicts over the whole family, which is every ratio that is shown."""
-    verdicts = iter(judged([c for group in groups for c in group.comparisons]))
+    family = [c for group in groups for c in group.comparisons]
+    if metric.name == "time-to-goal":
+        family = unsure_of_shares(family)
+    verdicts = iter(accuracies_judged(family) if metric.name == "accuracy" else judged(family))
     return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in groups]

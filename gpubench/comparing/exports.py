@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -92,6 +93,7 @@ def benchstat(frame: Frame) -> str:
                 before[name] = text
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
         name += f"/batch={_word(row['batch_size'])}({_word(row['batch_policy'])})".replace("(", "-").replace(")", "")
+        name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
         name += "".join(f"/{_word(part)}" for part in str(row["params"]).split() if "=" in part)
         for trial in rows.to_dict("records"):
             values = [(trial["seconds"], "sec/op"), (trial["samples_per_second"], "samples/s")]
@@ -137,19 +139,34 @@ OURS = (
 
 
 def timm(frame: Frame) -> str:
-    """The columns of timm's benchmark CSV, medians over trials (times in ms), then our own."""
+    """The columns of timm's benchmark CSV, medians over trials (times in ms), then our own.
+
+    The time of a step is that of the laps, and empty where a row has none: a sample need not be one of the batch
+    (a language model's are words), and each of several processes has its own batch.
+    """
     lines = []
     for row, rows in _cases(frame):
         rate = float(rows["samples_per_second"].median())
         size = re.search(r"image_size=(\d+)", str(row["params"]))
         batch = _plain(row["batch_size"])
-        step = round(batch / rate * 1000, 3) if rate == rate and batch else None
+        steps = [step for text in rows["laps"] if (step := _step_ms(str(text)))]
+        step = round(median(steps), 3) if steps else None
         theirs = [row["model"], round(rate, 2), step, batch, int(size[1]) if size else None, None]
         seconds = float(rows["seconds"].median())
         own = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
         own += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
         lines.append([*theirs, *own, _plain(row["schema"])])
     return csv_text([*TIMM, *OURS], lines)
+
+
+def _step_ms(laps: str) -> float | None:
+    """Milliseconds of a training step in the timed laps of a row; None where it has none, or they are broken."""
+    try:
+        timed = [lap for lap in json.loads(laps or "[]") if lap[0] == "train" and lap[2] == "timed"]
+        steps = sum(int(lap[3]) for lap in timed)
+        return sum(float(lap[5]) for lap in timed) / steps * 1000 if steps else None
+    except (ValueError, TypeError, LookupError):
+        return None
 
 
 def mllog(frame: Frame) -> str:

@@ -5,11 +5,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gpubench.comparing.cells import Cell, text_of
+from gpubench.comparing.cells import Cell, best_of, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.spreadsheet import csv_text
-from gpubench.comparing.stats import median_interval
-from gpubench.comparing.table import batch_text, figure_text, interval_text, places, seconds_text, shown
+from gpubench.comparing.table import batch_text, figure_text, interval_text, places, ratio_of, seconds_text, shown
 
 JSON_VERSION = 1
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
@@ -23,8 +22,7 @@ def rendered(result: Result, name: str) -> str:
 
 
 def _cell_facts(cell: Cell, result: Result) -> dict[str, Any]:
-    interval = median_interval(cell.seconds, cell.adaptive) if cell.seconds else None
-    shown_interval = sorted(map(result.metric.shown, interval)) if interval else [None, None]
+    shown_interval = sorted(map(result.metric.shown, cell.interval)) if cell.interval else [None, None]
     facts = {name: _value(cell.row[name]) for name in (*FACTS, *MORE)}
     return facts | {
         "label": cell.label,
@@ -45,12 +43,11 @@ def _value(value: Any) -> Any:
 
 
 def _comparison_facts(c: Comparison, result: Result) -> dict[str, Any]:
-    _, what, verdict = shown(c, result.metric)
     return {
         "axis": c.axis, "subject": c.subject_name, "other": c.other_name, "model": str(c.subject.model),
-        "precision": str(c.subject.precision), "what": what, "ratio": c.ratio.value, "low": c.ratio.low,
-        "high": c.ratio.high, "p": c.ratio.p, "verdict": verdict, "trials": [c.subject.trials, c.other.trials],
-        "notes": list(c.notes),
+        "precision": str(c.subject.precision), "what": ratio_of(c), "ratio": c.ratio.value, "low": c.ratio.low,
+        "high": c.ratio.high, "p": c.ratio.p, "verdict": shown(c, result.metric)[2],
+        "trials": [c.subject.trials, c.other.trials], "notes": list(c.notes),
     }  # fmt: skip
 
 
@@ -127,9 +124,8 @@ def as_markdown(result: Result) -> str:
 def _with_interval(cell: Cell, result: Result) -> str:
     if not cell.seconds:
         return str(cell.status)
-    interval = median_interval(cell.seconds, cell.adaptive)
-    text = figure_text(result.metric, cell.median, interval)
-    if not interval:
+    text = figure_text(result.metric, cell.median, cell.interval)
+    if not cell.interval:
         return text
     return f"{text} ({interval_text(cell, result.metric)})"
 
@@ -138,9 +134,7 @@ def as_hyperfine(result: Result) -> str:
     """hyperfine's Markdown: median, least, most, and each case relative to its model's best."""
     parts = []
     for group in result.groups:
-        best: dict[str, float] = {}
-        for cell in group.cells:
-            best[cell.model] = min(best.get(cell.model, math.inf), cell.median)
+        best = best_of(group.cells)
         lines = [
             [
                 f"{cell.model} {cell.precision} on {cell.label}",
@@ -183,7 +177,7 @@ def _title(group: Group) -> str:
 
 
 def _plus_minus(cell: Cell, result: Result) -> str:
-    interval = median_interval(cell.seconds, cell.adaptive)
+    interval = cell.interval
     percent = f" ± {(interval[1] - interval[0]) / 2 / cell.median:.0%}" if interval else " ± ∞"
     return f"{result.metric.shown(cell.median):.4g}{percent}"
 

@@ -11,13 +11,12 @@ from gpubench.comparing import peaks, stats
 from gpubench.comparing.bound import limit_seconds
 from gpubench.comparing.cells import GROUP, LABELLED, SPECIMEN, texts_of
 from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH
+from gpubench.trial import TRAINED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRIED = ("ok", "goal_missed")
-"""A trial that missed the goal took its time, too."""
 BAR = 0.29
 """Inches of a bar with its gap."""
 LIMIT_COLOURS = {"listed": COLOURS[5], "measured": COLOURS[2]}
@@ -69,7 +68,7 @@ class Ladder:
 
 def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
     """Every ladder that the rows hold; `labels` names specimens."""
-    rows = frame[frame["rung"].notna() & frame["status"].isin(TRIED) & (frame["seconds"] > 0)]
+    rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["seconds"] > 0)]
     found = []
     for _, own in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         first: dict[str, Any] = {str(name): value for name, value in own.iloc[0].items()}

@@ -13,7 +13,6 @@ import pandas as pd
 from gpubench.comparing.cells import Cell, short, text_of
 from gpubench.comparing.compare import Group
 from gpubench.comparing.questions import Metric
-from gpubench.comparing.stats import median_interval
 from gpubench.comparing.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, plain_numbers, shortened
 from gpubench.loading import shown
 
@@ -114,7 +113,7 @@ def _trend(cells: Sequence[Cell], metric: Metric) -> list[Line]:
     for name, members in _by_name(cells).items():
         points = []
         for cell in members:
-            interval = median_interval(cell.seconds, cell.adaptive) or (cell.median, cell.median)
+            interval = cell.interval or (cell.median, cell.median)
             low, high = sorted(map(metric.shown, interval))
             points.append((float(place[_short_version(cell.torch)]), metric.shown(cell.median), low, high))
         if len(points) > 1:

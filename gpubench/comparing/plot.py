@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpubench.comparing import ladder
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell, text_of
+from gpubench.comparing.cells import Cell, best_of, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.questions import SECONDS, Metric
-from gpubench.comparing.stats import median_interval
 from gpubench.comparing.style import (
     COLOURS,
     EDGE,
@@ -26,7 +25,7 @@ from gpubench.comparing.style import (
     themed,
 )
 from gpubench.comparing.style import STYLE as STYLE
-from gpubench.comparing.table import figure_text, places, policy_text, shown
+from gpubench.comparing.table import places, policy_text, seconds_text, shown
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
 """How far each precision's colour is from its card's towards white."""
 LOG_FROM = 20.0
 """Range of values from which a linear axis would hide the small ones."""
+HOURS_FROM = 7200.0
+"""Seconds of the longest case from which a chart counts in hours."""
 MOST_BARS = 200
 """More than these fit no picture."""
 BAR = 0.27
@@ -137,21 +138,23 @@ def _suite(group: Group) -> str:
 
 
 def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
-    """One bar per card and precision for each model: median seconds, and their multiple of the fastest."""
-    best: dict[str, float] = {}
-    for cell in group.cells:
-        best[cell.model] = min(best.get(cell.model, math.inf), cell.median)
+    """One bar per card and precision for each model: median seconds (or hours), and their multiple of the fastest."""
+    best = best_of(group.cells)
     axis = group.comparisons[0].axis if group.comparisons else "card"
+    in_hours = metric is SECONDS and max(cell.median for cell in group.cells) > HOURS_FROM
+
+    def figure(value: float) -> float:
+        return value / 3600 if in_hours else metric.shown(value)
+
     bars = []
     for cell in group.cells:
-        text = f"{figure_text(metric, cell.median)}  ({cell.median / best[cell.model]:.2f}x)"
+        text = f"{seconds_text(figure(cell.median))}  ({cell.median / best[cell.model]:.2f}x)"
         extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
-        interval = median_interval(cell.seconds, cell.adaptive)
-        low, high = sorted(map(metric.shown, interval or (cell.median, cell.median)))
-        ends = (low, high) if interval else None
-        bars.append(Bar(cell.model, _name(cell), text + extra, metric.shown(cell.median), ends))
+        low, high = sorted(map(figure, cell.interval or (cell.median, cell.median)))
+        ends = (low, high) if cell.interval else None
+        bars.append(Bar(cell.model, _name(cell), text + extra, figure(cell.median), ends))
     bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
-    what = "seconds of a whole run" if metric is SECONDS else metric.title
+    what = f"{'hours' if in_hours else 'seconds'} of a whole run" if metric is SECONDS else metric.title
     best_word = "fastest" if metric is SECONDS else "best"
     panel = Panel(f"{what}; in brackets relative to the model's {best_word}", bars)
     return _figure(group, f"{_suite(group)}: {what}", [panel])
@@ -163,7 +166,7 @@ def speedup_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     for axis in dict.fromkeys(c.axis for c in group.comparisons):
         along = [c for c in group.comparisons if c.axis == axis]
         bases = " or ".join(dict.fromkeys(c.other_name for c in along))
-        panels.append(Panel(_ratio_label(axis, bases, metric), [_ratio_bar(c) for c in along], reference=True))
+        panels.append(Panel(_ratio_label(axis, bases, metric), [_ratio_bar(c, metric) for c in along], reference=True))
     title = "relative speedup" if metric is SECONDS else f"{metric.title}, relative"
     return _figure(group, f"{_suite(group)}: {title}", panels)
 
@@ -181,8 +184,8 @@ def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
     return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {above}"
 
 
-def _ratio_bar(c: Comparison) -> Bar:
-    ratio = shown(c)[0]
+def _ratio_bar(c: Comparison, metric: Metric) -> Bar:
+    ratio = shown(c, metric)[0]
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
     if c.axis not in {"card", "precision"}:

@@ -3,22 +3,17 @@
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import variance
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from gpubench.comparing.goal import success_of
 from gpubench.errors import UserError
 from gpubench.loading import FLAGS, NUMBERS
 from gpubench.records import COLUMNS
+from gpubench.trial import TRAINED
 
-if TYPE_CHECKING:
-    from gpubench.comparing.judging import Comparison
-
-NON_INFERIOR = 0.005
-"""Half a point of accuracy: what a precision may lose and still count as good as the other."""
 HOURS_PER_YEAR = 8766
 
 
@@ -33,6 +28,8 @@ class Metric:
     """What a row needs that has no value."""
     inverse: bool = False
     words: tuple[str, str] = ("faster", "slower")
+    statuses: frozenset[str] = frozenset({"ok"})
+    """Of the rows that count."""
 
     def shown(self, value: float) -> float:
         """The figure a reader expects, from the one that is compared."""
@@ -53,8 +50,17 @@ METRICS = {
         Metric("cost-per-epoch", "dollars/epoch", "seconds, epochs and a price", words=("cheaper", "dearer")),
         Metric("memory", "peak GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "batch_size", inverse=True, words=("larger", "smaller")),
-        Metric("accuracy", "accuracy", "accuracy: full runs only", words=("better", "worse")),
-        Metric("time-to-goal", "seconds to the goal", "a goal and seconds", words=("sooner", "later")),
+        Metric(
+            "accuracy",
+            "accuracy",
+            "accuracy: full runs only",
+            inverse=True,
+            words=("better", "worse"),
+            statuses=TRAINED,
+        ),
+        Metric(
+            "time-to-goal", "seconds to the goal", "a goal and seconds", words=("sooner", "later"), statuses=TRAINED
+        ),
     )
 }
 
@@ -69,7 +75,8 @@ def metric_named(name: str) -> Metric:
 def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataFrame:
     """The frame with `seconds` replaced by the metric, lower is better; NaN where a row has none.
 
-    Raises UserError where a price is needed and not given.
+    Of `time-to-goal` they are those of a run: how many reach the goal is a matter of the whole case, and of
+    `goal.expected`. Raises UserError where a price is needed and not given.
     """
     if metric is SECONDS:
         return frame
@@ -85,18 +92,10 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataF
         ),
         "memory": lambda: frame["peak_memory_bytes"] / 2**30,
         "batch": lambda: 1 / frame["batch_size"].where(frame["batch_size"] > 0),
-        "accuracy": lambda: frame["accuracy"],
-        "time-to-goal": lambda: _to_goal(frame, nothing),
+        "accuracy": lambda: 1 / frame["accuracy"].where(frame["accuracy"] > 0),
+        "time-to-goal": lambda: seconds.where(success_of(frame).notna()),
     }
     return frame.assign(seconds=values[metric.name]())
-
-
-def _to_goal(frame: pd.DataFrame, nothing: "pd.Series[float]") -> "pd.Series[float]":
-    """Seconds over the share of runs that reached the goal: what trying again until one does costs on average."""
-    rate = frame.get("success_rate", nothing)
-    named = frame["params"].str.contains(r"(?:^| )goal=", regex=True)
-    share = rate.where(rate.notna(), (frame["status"] == "ok").where(named).astype(float))
-    return frame["seconds"] / share.where(share > 0)
 
 
 def _hourly(frame: pd.DataFrame, prices: Path | None) -> "pd.Series[float]":
@@ -153,23 +152,3 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         if frame.empty:
             raise UserError(f"--where {where}: no row is left")
     return frame
-
-
-def accuracy_judged(c: "Comparison") -> "Comparison":
-    """Is the subject's accuracy at most half a point worse? By Welch's 95% interval of the difference of means."""
-    from scipy.special import stdtrit
-
-    a, b = c.subject.seconds, c.other.seconds
-    difference = sum(a) / len(a) - sum(b) / len(b)
-    if min(len(a), len(b)) < 2:
-        return replace(c, verdict="one trial", notes=(*c.notes, f"{difference * 100:+.2f} points"))
-    shares = [variance(values) / len(values) for values in (a, b)]
-    spread = math.sqrt(sum(shares))
-    freedom = (
-        sum(shares) ** 2 / sum(s**2 / (n - 1) for s, n in zip(shares, (len(a), len(b)), strict=True)) if spread else 1
-    )
-    half = float(stdtrit(freedom, 0.975)) * spread
-    low, high = difference - half, difference + half
-    verdict = "non-inferior" if low > -NON_INFERIOR else "inferior" if high < -NON_INFERIOR else "unsure"
-    note = f"{difference * 100:+.2f} points ({low * 100:+.2f} to {high * 100:+.2f})"
-    return replace(c, verdict=verdict, notes=(*c.notes, note))

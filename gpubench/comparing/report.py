@@ -1,6 +1,6 @@
 """A comparison as one HTML file: opens offline, asks nothing of any network, and carries its rows.
 
-Every text of a row is escaped, and the page's own policy lets no script run but the three written here.
+Every text of a row is escaped, and the page's own policy lets no script run but the two written here.
 """
 
 import base64
@@ -17,7 +17,8 @@ from gpubench.carried import html_link
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Question, Result, answer
-from gpubench.comparing.stats import median_interval
+from gpubench.comparing.questions import Metric
+from gpubench.comparing.specimens import unit_of
 from gpubench.comparing.table import batch_text, figure_text, interval_text, places, shown
 from gpubench.errors import UserError
 
@@ -71,7 +72,7 @@ def page_of(result: Result, table: bytes) -> str:
 <p id="status" role="status" class="soft"></p></header>
 <main>{"".join(sections)}{left}</main>
 <footer class="soft"><p>Made by gpubench {gpubench.__version__}. <code>gpubench compare</code> reads this page's rows.
-A verdict needs p &lt; 0.05 after Holm's correction over all ratios here and a difference above 2%.
+{_text(_rule(result.metric))}
 Charts by Chart.js (MIT licence, in its source below).</p></footer>
 <script type="application/json" id="figures">{data}</script>
 <script>{library}</script>
@@ -86,6 +87,17 @@ def _hash(text: str) -> str:
 
 def _text(value: object) -> str:
     return html.escape(" ".join(str(value).split()), quote=True)
+
+
+def _rule(metric: Metric) -> str:
+    """What a verdict takes."""
+    holm = "p < 0.05 after Holm's correction over all ratios here"
+    if metric.name == "accuracy":
+        return f"A verdict on accuracy needs {holm}: that a loss is under half a point, or over it."
+    return (
+        f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
+        " `same` needs its whole 90% interval inside 2%."
+    )
 
 
 def _cards(result: Result) -> str:
@@ -134,7 +146,7 @@ def _cells_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
     looks = list(dict.fromkeys((cell.label, cell.precision) for cell in group.cells))
     bars = []
     for cell in group.cells:
-        interval = median_interval(cell.seconds, cell.adaptive)
+        interval = cell.interval
         value = result.metric.shown(cell.median)
         text = f"{figure_text(result.metric, cell.median, interval)} {result.metric.title}, {cell.trials} trial(s)"
         bars.append(
@@ -211,7 +223,7 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
     header += [("95%", True), ("samples/s", True), ("trials", True), ("what else", False)]
     lines = []
     for cell in [*group.cells, *group.holes]:
-        interval = median_interval(cell.seconds, cell.adaptive) if cell.seconds else None
+        interval = cell.interval
         rate = float(cell.samples_per_second)
         line: Line = [(_text(text), None) for text in (cell.model, cell.label, cell.precision)]
         line.append((_text(batch_text(cell)), float(cell.batch_size)))
@@ -222,19 +234,20 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
         line.append((interval_text(cell, metric), metric.shown(interval[0]) if interval else None))
         line.append(("" if rate != rate else f"{rate:,.0f}", rate))
         line.append((str(cell.trials or ""), float(cell.trials)))
-        line.append((_evidence(cell), None))
+        line.append((_evidence(cell, metric), None))
         lines.append(line)
     return header, lines
 
 
-def _evidence(cell: Cell) -> str:
-    """The trials' own values and where they come from."""
+def _evidence(cell: Cell, metric: Metric) -> str:
+    """The values that its median is of, and where they come from."""
     facts = [str(cell.measured), str(cell.reason)]
     sources = ("torch", "cuda", "driver", "cpu", "session", "source")
     facts += [f"{name} {cell.row[name]}" for name in sources if str(cell.row[name])]
-    values = ", ".join(f"{value:.6g}" for value in cell.seconds[:NAMED_VALUES])
-    values += f" and {cell.trials - NAMED_VALUES} more" if cell.trials > NAMED_VALUES else ""
-    items = "".join(f"<li>{_text(fact)}</li>" for fact in [*facts, f"trials: {values}" if values else ""] if fact)
+    values = ", ".join(f"{metric.shown(value):.6g}" for value in cell.seconds[:NAMED_VALUES])
+    values += f" and {len(cell.seconds) - NAMED_VALUES} more" if len(cell.seconds) > NAMED_VALUES else ""
+    whose = "trials" if not cell.parts else "sessions" if unit_of(cell) == "session" else "specimens"
+    items = "".join(f"<li>{_text(fact)}</li>" for fact in [*facts, f"{whose}: {values}" if values else ""] if fact)
     return f'<details><summary>evidence</summary><ul class="evidence">{items}</ul></details>'
 
 

@@ -67,6 +67,7 @@ def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
     for part in parts:
         medians[part.row[unit]].append(part.median)
     row: dict[str, Any] = {**parts[0].row, unit: "", "session": ""}
+    row["reason"] = "; ".join(dict.fromkeys(part.reason for part in parts if part.reason))
     for outcome in OUTCOMES:
         known = [part.row[outcome] for part in parts if part.row[outcome] == part.row[outcome]]
         row[outcome] = median(known) if known else float("nan")

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.comparing.cells import Cell
+from gpubench.comparing.cells import Cell, best_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.hours import lines as hours_lines
 from gpubench.comparing.ladder import lines as ladder_lines
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
-from gpubench.comparing.stats import Ratio, median_interval
+from gpubench.comparing.stats import Ratio
 from gpubench.comparing.tricks import lines as trick_lines
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
@@ -48,7 +48,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
             _print(console, _table(tricks))
         for sentence in not_faster(group) if result.metric is SECONDS else []:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
-        for sentence in hours_lines(group):
+        for sentence in hours_lines(group) if result.metric is SECONDS else []:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
         if why and group.cells:
             _print(console, _table(why_lines(group)))
@@ -66,7 +66,8 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         for line in result.left_out:
             console.print(Text(f"  {line}"), soft_wrap=True)
     if not result.comparisons:
-        console.print("Nothing here can be compared: no two rows differ in card or precision alone.")
+        axes = " or ".join(result.axes)
+        console.print(Text(f"Nothing here can be compared: no two rows differ in {axes} alone."), soft_wrap=True)
 
 
 def print_problems(result: Result) -> None:
@@ -113,9 +114,7 @@ def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = 
 
 def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     """Every case's median seconds, relative to the model's fastest; a case without any says why."""
-    best: dict[str, float] = {}
-    for cell in group.cells:
-        best[cell.model] = min(best.get(cell.model, math.inf), cell.median)
+    best = best_of(group.cells)
     models = list(dict.fromkeys(cell.model for cell in [*group.cells, *group.holes]))
     # Stable: holes follow the cells of their model.
     cells = sorted([*group.cells, *group.holes], key=lambda cell: models.index(cell.model))
@@ -164,17 +163,14 @@ def figure_text(metric: Metric, value: float, interval: tuple[float, float] | No
 
 
 def _figure_of(cell: Cell, metric: Metric) -> str:
-    return figure_text(metric, cell.median, median_interval(cell.seconds, cell.adaptive))
+    return figure_text(metric, cell.median, cell.interval)
 
 
 def interval_text(cell: Cell, metric: Metric) -> str:
     """The 95% interval of the median in words; empty below six trials."""
-    if not cell.seconds:
+    if not cell.interval:
         return ""
-    interval = median_interval(cell.seconds, cell.adaptive)
-    if not interval:
-        return ""
-    low, high = sorted(map(metric.shown, interval))
+    low, high = sorted(map(metric.shown, cell.interval))
     half = (high - low) / 2 or None
     return f"{seconds_text(low, half)} to {seconds_text(high, half)}"
 
@@ -231,20 +227,25 @@ def places(ratio: Ratio) -> int:
 def shown(comparison: Comparison, metric: Metric = SECONDS) -> tuple[Ratio, str, str]:
     """(ratio, what it is a ratio of, verdict in words).
 
-    Precisions are shown as fp32 seconds over the other's, a speedup; everything else as seconds over the
-    baseline's.
+    Precisions are shown as fp32 seconds over the other's, a speedup; everything else as `ratio_of` says.
     """
     subject, other = comparison.subject_name, comparison.other_name
     word = comparison.verdict
     if word in {"faster", "slower"}:
         word = f"{subject} is {metric.words[word == 'slower']}"
-    policy = policy_text(comparison.subject)
     if comparison.axis == "precision" and metric.name != "accuracy":
+        policy = policy_text(comparison.subject)
         return comparison.ratio.inverse, f"{other} / {subject}{policy} on {comparison.subject.label}", word
-    what = f"{subject} / {other}, {comparison.subject.precision}{policy}"
-    if comparison.axis != "card":
-        what += f" on {comparison.subject.label}"
-    return comparison.ratio, what, word
+    return comparison.ratio, ratio_of(comparison), word
+
+
+def ratio_of(comparison: Comparison) -> str:
+    """What `comparison.ratio` is a ratio of: the subject over the baseline."""
+    subject, other, cell = comparison.subject_name, comparison.other_name, comparison.subject
+    if comparison.axis == "precision":
+        return f"{subject}{policy_text(cell)} / {other} on {cell.label}"
+    place = "" if comparison.axis == "card" else f" on {cell.label}"
+    return f"{subject} / {other}, {cell.precision}{policy_text(cell)}{place}"
 
 
 def policy_text(cell: Cell) -> str:
