@@ -122,7 +122,7 @@ class Row:
     steady: str = column("how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3%), shared (others computed on the card, or took over a tenth of a CPU that is the device),"
+        " clock that fell by 3%), shared (others computed on the card, or took over a tenth of the CPU, as a device),"
         " unsteady, resumed (parts of it ran at another time)"
     )
     data_stall: float | None = column(
