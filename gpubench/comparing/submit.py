@@ -33,7 +33,8 @@ PRIVATE = {
 VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
 """Columns whose dots are versions, not addresses."""
 CASE = [
-    "suite", "model", "precision", "batch_policy", "batch_size", "processes", "params", "card", "device_hash", "session",
+    "suite", "model", "precision", "batch_policy", "batch_size", "processes", "params", "card", "device_hash",
+    "session",
 ]  # fmt: skip
 
 
