@@ -5,7 +5,7 @@ from typing import Any
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Group
-from gpubench.comparing.tables import table_of
+from gpubench.comparing.tables import parsed
 
 
 def lines(group: Group) -> list[str]:
@@ -26,8 +26,8 @@ def _sentence(cell: Cell) -> str:
 
 def read(text: str) -> list[dict[str, Any]] | None:
     """The lines of a row's table that has hours and image sizes; None where it is another, or broken."""
-    table = table_of(text)
-    return table if table and {"hours", "size"} <= set(table[0]) else None
+    columns, table = parsed(text)
+    return table if {"hours", "size"} <= set(columns) else None
 
 
 def by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

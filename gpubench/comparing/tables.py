@@ -4,10 +4,15 @@ import json
 from typing import Any
 
 
-def table_of(text: object) -> list[dict[str, Any]]:
-    """The lines of a row's `table`, by column; none where it is empty or broken."""
+def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns of a row's `table`, and its lines by column; neither where it is empty or broken."""
     try:
         names, *lines = json.loads(str(text))
-        return [dict(zip(names, line, strict=True)) for line in lines]
+        return list(names), [dict(zip(names, line, strict=True)) for line in lines]
     except (ValueError, TypeError):  # no JSON, no list, lines of another length
-        return []
+        return [], []
+
+
+def table_of(text: object) -> list[dict[str, Any]]:
+    """The lines alone."""
+    return parsed(text)[1]
