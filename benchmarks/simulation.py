@@ -1,6 +1,6 @@
 """What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
 
-    python benchmarks/simulation.py            # one minute; prints the tables of docs/method.md
+    python benchmarks/simulation.py            # two minutes; prints the tables of docs/method.md
     python benchmarks/simulation.py power hosts --count 200
 
 A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
@@ -189,6 +189,23 @@ def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, correc
         alone += low <= 1 <= high
         false += stats.verdict(ratio, ratio.p, n) in FOUND
     return Adaptive(median(rounds), reached / count, covered / count, alone / count, false / count)
+
+
+def peeking(count: int, noise: Noise, most: int = 40) -> tuple[float, float]:
+    """(share of false verdicts of `most` rounds of two equal cases, the same where any look at fewer ended them).
+
+    Looks are after each round from the sixth on, as `--repeats 7, 8, ...` on the same file allows.
+    """
+    dice = Random(f"peeking {noise} {most}")
+    once = ever = 0
+    for _ in range(count):
+        a, b = session(dice, most, noise)
+        ratios = ((n, stats.ratio(a[:n], b[:n])) for n in range(most, 5, -1))
+        found = (stats.verdict(ratio, ratio.p, n) in FOUND for n, ratio in ratios)
+        last = next(found)
+        once += last
+        ever += last or any(found)
+    return once / count, ever / count
 
 
 @dataclass(frozen=True)
@@ -396,6 +413,15 @@ def print_adaptive(count: int) -> None:
     table(heading, lines)
 
 
+def print_peeking(count: int) -> None:
+    print("Peeking: 40 rounds of two equal cases, judged once at the end, or after each round from the sixth on\n")
+    few = max(200, count // 2)
+    shares = [(sd, *peeking(few, Noise(sd))) for sd in (*SDS, 0.1)]
+    table(["sd", "false, one look", "false, 35 looks"], [
+        [percent(sd), percent(once, 2), percent(ever, 2)] for sd, once, ever in shares
+    ])  # fmt: skip
+
+
 def print_laps(count: int) -> None:
     print("Naive: a t test over 120 laps a side, equal cases; and Mann-Whitney over 6 trials with a point rule\n")
     few = max(200, count // 2)
@@ -423,6 +449,7 @@ SECTIONS = {
     "hosts": print_hosts,
     "families": print_families,
     "adaptive": print_adaptive,
+    "peeking": print_peeking,
     "laps": print_laps,
 }
 

@@ -302,3 +302,85 @@ def test_unsure_says_how_many_more_trials_would_decide(tmp_path):
     c = only(result_of(tmp_path, rows(shaky), rows([v * 0.96 for v in shaky], precision="bf16")))
     assert c.verdict == "unsure"
     assert c.notes[-1].endswith("more trials a side would decide")
+
+
+CPU = {"device": "cpu", "card": "AMD EPYC"}
+OTHER_CPU = {"device": "cpu", "card": "Intel Xeon", "device_hash": "bbbb"}
+
+
+def test_threads_belong_to_the_stack_even_of_one_cpu(tmp_path):
+    c = only(result_of(tmp_path, rows(FAST, **CPU), rows(SLOW, **CPU, precision="bf16", threads=1)))
+    assert c.verdict == "precision + stack"
+    assert "differs in threads" in c.notes
+    days = rows(FAST, **CPU), rows(SLOW, **CPU, threads=1, session="s2")
+    assert only(result_of(tmp_path, *days)).verdict == "card + stack"
+
+
+def test_the_number_of_its_threads_is_part_of_another_cpu_unless_somebody_chose_it(tmp_path):
+    mine = rows(FAST, **CPU, params="epochs=1 threads=0")
+    own, asked = (rows(SLOW, **OTHER_CPU, threads=16, params=f"epochs=1 threads={n}") for n in (0, 16))
+    assert only(result_of(tmp_path, mine, own)).verdict == "slower"
+    assert only(result_of(tmp_path, mine, asked)).verdict == "card + stack"
+
+
+@pytest.mark.parametrize(("status", "verdict"), [("timed_out", "incomplete"), ("failed", "faster")])
+def test_trials_without_a_time_are_named_and_no_time_limit_decides(tmp_path, status, verdict):
+    lost = [
+        row(precision="bf16", trial=i, status=status, seconds=None, measured="", threads=None) for i in range(6, 10)
+    ]
+    result = result_of(tmp_path, rows(SLOW), rows(FAST, precision="bf16"), lost)
+    c = only(result)
+    assert (c.verdict, c.notes[-1]) == (verdict, "bf16: 4 of 10 have no time")
+    assert [cell.lost_note for cell in result.groups[0].cells] == ["", "4 of 10 have no time"]
+
+
+def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):
+    lost = [row(precision="bf16", trial=i, status="timed_out", seconds=None, measured="") for i in range(3)]
+    lost.append(row(precision="bf16", trial=6, status="interrupted", seconds=None, measured=""))
+    c = only(result_of(tmp_path, rows(SLOW), lost, rows(FAST, precision="bf16")))
+    assert (c.verdict, c.notes) == ("faster", ())
+
+
+def test_of_several_partners_the_one_of_the_same_stack(tmp_path):
+    fp32 = rows([*SLOW, 130.0], torch="2.9.1", session="s2")
+    c = only(result_of(tmp_path, fp32, rows(SLOW, session="s3"), rows(FAST, precision="fp16"), by="precision"))
+    assert c.other.torch == "2.15.0+cu132"
+    assert c.verdict == "faster"
+
+
+def test_sampled_trials_are_one_case_whether_or_not_the_sample_was_all(tmp_path):
+    some = {"mode": "sampled", "precision": "bf16"}
+    split = [row(trial=i, seconds=s, measured=("projected", "measured")[i % 2], **some) for i, s in enumerate(FAST)]
+    result = result_of(tmp_path, rows(SLOW, mode="sampled"), split)
+    assert only(result).verdict == "faster"
+    assert [(cell.trials, cell.measured) for cell in result.groups[0].cells] == [(6, "measured"), (6, "projected")]
+
+
+def test_devices_without_a_hash_are_not_pooled(tmp_path):
+    first, second = (
+        rows(times, device_hash="", device=device, precision=precision)
+        for times, device, precision in ((FAST, "cuda:0", "fp32"), (SLOW, "cuda:1", "fp32"))
+    )
+    half = rows([v / 2 for v in FAST], device_hash="", precision="fp16")
+    result = result_of(tmp_path, first, second, half)
+    assert {(cell.label, cell.trials) for cell in result.groups[0].cells} == {
+        ("RTX 2080 Ti (cuda:0)", 6),
+        ("RTX 2080 Ti (cuda:1)", 6),
+    }
+    card, precision = result.comparisons
+    assert (card.axis, "one specimen each" in card.notes) == ("card", True)
+    assert (precision.axis, precision.ratio.value) == ("precision", pytest.approx(0.5))
+
+
+def test_a_resumed_trial_is_marked(tmp_path):
+    (cell,) = result_of(tmp_path, [*rows(FAST[:5]), row(trial=5, marks="resumed", resumed="epoch 3")]).groups[0].cells
+    assert cell.marks == {"resumed": 1}
+
+
+def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):
+    for count in (3, 6):
+        slower = rows([v * 1.08 for v in FAST[:count]], **OTHER, session="s2")
+        c = only(result_of(tmp_path, rows(FAST[:count]), slower))
+        assert c.notes[-1] == "about 4 more specimens a side would decide"
+    days = rows(FAST[:3]), rows([v * 1.08 for v in FAST[:3]], session="s2", torch="2.14.0")
+    assert only(result_of(tmp_path, *days, by="torch")).notes[-1] == "about 4 more sessions a side would decide"

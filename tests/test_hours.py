@@ -22,6 +22,7 @@ def test_hours_of_phases_and_of_epochs():
     assert hours.by_size(hours.read(json.dumps(PHASES))) == [(128, 1.25), (224, 2.5), (288, 1.0)]
     assert hours.by_size(hours.read(json.dumps(EPOCHS))) == [(128, 1.0), (224, 1.0)]
     assert hours.by_size(hours.read(json.dumps([EPOCHS[0], EPOCHS[3]]))) == []
+    assert hours.read('[["hours","size"]]') == [], "a table without lines still has hours in all"
     for other in ("", "[]", "3", '[["a"],[1]]', '[["hours","size"],[1]]', "{"):
         assert hours.read(other) is None
 

@@ -7,7 +7,9 @@ import torch
 from rows import row
 
 from gpubench import records, suite
-from gpubench.comparing.scaling import curves_of, steps_of, sums_of, table_of
+from gpubench.comparing.cells import completed, once
+from gpubench.comparing.scaling import curves_of, held_of, steps_of, sums_of
+from gpubench.comparing.tables import table_of
 from gpubench.loading import load
 
 SCALING = suite.find("scaling")
@@ -18,7 +20,7 @@ COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "sec
 
 def frame_of(tmp_path, rows):
     records.append(tmp_path / "rows.csv", rows)
-    return load([tmp_path / "rows.csv"]).frame
+    return once(completed(load([tmp_path / "rows.csv"]).frame), [])
 
 
 def allreduce(processes, algorithm, group):
@@ -68,6 +70,64 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
     (given,) = curves_of(frame, alpha_beta=(ALPHA, BETA), to=2048)
     assert given.points[-1].processes == 2048
     assert given.points[-1].rate == pytest.approx(rate(2048), rel=1e-3)
+
+
+def scaled(counts, factor=1.0, **changes):
+    return [
+        row(suite="scaling", model="resnet50", processes=n, samples_per_second=100.0 * factor * n, **changes)
+        for n in counts
+    ]
+
+
+def efficiencies(curves):
+    return {c.title: [(p.processes, round(p.efficiency, 6), p.trials) for p in c.points if not p.model] for c in curves}
+
+
+def test_stacks_and_devices_are_not_pooled(tmp_path):
+    old = scaled([1, 2], factor=0.5, torch="2.9.0", session="s2")
+    other = scaled([1, 2], factor=0.7, device_hash="bbbb", session="s3")
+    found = efficiencies(curves_of(frame_of(tmp_path, scaled([1, 2]) + old + other)))
+    assert set(map(tuple, found.values())) == {((1, 1.0, 1), (2, 1.0, 1))}
+    assert ["device_hash=bbbb" in title for title in found].count(True) == 1
+    assert ["torch=2.9.0" in title for title in found].count(True) == 1
+
+
+def test_sessions_of_one_number_of_machines_each_make_one_curve_of_their_stack(tmp_path):
+    rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
+    (found,) = efficiencies(curves_of(frame_of(tmp_path, rows))).values()
+    assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
+
+
+def test_the_same_file_twice_is_one_trial(cli, tmp_path):
+    records.append(tmp_path / "rows.csv", scaled([1, 2]))
+    assert "e 100.0% of N=1's   1 trial(s)" in cli("compare", "rows.csv", "rows.csv").stdout
+
+
+def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
+    rows = [
+        row(suite="largebatch", params=f"epochs=8 global_batch={n} optimizer=sgd width={width}", accuracy=quality)
+        for width, quality in ((16, 0.6), (64, 0.9))
+        for n in (512, 1024)
+    ]
+    found = {line.title: line.points for line in held_of(frame_of(tmp_path, rows))}
+    assert found == {
+        f"sgd, fp32, 8 epochs, width={width}": ((512, quality, 1), (1024, quality, 1))
+        for width, quality in ((16, 0.6), (64, 0.9))
+    }
+
+
+def test_odd_rows_of_others_are_left_out_without_a_fall(tmp_path):
+    tables = ["{", "3", '[["a"],[1]]', '[["gradient_bytes"],["many"]]', '[["bytes","seconds"],[1,0]]']
+    rows = [row(suite="largebatch", params="epochs=1", accuracy=0.5), row(suite="largebatch", params="", accuracy=0.5)]
+    rows += [each for text in tables for each in scaled([1, 2], table=text, session=text)]
+    rows += [row(suite="scaling", model="allreduce", processes=n, table=text) for n in (None, 0, 2) for text in tables]
+    rows += [row(suite="scaling", model="allreduce", processes=2, params=f"group={g}") for g in ("x", 9)]
+    rows += [row(suite="scaling", processes=n, session="s9") for n in (None, 0)]
+    rows += scaled([1, 2], batch_size=None, session="s10")
+    frame = frame_of(tmp_path, rows)
+    assert held_of(frame) == []
+    assert sums_of(frame) == []
+    assert len(curves_of(frame)) == len(tables)
 
 
 def test_compare_prints_and_draws_it(cli, tmp_path):

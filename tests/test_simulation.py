@@ -68,6 +68,12 @@ def test_until_keeps_its_intervals_honest():
         assert adaptive.false <= 0.01
 
 
+def test_looking_until_there_is_a_verdict_costs_more_than_is_claimed():
+    once, ever = simulation.peeking(100, Noise(0.1), most=20)
+    assert once <= 0.02
+    assert ever >= 0.03
+
+
 def test_families_of_twenty():
     spoiled, _ = simulation.family(60, Noise(0.02))
     assert spoiled <= 0.05

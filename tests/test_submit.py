@@ -50,3 +50,8 @@ def test_what_is_missing_is_named(tmp_path, changes, words):
 
 def test_no_file_at_all(tmp_path):
     assert "cannot be read" in missing(tmp_path / "none.csv")[0]
+
+
+def test_each_number_of_processes_needs_its_trials(tmp_path):
+    lines = [line for n in (1, 2, 4) for line in submitted(tmp_path, times=[100.0, 101.0], processes=n)]
+    assert sum("has 2 of the 6" in line for line in lines) == 1 + 2 + 3

@@ -1,7 +1,7 @@
 """Rows to cells: the trials of one case on one specimen in one session, named, and the cases without any."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,14 +13,24 @@ from gpubench.comparing import stats
 from gpubench.loading import shown
 from gpubench.records import COLUMNS
 
-GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "measured", "source", "processes"]
-"""The part of the key that a table or chart shares."""
+GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "basis", "source", "processes"]
+"""The part of the key that a table or chart shares.
+
+`basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure
+everything and others project, and all of them answer the same question.
+"""
 
 KEY = [*GROUP, "model", "precision", "batch_policy", "fixed_batch"]
 """What must agree for two cells to be compared; the compared column is taken out of it."""
 
-SPECIMEN = ["card", "device_hash", "session"]
-"""Trials are pooled only inside one specimen and one session."""
+SPECIMEN = ["card", "device_hash", "unknown_device", "session"]
+"""Trials are pooled only inside one specimen and one session.
+
+`unknown_device` is the device where it has no hash, and empty elsewhere: nothing else tells it from its neighbour.
+"""
+
+CASE = [column for column in [*KEY, *SPECIMEN] if column != "basis"]
+"""What trials of one case agree in whatever became of them."""
 
 STACK = [
     "torch", "torchvision", "fastai", "cuda", "cudnn", "threads", "cudnn_benchmark", "memory_limit_bytes", "power_cap",
@@ -33,8 +43,11 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
-MARKS = ("shared", "throttled", "unsteady")
+MARKS = ("shared", "throttled", "unsteady", "resumed")
 """What may speak against a trial."""
+
+WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
+"""Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
 UNREAD = ("laps", "batch_curve", "precision_proof")
 """Long columns that no comparison needs."""
@@ -47,12 +60,14 @@ IDENTITY = list(
 )
 
 READ_IDENTITY = [
-    *dict.fromkeys(name for name in [*IDENTITY, "power_limit_watts", "default_power_limit_watts"] if name in COLUMNS)
+    *dict.fromkeys(
+        name for name in [*IDENTITY, "measured", "power_limit_watts", "default_power_limit_watts"] if name in COLUMNS
+    )
 ]
 """The columns as they are read from which all of IDENTITY follows."""
 
 OUTCOMES = [
-    "samples_per_second", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
+    "samples_per_second", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall", "loader_wait",
     "communication_share", "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample", "bytes_per_sample",
     "ops_per_step", "measured_peak_flops", "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
 ]  # fmt: skip
@@ -70,6 +85,8 @@ class Cell:
     """The card, with as much as is needed to tell it from others of its name."""
     marks: Mapping[str, int] = field(default_factory=dict)
     """Trials that are unsteady, throttled or shared: how many of each."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Trials of its case that have no time, by status."""
     parts: "tuple[Cell, ...]" = ()
     """The cells it combines, where it stands for several specimens; `seconds` then has one value of each."""
 
@@ -93,6 +110,12 @@ class Cell:
         """Whether its rounds were added until the intervals were tight (`run --until`)."""
         return bool(self.row["until"] > 0) and not self.parts
 
+    @property
+    def lost_note(self) -> str:
+        """How many trials of its case have no time; empty where all have."""
+        lost = sum(self.lost.values())
+        return f"{lost} of {lost + self.trials} have no time" if lost else ""
+
     def __getattr__(self, name: str) -> Any:
         if name in COLUMNS:
             return self.row[name]
@@ -102,15 +125,19 @@ class Cell:
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows without the long columns that no comparison needs, and with what the key and the stack need.
 
-    Threads and cuDNN's setting leave `params`; `power_cap` names a power limit that is not the card's own; rows of
-    one `identity` agree in all that tells cases, specimens and stacks apart.
+    Threads and cuDNN's setting leave `params`; `threads_asked` says that somebody chose the threads; `power_cap` names
+    a power limit that is not the card's own; rows of one `identity` agree in all that tells cases, specimens and
+    stacks apart.
     """
     done = frame.drop(columns=list(UNREAD), errors="ignore").assign(
         fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
         memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
         processes=frame["processes"].fillna(1),
         cudnn_benchmark=_each(frame["params"], lambda text: "".join(re.findall(r"\bcudnn_benchmark=(\S+)", text)[:1])),
+        threads_asked=_each(frame["params"], lambda text: "".join(re.findall(r"\bthreads=([1-9]\d*)", text)[:1])),
         params=recipe_of(frame["params"]),
+        basis=frame["measured"].where(frame["mode"] != "sampled", ""),
+        unknown_device=frame["device"].where(frame["device_hash"] == "", ""),
         power_cap="",
     )
     if {"power_limit_watts", "default_power_limit_watts"} <= set(frame):
@@ -144,7 +171,7 @@ def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    case = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device"] if c != "measured"]
+    case = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device"] if c != "basis"]
     known = frame["trial"].notna() & (frame["session"] != "")
     ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
     if not ordered["done"].all():
@@ -169,8 +196,10 @@ def list_bad(bad: pd.DataFrame, left_out: list[str], figure: str) -> None:
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
 
 
-def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
-    """The trials that are ok, pooled inside one specimen and session."""
+def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
+    """The trials that are ok, pooled inside one specimen and session, and how many of each case have no time."""
+    lost = {} if ok.all() else _lost(frame, ok)
+    frame = frame if ok.all() else frame[ok]
     # Rows written by hand, or before there were marks, still say that they are unsteady.
     unmarked = (frame["marks"] == "") & _has(frame["steady"], "unsteady")
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
@@ -182,12 +211,30 @@ def cells_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = trials[OUTCOMES].median()
+    first.loc[frame.loc[frame["measured"] == "projected", "cell"].unique(), "measured"] = "projected"
     seconds, counts = trials["seconds"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
     cells = [
-        Cell(row, times, labels[texts_of(row, LABELLED)], +Counter(dict(zip(MARKS, map(int, hits), strict=True))))
+        Cell(
+            row,
+            times,
+            labels[texts_of(row, LABELLED)],
+            +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
+            lost.get(row["identity"], {}),
+        )
         for row, times, hits in zip(_records(first), seconds, counts.to_numpy(), strict=True)
     ]
     return in_order(cells)
+
+
+def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
+    """By identity of ok rows: the trials of their case that have no time, by status."""
+    numbers = _numbered(frame, CASE)
+    without = ~ok & frame["status"].isin(WITHOUT_TIME)
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
+        counts[number][status] += 1
+    found = frame.loc[ok, ["identity"]].assign(number=numbers[ok]).drop_duplicates()
+    return {one: counts[number] for one, number in found.itertuples(index=False) if number in counts}
 
 
 def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
@@ -211,9 +258,8 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """One cell without trials for every case of which no row is ok."""
-    case = [c for c in [*KEY, *SPECIMEN] if c != "measured"]
-    lost = frame[~ok.groupby(_numbered(frame, case)).transform("any")]
-    found = _records(lost.drop_duplicates(case, keep="last"))
+    lost = frame[~ok.groupby(_numbered(frame, CASE)).transform("any")]
+    found = _records(lost.drop_duplicates(CASE, keep="last"))
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
 
@@ -253,22 +299,23 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     """
     frame = frame.drop_duplicates("identity")
     frame = frame.assign(**{name: frame[name].map(shown) for name in (*SPECIMEN, "source")})
-    case = [*KEY, "card", "device_hash", "power_cap", "memory_limit_bytes"]
+    case = [*KEY, "card", "device_hash", "unknown_device", "power_cap", "memory_limit_bytes"]
     sessions = frame.drop_duplicates([*case, "session"])
     again = sessions[sessions.duplicated(case, keep=False)]
     repeated = {_texts_without_session(row) for row in _records(again[LABELLED])}
     who = frame[LABELLED].drop_duplicates()
     own = who[who["source"] == ""]
     specimens = own.groupby("card")["device_hash"].nunique()
+    unknown = own.groupby("card")["unknown_device"].nunique()
     sources = who.groupby("card")["source"].nunique()
     labels = {}
     for row in _records(who):
-        card, specimen, session, source, power, memory = key = texts_of(row, LABELLED)
+        card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
         label = circumstanced(card, power, memory)
         if source and sources[card] > 1:
             label += f" ({source.removeprefix('github.com/').partition('/')[0]})"
-        elif not source and specimens[card] > 1:
-            label += f" #{specimen[:4]}"
+        elif not source and max(specimens[card], unknown[card]) > 1:
+            label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
         if _texts_without_session(row) in repeated:
             label += f" [{session[:6]}]"
         labels[key] = label

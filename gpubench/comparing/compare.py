@@ -142,7 +142,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         from gpubench.comparing.scaleview import draw_scaling, print_scaling
         from gpubench.comparing.scaling import curves_of, held_of, sums_of
 
-        frame = loaded.frame
+        frame = once(completed(loaded.frame), [])
         views = curves_of(frame, shape.alpha_beta, shape.scale_to), sums_of(frame), held_of(frame)
         if shape.table == "terminal":
             print_scaling(*views, console_of_output())
@@ -216,7 +216,7 @@ def compare_rows(
     ok = frame["status"].isin(metric.statuses) & (frame["seconds"] > 0)
     list_bad(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    cells, holes = combined(cells_of(frame if ok.all() else frame[ok], labels), axes[0]), holes_of(frame, ok, labels)
+    cells, holes = combined(cells_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
     wish = wished(baseline, axes, cells) if baseline else None
     shared = [column for column in GROUP if column not in {*axes, *follows}]
     if allow_mismatch:
@@ -232,7 +232,7 @@ def compare_rows(
             comparisons += [comparison(axis, subject, other) for subject, other in pairs]
         comparisons += against_plain(members)
         groups.append(Group(title_of(members), members, comparisons))
-    _place_holes(holes, groups, [column for column in shared if column != "measured"])
+    _place_holes(holes, groups, [column for column in shared if column != "basis"])
     if metric.name != "accuracy":
         groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())

@@ -6,7 +6,7 @@ from gpubench.comparing.judging import Comparison
 from gpubench.comparing.matching import axis_value
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
-NO_VERDICT = {"not alike", "not judged", "one trial", "few trials"}
+NO_VERDICT = {"not alike", "not judged", "incomplete", "one trial", "few trials"}
 
 
 def gate(result: Result, limit: float) -> tuple[int, list[str]]:

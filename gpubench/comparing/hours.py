@@ -1,11 +1,11 @@
 """Hours of a training in phases, from the tables that rows carry: of each phase, and in all."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Group
+from gpubench.comparing.tables import parsed
 
 
 def lines(group: Group) -> list[str]:
@@ -26,13 +26,8 @@ def _sentence(cell: Cell) -> str:
 
 def read(text: str) -> list[dict[str, Any]] | None:
     """The lines of a row's table that has hours and image sizes; None where it is another, or broken."""
-    try:
-        columns, *found = json.loads(text)
-        table = [dict(zip(columns, values, strict=True)) for values in found]
-        fits = {"hours", "size"} <= set(columns)
-    except (ValueError, TypeError):  # no JSON, no list, lines of another length
-        return None
-    return table if fits else None
+    columns, table = parsed(text)
+    return table if {"hours", "size"} <= set(columns) else None
 
 
 def by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from gpubench.comparing import stats
-from gpubench.comparing.cells import STACK, Cell, text_of
-from gpubench.comparing.matching import FOLLOWS, axis_value, mismatch
+from gpubench.comparing.cells import Cell
+from gpubench.comparing.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.comparing.specimens import unit_of, units_of
 
 MANY = 50
@@ -35,8 +34,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(subject, other)] if ratio.specimens else []
     unlike = mismatch(axis, subject, other)
-    stack = [column for column in STACK if column != axis and not _excused(column, subject, other)]
-    differing = [c for c in stack if _minor(subject.row[c], c) != _minor(other.row[c], c)]
+    differing = other_stack(axis, subject, other)
     if unlike or differing:
         notes.append(f"differs in {', '.join([*unlike, *differing])}")
     notes += [f"another {c}" for c in ("cpu", "driver") if str(subject.row[c]) != str(other.row[c]) and c != axis]
@@ -49,7 +47,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
         verdict = "not alike"
     elif set(differing) - FOLLOWS.get(axis, set()):
         verdict = f"{axis} + stack"
-    elif subject.measured != other.measured:
+    elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
     return Comparison(axis, subject, other, *names, ratio, verdict, tuple(note for note in notes if note))
@@ -58,7 +56,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
 def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
     if not (subject.parts or other.parts):
         # Where two devices of one host are themselves the question, there is no other specimen to speak for.
-        same_device = subject.device_hash == other.device_hash or axis in {"device_hash", "device"}
+        same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
         same_session = subject.session == other.session and same_device and not subject.source
         until = subject.adaptive or other.adaptive
         return stats.ratio(subject.seconds, other.seconds, same_session=same_session, until=until)
@@ -73,17 +71,16 @@ def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
     return stats.specimens_ratio(list(ours.values()), list(theirs.values()))
 
 
+def _device(cell: Cell) -> tuple[str, str]:
+    return cell.device_hash, cell.row["unknown_device"]
+
+
 def _specimens_note(subject: Cell, other: Cell) -> str:
     counts = [len(units_of(cell)) for cell in (subject, other)]
     if max(counts) == 1:
         return "one specimen each"
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
-
-
-def _excused(column: str, subject: Cell, other: Cell) -> bool:
-    """Threads are part of the card itself where a CPU is what is measured."""
-    return column == "threads" and subject.device == other.device == "cpu"
 
 
 def _batch_note(subject: Cell, other: Cell) -> str:
@@ -93,21 +90,20 @@ def _batch_note(subject: Cell, other: Cell) -> str:
     return "same batch" if times == 1 else f"batch {times:.2g} x"
 
 
-def _minor(value: Any, column: str) -> str:
-    """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
-    text = text_of(value)
-    if column in {"threads", "cpu"}:
-        return text
-    if column == "cudnn" and text.isdigit():
-        return text[:-2]
-    return ".".join(text.partition("+")[0].split(".")[:2])
-
-
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Verdicts, with p values adjusted over all of these, which have to be all that are shown."""
+    comparisons = [_completeness(c) for c in comparisons]
     family = [c for c in comparisons if c.ratio.p is not None and not c.verdict]
     adjusted = dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
     return [_judge(c, adjusted.get(id(c)), len(family)) for c in comparisons]
+
+
+def _completeness(c: Comparison) -> Comparison:
+    """What is known of trials without a time; a limit that cut off the slow ones of a side leaves no verdict."""
+    sides = (c.subject_name, c.subject), (c.other_name, c.other)
+    notes = [f"{name}: {cell.lost_note}" for name, cell in sides if cell.lost]
+    cut = any(cell.lost.get("timed_out") for _, cell in sides)
+    return replace(c, verdict=c.verdict or ("incomplete" if cut else ""), notes=(*c.notes, *notes))
 
 
 def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
@@ -120,12 +116,16 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     """How much more would decide."""
-    if verdict == "few trials" or (verdict == "unsure" and not c.ratio.specimens):
+    if verdict not in {"few trials", "unsure", "one specimen", "few specimens"}:
+        return ""
+    if not c.ratio.specimens:
         needed = stats.trials_to_decide(c.subject.seconds, c.other.seconds, family)
         have, unit = min(c.subject.trials, c.other.trials), "trials"
-    elif verdict in {"unsure", "one specimen", "few specimens"} and c.subject.device_hash != c.other.device_hash:
-        needed, have, unit = stats.specimens_to_decide(c.ratio.value), c.ratio.specimens, "specimens"
     else:
-        return ""
+        same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
+        if same_device and c.axis in {"card", "precision"}:
+            return ""  # whose unit is the specimen, and here is but one
+        needed, have = stats.specimens_to_decide(c.ratio.value), c.ratio.specimens
+        unit = "sessions" if same_device else "specimens"
     more = max(1, needed - have)
     return f"about {more} more {unit} a side would decide" if more <= MANY else f"over {MANY} more {unit} would decide"

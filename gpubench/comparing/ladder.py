@@ -80,7 +80,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
         label = labels[texts_of(first, LABELLED)]
-        found.append(Ladder(str(first["suite"]), f"{label} {first['precision']}", _kind(first), list(best.values())))
+        found.append(Ladder(str(first["suite"]), f"{label} {first['precision']}", _kind(own), list(best.values())))
     return found
 
 
@@ -112,8 +112,10 @@ def _known(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def _kind(row: Mapping[str, Any]) -> str:
-    return ", ".join(str(part) for part in (row["measured"], row["mode"], row["source"]) if part)
+def _kind(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    measured = "projected" if (rows["measured"] == "projected").any() else first["measured"]
+    return ", ".join(str(part) for part in (measured, first["mode"], first["source"]) if part)
 
 
 def lines(ladder: Ladder) -> list[dict[str, str]]:

@@ -2,14 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from gpubench.comparing import stats
-from gpubench.comparing.cells import KEY, Cell, text_of, texts_of, title_of
+from gpubench.comparing.cells import KEY, STACK, Cell, text_of, texts_of, title_of
 from gpubench.errors import UserError
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
-    "mode": {"measured"},
+    "mode": {"basis"},
+    "measured": {"basis"},
     "batch_size": {"fixed_batch", "batch_policy"},
     "power_limit_watts": {"power_cap"},
 }
@@ -74,7 +76,7 @@ def pairs_along(
         if allow_mismatch and not partners:
             partners = _most_alike(axis, cell, [c for c in cells if axis_value(c, axis) == local])
         if partners:
-            found.append((cell, max(partners, key=lambda c: _closeness(cell, c))))
+            found.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
         elif explicit or axis == "card":
             left_out.append(
                 f"{cell.suite} {cell.model} {cell.precision} {_batch(cell)} on {cell.label}:"
@@ -105,6 +107,8 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
     free = {axis, *FOLLOWS.get(axis, ())}
     if axis == "precision" and TWIN_POLICIES.get(subject.batch_policy) == other.batch_policy:
         free.add("batch_policy")
+    if subject.mode != other.mode:
+        free.add("basis")
     found = []
     for column in KEY:
         one, two = text_of(subject.row[column]), text_of(other.row[column])
@@ -113,7 +117,8 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
         if column == "params":
             ours, theirs = set(one.split()), set(two.split())
             one, two = " ".join(sorted(ours - theirs)), " ".join(sorted(theirs - ours))
-        found.append(f"{column.removeprefix('fixed_')} ({one or 'none'} / {two or 'none'})")
+        name = {"fixed_batch": "batch", "basis": "measured"}.get(column, column)
+        found.append(f"{name} ({one or 'none'} / {two or 'none'})")
     return found
 
 
@@ -124,17 +129,42 @@ def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
     if axis != "card":
         columns.append("card")
     if axis in {"precision", "batch_size"}:
-        columns.append("device_hash")
+        columns += ["device_hash", "unknown_device"]
     policy = cell.batch_policy
     if axis == "precision":
         policy = TWIN_POLICIES.get(policy, policy)
     return (*texts_of(cell, columns), "" if "batch_policy" in free else str(policy))
 
 
-def _closeness(subject: Cell, other: Cell) -> tuple[bool, bool, bool, int]:
+def other_stack(axis: str, subject: Cell, other: Cell) -> list[str]:
+    """The columns of the stack in which two cells differ although they were not to be compared."""
+    columns = [column for column in STACK if column != axis and not _excused(column, axis, subject, other)]
+    return [column for column in columns if _minor(subject.row[column], column) != _minor(other.row[column], column)]
+
+
+def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
+    """A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU."""
+    if column != "threads" or axis != "card" or not subject.device == other.device == "cpu":
+        return False
+    asked = subject.row["threads_asked"] or other.row["threads_asked"]
+    return not asked and (subject.card, subject.device_hash) != (other.card, other.device_hash)
+
+
+def _minor(value: Any, column: str) -> str:
+    """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
+    text = text_of(value)
+    if column == "threads":
+        return text
+    if column == "cudnn" and text.isdigit():
+        return text[:-2]
+    return ".".join(text.partition("+")[0].split(".")[:2])
+
+
+def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, bool, int]:
     """Of several partners the one that shares most circumstances."""
     return (
         subject.batch_policy == other.batch_policy,
+        -len(other_stack(axis, subject, other)),
         subject.session == other.session,
         subject.device_hash == other.device_hash,
         other.trials,

@@ -5,9 +5,9 @@ it is in `steps_of`: a ring takes 2 (N - 1) messages of n / N bytes (Patarasu an
 processes log2 g messages of n. A step of training is one process's own and what of the all-reduce it does not hide.
 """
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from gpubench.comparing.cells import short
+from gpubench.comparing.cells import SPECIMEN, STACK, short, text_of
+from gpubench.comparing.tables import table_of
 
 REACH = 8
 """The model says nothing of more than this many times the most processes measured."""
@@ -114,28 +115,64 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     """A curve for each case that ran with two numbers of processes or more.
 
     Args:
-        frame: rows of any suite.
+        frame: rows of any suite, as `cells.completed` and `cells.once` leave them.
         alpha_beta: seconds of a message and of a byte to reckon with instead of fitted ones.
         to: how many processes to go to with them.
     """
-    ok = frame[(frame["status"] == "ok") & frame["samples_per_second"].notna() & (frame["mode"] != "published")]
-    ok = ok[~((ok["suite"] == "scaling") & (ok["model"] == "allreduce"))]
-    keys = ["suite", "suite_version", "model", "precision", "card", "batch_size", "params", "data", "mode"]
+    rate = frame["samples_per_second"]
+    ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
+    ok = ok[~((ok["suite"] == "scaling") & (ok["model"] == "allreduce")) & (ok["batch_size"] > 0)]
+    keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
+    several = [(known, rows) for known, rows in _like(ok, keys) if rows["processes"].nunique() > 1]
+    titles = [
+        f"{known['suite']} {known['model']} {known['precision']}, {short(str(known['card']))}" for known, _ in several
+    ]
     curves = []
-    for names, rows in ok.groupby(keys, dropna=False, sort=False):
+    for title, (known, rows) in zip(_told_apart(titles, [known for known, _ in several]), several, strict=True):
         counts = sorted({int(count) for count in rows["processes"]})
-        if len(counts) < 2:
-            continue
         of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
         rates = {count: float(found.median()) for count, found in of_count.items()}
         trials = {count: len(found) for count, found in of_count.items()}
-        known: dict[str, Any] = dict(zip(keys, names, strict=True))
-        title = f"{known['suite']} {known['model']} {known['precision']}, {short(str(known['card']))}"
         gradients, samples = _gradients_of(rows, float(known["batch_size"]))
         curves.append(
             _curve(f"{title}, batch {samples:.0f} a process", rates, trials, gradients, samples, alpha_beta, to)
         )
     return curves
+
+
+def _like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Rows of one card and stack that agree in `keys`, with all that they agree in.
+
+    A session that ran with several numbers of processes stays by itself, like its device. Of the others, each of
+    which has one number (so it is with several machines), those of one stack go together.
+    """
+    rows = rows[rows["processes"] >= 1]
+    same = [*keys, *SPECIMEN, *STACK]
+    alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
+    whose = [column for column in SPECIMEN if column != "card"]
+    rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})
+    for names, found in rows.groupby(same, dropna=False, sort=False):
+        yield dict(zip(same, names, strict=True)), found
+
+
+def _told_apart(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The titles, and where several are alike as much of what is known of each as tells them apart."""
+    found = list(titles)
+    facts = [
+        {**{k: v for k, v in each.items() if k != "params"}, **_params_of(each.get("params", ""))} for each in known
+    ]
+    names = [name for each in facts for name in each if name not in {*STACK, *SPECIMEN}]
+    for name in dict.fromkeys([*names, *STACK, *SPECIMEN]):
+        for title in [title for title, count in Counter(found).items() if count > 1]:
+            alike = [place for place, other in enumerate(found) if other == title]
+            if len({text_of(facts[place].get(name, "")) for place in alike}) > 1:
+                for place in alike:
+                    found[place] += f", {name}={text_of(facts[place].get(name, ''))}"
+    return found
+
+
+def _params_of(text: object) -> dict[str, str]:
+    return {name: value for name, equals, value in (pair.partition("=") for pair in str(text).split()) if equals}
 
 
 def _curve(
@@ -187,33 +224,51 @@ def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, float]:
     """(bytes of gradients, samples of a step of one process); 1 byte where the suite does not say."""
     for text in rows["table"]:
         for line in table_of(text):
-            if "gradient_bytes" in line:
+            try:
                 return float(line["gradient_bytes"]), float(line["images_a_step"])
+            except (KeyError, TypeError, ValueError):
+                continue
     return 1.0, batch
 
 
 def sums_of(frame: pd.DataFrame) -> list[Sums]:
-    """All-reduce tables by card and type of number."""
+    """All-reduce tables by card, stack and type of number."""
     ok = frame[(frame["status"] == "ok") & (frame["suite"] == "scaling") & (frame["model"] == "allreduce")]
+    tables = list(_like(ok, ["suite_version", "backend", "interconnect", "precision"]))
+    titles = [
+        f"all-reduce, {known['precision']} gradients, {short(str(known['card']))},"
+        f" {known['backend']} over {known['interconnect']}"
+        for known, _ in tables
+    ]
     found = []
-    for names, rows in ok.groupby(["card", "backend", "interconnect", "precision"], dropna=False, sort=False):
+    for title, (_, rows) in zip(_told_apart(titles, [known for known, _ in tables]), tables, strict=True):
         lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         for _, row in rows.iterrows():
-            group = _group_of(row)
-            for each in table_of(row["table"]):
-                what = (each["algorithm"], bool(each["fusion_bytes"]), each["what"], int(each["bytes"]))
-                key: tuple[Any, ...] = (int(row["processes"]), group, *what)
-                lines.setdefault(key, []).append((float(each["seconds"]), float(each["busbw"])))
+            for key, seconds, busbw in _sums_in(row):
+                lines.setdefault(key, []).append((seconds, busbw))
         every = tuple(Sum(*key, *map(float, np.median(values, axis=0))) for key, values in lines.items())
-        card, backend, between, precision = names
+        if not every:
+            continue
         messages = [line for line in every if line.what == "message"]
         fits = {
             name: fit_sums([line for line in messages if line.algorithm == name], name)
             for name in dict.fromkeys(line.algorithm for line in every)
         }
-        title = f"all-reduce, {precision} gradients, {short(str(card))}, {backend} over {between}"
         found.append(Sums(title, every, {name: fit for name, fit in fits.items() if fit}))
     return found
+
+
+def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, float]]:
+    """(what tells a line of the row's table from others, seconds, busbw) of each line that has them."""
+    processes, group = int(row["processes"]), _group_of(row)
+    for each in table_of(row["table"]) if 1 <= group <= processes else []:
+        try:
+            what = (str(each["algorithm"]), bool(each["fusion_bytes"]), str(each["what"]), int(each["bytes"]))
+            seconds, busbw = float(each["seconds"]), float(each["busbw"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if 0 < seconds < math.inf and what[-1] > 0:
+            yield (processes, group, *what), seconds, busbw
 
 
 def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
@@ -259,10 +314,10 @@ def _least_squares(lines: Sequence[tuple[float, float, float]]) -> tuple[float, 
 
 
 def _group_of(row: "pd.Series[Any]") -> int:
-    """Processes in a group of the hierarchical algorithm, as the suite chose it."""
-    asked = dict(pair.partition("=")[::2] for pair in str(row["params"]).split()).get("group", "0")
-    nodes = int(row["nodes"]) if row["nodes"] == row["nodes"] else 1
-    return int(asked) or int(row["processes"]) // nodes
+    """Processes in a group of the hierarchical algorithm, as the suite chose it; 0 where the row cannot say."""
+    asked = _params_of(row["params"]).get("group", "0")
+    nodes = int(row["nodes"]) if row["nodes"] >= 1 else 1
+    return (int(asked) or int(row["processes"]) // nodes) if asked.isdecimal() else 0
 
 
 @dataclass(frozen=True)
@@ -275,22 +330,28 @@ class Held:
 
 
 def held_of(frame: pd.DataFrame) -> list[Held]:
-    """What `largebatch` rows of several batches show, a line for each recipe."""
+    """What `largebatch` rows of several batches show, a line for each recipe and stack.
+
+    Each batch is a session of its own, and no session or device learns better than another.
+    """
     ok = frame[(frame["status"] == "ok") & (frame["suite"] == "largebatch") & frame["accuracy"].notna()]
-    found: dict[str, dict[int, list[float]]] = {}
-    for _, row in ok.iterrows():
-        params = dict(pair.partition("=")[::2] for pair in str(row["params"]).split())
-        title = f"{params['optimizer']}, {row['precision']}, {params['epochs']} epochs"
-        found.setdefault(title, {}).setdefault(int(params["global_batch"]), []).append(float(row["accuracy"]))
-    return [
-        Held(title, tuple((size, float(np.median(values)), len(values)) for size, values in sorted(sizes.items())))
-        for title, sizes in found.items()
+    params = [_params_of(text) for text in ok["params"]]
+    batches = [each.get("global_batch", "") for each in params]
+    whole = [
+        "optimizer" in each and "epochs" in each and batch.isdecimal()
+        for each, batch in zip(params, batches, strict=True)
     ]
-
-
-def table_of(text: object) -> list[dict[str, Any]]:
-    """The lines of a row's `table`, by column."""
-    if not isinstance(text, str) or not text:
-        return []
-    names, *lines = json.loads(text)
-    return [dict(zip(names, line, strict=True)) for line in lines]
+    recipes = [" ".join(f"{name}={value}" for name, value in each.items() if name != "global_batch") for each in params]
+    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array(whole, bool)]
+    same = ["suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+    known, points = [], []
+    for names, rows in ok.groupby(same, dropna=False, sort=False):
+        known.append(dict(zip(same, names, strict=True)))
+        sizes = rows.groupby(rows["global_batch"].astype(int))["accuracy"]
+        points.append(tuple((int(size), float(found.median()), len(found)) for size, found in sizes))
+    own = [_params_of(each["params"]) for each in known]
+    titles = [
+        f"{recipe['optimizer']}, {each['precision']}, {recipe['epochs']} epochs"
+        for each, recipe in zip(known, own, strict=True)
+    ]
+    return [Held(title, line) for title, line in zip(_told_apart(titles, known), points, strict=True)]

@@ -19,7 +19,7 @@ def combined(cells: Sequence[Cell], axis: str) -> list[Cell]:
     pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     found: list[Cell] = []
     for cell in cells:
-        if cell.row[unit]:
+        if cell.device_hash and cell.row[unit]:
             pools[texts_of(cell, same)].append(cell)
         else:
             found.append(cell)
@@ -68,10 +68,14 @@ def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
         medians[part.row[unit]].append(part.median)
     row: dict[str, Any] = {**parts[0].row, unit: "", "session": ""}
     row["reason"] = "; ".join(dict.fromkeys(part.reason for part in parts if part.reason))
+    if any(part.measured == "projected" for part in parts):
+        row["measured"] = "projected"
     for outcome in OUTCOMES:
         known = [part.row[outcome] for part in parts if part.row[outcome] == part.row[outcome]]
         row[outcome] = median(known) if known else float("nan")
     if len({text_of(part.batch_size) for part in parts}) > 1:
         row["batch_size"] = float("nan")
     seconds = tuple(float(median(values)) for values in medians.values())
-    return Cell(row, seconds, label, sum((Counter(part.marks) for part in parts), Counter()), tuple(parts))
+    marks = sum((Counter(part.marks) for part in parts), Counter[str]())
+    lost = sum((Counter(part.lost) for part in parts), Counter[str]())
+    return Cell(row, seconds, label, marks, lost, tuple(parts))

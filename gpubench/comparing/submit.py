@@ -32,7 +32,10 @@ PRIVATE = {
 }
 VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
 """Columns whose dots are versions, not addresses."""
-CASE = ["suite", "model", "precision", "batch_policy", "batch_size", "params", "card", "device_hash", "session"]
+CASE = [
+    "suite", "model", "precision", "batch_policy", "batch_size", "processes", "params", "card", "device_hash",
+    "session",
+]  # fmt: skip
 
 
 def missing(path: Path) -> list[str]:

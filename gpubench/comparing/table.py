@@ -179,7 +179,7 @@ def _notes(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
     if cell.parts:
         notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
-    notes += marks_of(cell)
+    notes += [*marks_of(cell), *([cell.lost_note] if cell.lost else [])]
     if cell.data == "synthetic":
         notes.append("synthetic data")
     if cell.reason:

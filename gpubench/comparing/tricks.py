@@ -12,7 +12,7 @@ from gpubench.comparing.judging import Comparison
 SUITE, PLAIN = "tricks", "plain"
 SWITCHES = re.compile(r"\b(loading|ddp|stopping|sharded|evaluation)=\S+ ?")
 """The parameters in which the models of one run differ by design."""
-TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "measured"]
+TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
 """What a trick and its plain pipeline agree in, beside what their table shares."""
 
 
