@@ -41,15 +41,15 @@ def changed(**columns):
         ("unknown", {name: math.nan for name in BUSY if name not in {"card", "precision"}}),
     ],
 )
+def test_the_word(word, columns):
+    assert bound_of(changed(**columns)).word == word
+
+
 def test_a_cpu_waits_for_data_as_long_as_its_loop_does():
     found = bound_of(changed(device="cpu", data_stall=0.6, loader_wait=0.01), throttled=False)
     assert found.word != "input"
     assert "waits for data 1%" in found.evidence
     assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).word == "input"
-
-
-def test_the_word(word, columns):
-    assert bound_of(changed(**columns)).word == word
 
 
 def test_a_throttled_card_is_said_so_whatever_else_holds():
