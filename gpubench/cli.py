@@ -113,7 +113,7 @@ def run(
         str, typer.Option(help="HOST:PORT where the machines meet; the one that HOST is writes the rows.")
     ] = "",
     slurm: Annotated[
-        str, typer.Option(help="Run as a Slurm job: partition=gpu,nodes=4,gpus_per_node=8,time=60 (minutes).")
+        str, typer.Option(help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md).")
     ] = "",
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)

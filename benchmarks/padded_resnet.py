@@ -1,0 +1,48 @@
+"""The suite of verdicts.py: ResNet-18 three times, `a` and `b` the same and `padded` slower by a known share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpubench.suite import Param
+from gpubench.suites import resnet
+
+if TYPE_CHECKING:
+    from gpubench.measuring.clock import Clock
+    from gpubench.trial import Trial
+
+full_learner = resnet.full_learner
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """The suite `resnet`, with a pause after each training step that is `pad` of what the step took."""
+    from fastai.callback.core import Callback
+
+    class Pad(Callback):  # type: ignore[misc]
+        started = 0.0
+
+        def before_batch(self) -> None:
+            self.started = time.perf_counter()
+
+        def after_batch(self) -> None:
+            if self.training:
+                time.sleep(trial.params.pad * (time.perf_counter() - self.started))
+
+    def learner(*arguments: Any) -> Any:
+        learn = full_learner(*arguments)
+        if trial.case.model == "padded":
+            learn.add_cb(Pad())
+        return learn
+
+    resnet.full_learner = learner
+    return resnet.train(replace(trial, case=replace(trial.case, model="resnet18")), clock)
+
+
+SUITE = replace(
+    resnet.SUITE,
+    train=train,
+    models=("a", "b", "padded"),
+    params={**resnet.SUITE.params, "pad": Param(0.1, "pause after each training step of `padded`, of its own time")},
+)
