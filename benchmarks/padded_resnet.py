@@ -6,8 +6,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite import Param
 from gpubench.suites import resnet
+
+from gpubench.suite import Param
 
 if TYPE_CHECKING:
     from gpubench.measuring.clock import Clock
