@@ -84,8 +84,9 @@ def test_a_whisker_far_beyond_the_bars_is_cut_and_has_an_arrow(tmp_path):
 def test_no_label_of_a_ratio_crosses_the_line_at_1(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*rows([100.0]), *rows([104.0], precision="fp16"), *rows([80.0], precision="bf16")])
+    records.append(path, rows([200.0], precision="fp16-pure"))
     axes = plot.speedup_chart(compare([path]).groups[0]).axes[0]
-    assert sorted(round(text.xy[0], 2) for text in axes.texts) == [1.0, 1.25]
+    assert sorted(round(text.xy[0], 2) for text in axes.texts) == [0.5, 1.0, 1.25]
 
 
 def test_a_table_and_a_chart_write_a_figure_with_the_same_digits(tmp_path):

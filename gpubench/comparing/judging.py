@@ -128,4 +128,5 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     else:
         return ""
     more = max(1, needed - have)
+    unit = unit.removesuffix("s") if more == 1 else unit
     return f"about {more} more {unit} a side would decide" if more <= MANY else f"over {MANY} more {unit} would decide"

@@ -322,9 +322,11 @@ def _draw_panel(
             if bar.value is not None:
                 axes.barh(y, bar.value - origin, left=origin, height=0.86, **look(bar.name))  # type: ignore[arg-type]
                 _whisker(axes, y, bar, cut)
-            # Beside the line at 1, which would strike it through.
-            end = max(bar.value or origin, *_within(bar.interval, cut), 1.0 if panel.reference else origin)
+            end = max(bar.value or origin, *_within(bar.interval, cut), origin)
             text = bar.text if bar.value is not None else f"{' '.join(bar.name)}: {bar.text}"
+            share = (len(text) * CHARACTER + 0.15) / width
+            if panel.reference and end < 1 < end + share * axes.get_xlim()[1]:
+                end = 1.0  # the line there would strike it through
             axes.annotate(text, (end, y), xytext=(5, 0), textcoords="offset points", va="center")
             if named:
                 ticks[y] = shortened(" ".join(bar.name), NAME_CHARACTERS)
