@@ -1,5 +1,6 @@
 """What is compared with what, what is not, and that everything left out is named."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from rows import row, rows
 
 from gpubench import records
 from gpubench.comparing.compare import compare
+from gpubench.comparing.formats import rendered
 from gpubench.errors import UserError
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -150,6 +152,28 @@ def test_geometric_mean_over_common_cases_and_withheld_under_half(tmp_path):
     lonely = [rows(FAST, model=f"x{i}") for i in range(3)]
     mean = result_of(tmp_path, *more, *lonely).groups[0].means[0]
     assert (mean.value, mean.common, mean.all_cases) == (None, 2, 5)
+
+
+def test_each_precision_has_its_own_mean(tmp_path):
+    cards = [
+        rows([seconds], model=f"m{i}", precision=precision, **card)
+        for i in range(2)
+        for precision, seconds, card in (
+            ("fp32", 100, {}),
+            ("fp32", 80, OTHER),
+            ("fp16", 100, {}),
+            ("fp16", 125, OTHER),
+        )
+    ]
+    result = result_of(tmp_path, *cards)
+    means = {(m.subject_name, m.precision): m.value for m in result.groups[0].means}
+    assert sorted(means.values()) == [pytest.approx(0.8), pytest.approx(1.25)]
+    assert {precision for _, precision in means} == {"fp32", "fp16"}
+    (group,) = json.loads(rendered(result, "json"))["groups"]
+    assert [(mean["precision"], mean["cases"], mean["of"]) for mean in group["means"]] == [
+        ("fp32", 2, 2),
+        ("fp16", 2, 2),
+    ]
 
 
 def test_holm_is_over_the_whole_table(tmp_path):
@@ -384,3 +408,9 @@ def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):
         assert c.notes[-1] == "about 4 more specimens a side would decide"
     days = rows(FAST[:3]), rows([v * 1.08 for v in FAST[:3]], session="s2", torch="2.14.0")
     assert only(result_of(tmp_path, *days, by="torch")).notes[-1] == "about 4 more sessions a side would decide"
+
+
+def test_one_more_trial_is_no_plural(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpubench.comparing.stats.trials_to_decide", lambda *_: 3)
+    c = only(result_of(tmp_path, rows(FAST[:2]), rows(SLOW[:2], precision="fp16")))
+    assert c.notes[-1] == "about 1 more trial a side would decide"

@@ -57,6 +57,14 @@ def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
     assert ladder.gains() == [None, 2.0, 2.0]
 
 
+def test_seconds_of_a_rung_have_no_exponent_and_its_row_its_marks(tmp_path):
+    given = [*rung(1, [123456.0], marks="unsteady", reason="a note"), *rung(2, [26.0], samples_per_second=3.42)]
+    (ladder,) = ladders_of(tmp_path, *given)
+    first, second = lines(ladder)
+    assert (first["seconds"], first["notes"]) == ("123,456", "1 of 1 unsteady; a note")
+    assert (second["seconds"], second["samples/s"], second["notes"]) == ("26.0", "3.42", "")
+
+
 def test_rows_without_a_rung_make_no_ladder(tmp_path):
     assert ladders_of(tmp_path, row()) == []
 

@@ -7,6 +7,9 @@ from rows import row, rows
 from gpubench import records
 from gpubench.comparing import plot, style
 from gpubench.comparing.compare import Question, answer, compare
+from gpubench.comparing.lines import line_charts
+from gpubench.comparing.questions import SECONDS
+from gpubench.comparing.table import figure_text
 from gpubench.errors import UserError
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -38,16 +41,76 @@ def test_both_charts_in_both_formats_and_the_same_again(result, tmp_path):
 def test_values_ratios_and_lost_cases_are_written_out(result):
     (group,) = result.groups
     words = {text.get_text() for text in texts(plot.seconds_chart(group))}
-    assert {"100  (1.00x)", "130  (1.30x)", "RTX 2080 Ti fp32: out of memory"} <= words
+    assert {"100.0  (1.00x)", "130.0  (1.30x)", "RTX 2080 Ti fp32: out of memory"} <= words
     words = {text.get_text() for text in texts(plot.speedup_chart(group))}
-    assert {"1.30", "1.000  same"} <= words
-    assert any("above 1: slower than RTX 2080 Ti" in word for word in words)
+    assert {"0.77", "1.000  same"} <= words
+
+
+def test_above_1_is_faster_in_every_panel(result):
+    figure = plot.speedup_chart(result.groups[0])
+    assert [axes.get_xlabel().partition("; ")[2] for axes in figure.axes] == [
+        "above 1: faster than RTX 2080 Ti",
+        "above 1: faster than fp32",
+    ]
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == [pytest.approx(1 / 1.3)]
 
 
 def test_the_footer_says_what_the_figures_are(result):
-    footer = " ".join(style.footer(result.groups[0]))
+    footer = " ".join(style.footer(result.groups[0], whiskers=True))
     for fact in ("epochs=1", "data=cifar100", "measured, 6 trial(s)", "95% interval", "batch: fixed", "torch 2.15.0"):
         assert fact in footer
+
+
+def test_the_footer_names_whiskers_only_where_there_are_any(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([100.0, 101.0]), *rows([90.0, 91.0], precision="fp16")])
+    (group,) = compare([path]).groups
+    assert not any("whiskers" in text.get_text() for text in texts(plot.seconds_chart(group)))
+    assert any("whiskers" in text.get_text() for text in texts(plot.speedup_chart(group)))
+
+
+def test_a_whisker_far_beyond_the_bars_is_cut_and_has_an_arrow(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([100.0, 160.0]), *rows([90.0, 150.0], precision="fp16")])
+    result = compare([path])
+    assert result.comparisons[0].ratio.inverse.high > 4
+    axes = plot.speedup_chart(result.groups[0]).axes[0]
+    assert axes.get_xscale() == "linear"
+    assert axes.get_xlim()[1] < 3
+    assert ">" in [line.get_marker() for line in axes.lines]
+
+
+def test_no_label_of_a_ratio_crosses_the_line_at_1(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([100.0]), *rows([104.0], precision="fp16"), *rows([80.0], precision="bf16")])
+    records.append(path, rows([200.0], precision="fp16-pure"))
+    axes = plot.speedup_chart(compare([path]).groups[0]).axes[0]
+    assert sorted(round(text.xy[0], 2) for text in axes.texts) == [0.5, 1.0, 1.25]
+
+
+def test_a_table_and_a_chart_write_a_figure_with_the_same_digits(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [*rows([54.0, 54.5, 55.2, 55.6, 60.0, 73.0]), *rows([80.0], precision="bf16")])
+    result = compare([path])
+    assert figure_text(result.metric, 55.4, (54.0, 73.0)) == "55"
+    assert "55  (1.00x)" in {text.get_text() for text in texts(plot.seconds_chart(result.groups[0]))}
+
+
+def test_a_model_with_one_case_is_relative_to_nothing(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows([100.0]))
+    figure = plot.seconds_chart(compare([path]).groups[0])
+    assert "100" in {text.get_text() for text in texts(figure)}
+    assert figure.axes[0].get_xlabel() == "seconds of a whole run"
+
+
+def test_a_ladder_is_drawn_once(tmp_path):
+    path = tmp_path / "rows.csv"
+    for number, name in ((2, "second"), (1, "first")):
+        records.append(path, rows([100.0 / number], model=name, rung=number))
+    drawn = plot.draw(compare([path]), tmp_path / "charts", kinds=("png",))
+    assert [name.rpartition("/")[2] for name in drawn] == ["ladder-resnet.png"]
 
 
 def test_every_text_can_be_read_on_a_phone(result):
@@ -67,7 +130,7 @@ def test_a_rate_is_drawn_as_a_rate(tmp_path):
     axes = plot.seconds_chart(group, result.metric).axes[0]
     assert sorted(bar.get_width() for bar in axes.patches) == [250.0, 500.0]
     label = plot.speedup_chart(group, result.metric).axes[0].get_xlabel()
-    assert label == "samples/s of RTX 2080 Ti / samples/s of the one shown; above 1: slower"
+    assert label == "samples/s of the one shown / samples/s of RTX 2080 Ti; above 1: faster"
 
 
 def test_thirty_cards_have_their_names_beside_their_bars(tmp_path):
@@ -117,6 +180,46 @@ def test_log_axes_have_plain_numbers(limits):
     assert not any("$" in text for text in texts)
 
 
+def test_a_million_has_no_exponent():
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_xlim(0, 1.2e6)
+    style.plain_numbers(axes.xaxis)
+    figure.draw_without_rendering()
+    assert {"800,000", "1,000,000"} <= {label.get_text() for label in axes.get_xticklabels()}
+
+
+def roofline(tmp_path, models):
+    path = tmp_path / "rows.csv"
+    counted = {"flops_per_sample": 2e9, "bytes_per_sample": 1e8}
+    roof = {"measured_peak_flops": 4e12, "measured_bandwidth_bytes_per_second": 1e11}
+    for at, model in enumerate(models):
+        for precision in ("fp32", "bf16"):
+            rate = {"samples_per_second": 500.0 + at}
+            records.append(path, [row(model=model, precision=precision, **counted, **roof, **rate)])
+    (group,) = compare([path]).groups
+    ((_, figure),) = line_charts(group, None, SECONDS)
+    return figure
+
+
+def test_a_roofline_shows_each_model_in_the_colour_of_its_roof(tmp_path):
+    figure = roofline(tmp_path, ["resnet101", "resnet34", "resnet152", "resnet50", "resnet18"])
+    axes = figure.axes[0]
+    points = [line for line in axes.lines if line.get_linestyle() == "None"]
+    roofs = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert [len(line.get_xdata()) for line in points] == [5, 5]
+    assert [line.get_color() for line in points] == [line.get_color() for line in roofs]
+    names = [text.get_text() for text in axes.texts]
+    assert names == ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"] * 2
+    assert not any("first" in text.get_text() for text in figure.texts)
+
+
+def test_a_roofline_of_many_shows_the_first_models_and_says_so(tmp_path):
+    figure = roofline(tmp_path, [f"net{number}" for number in range(12, 0, -1)])
+    assert any("(first 16 of 24)" in text.get_text() for text in figure.texts)
+    assert {text.get_text() for text in figure.axes[0].texts} == {f"net{number}" for number in range(1, 9)}
+
+
 def test_accuracies_are_drawn_the_way_their_label_says(tmp_path):
     path = tmp_path / "rows.csv"
     for precision, value in (("fp32", 0.9), ("fp16", 0.95)):
@@ -124,7 +227,7 @@ def test_accuracies_are_drawn_the_way_their_label_says(tmp_path):
     result = answer([path], Question(metric="accuracy"))
     (group,) = result.groups
     figure = plot.speedup_chart(group, result.metric)
-    assert figure.axes[0].get_xlabel() == "accuracy / accuracy of fp32; above 1: better"
+    assert figure.axes[0].get_xlabel() == "accuracy of the one shown / accuracy of fp32; above 1: better"
     assert [bar.get_x() + bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(0.95 / 0.9)]
     words = {text.get_text() for text in texts(plot.seconds_chart(group, result.metric))}
     assert {"0.950  (1.00x)", "0.900  (1.06x)"} <= words

@@ -8,7 +8,8 @@ from rows import row, rows
 
 from gpubench import records
 from gpubench.comparing.compare import compare
-from gpubench.comparing.table import print_result, seconds_text
+from gpubench.comparing.digits import rate_text, seconds_text
+from gpubench.comparing.table import print_result
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
 
@@ -36,6 +37,68 @@ def printed(tmp_path, *groups, width=200):
 )
 def test_digits_follow_the_interval(seconds, half_width, text):
     assert seconds_text(seconds, half_width) == text
+
+
+def test_a_rate_has_three_digits(tmp_path):
+    assert [rate_text(rate) for rate in (3.42, 58.16, 2356.0, 0.0, float("nan"))] == ["3.42", "58.2", "2,356", "", ""]
+    assert "3.42" in printed(tmp_path, rows([100.0], samples_per_second=3.42))
+
+
+def test_models_are_in_the_order_of_their_numbers_or_rungs(tmp_path):
+    for names, rungs in (
+        (["resnet18", "resnet34", "resnet101"], False),
+        (["net9", "net10", "net100"], False),
+        (["z", "y", "x1"], True),
+        (["lstm", "gru"], False),  # no numbers: as in the file
+    ):
+        folder = tmp_path / names[0]
+        folder.mkdir()
+        given = [rows([100.0], model=m, rung=n if rungs else None) for n, m in enumerate(names)]
+        lost = [row(model=names[0], precision="tf32", status="failed", seconds=None, measured="")]
+        text = printed(folder, *(given if names[0] == "lstm" else given[::-1]), lost)
+        assert [line.split()[0] for line in text.splitlines() if "fixed" in line and "fp32" in line] == names
+
+
+def test_a_cause_is_said_once_for_all_models(tmp_path):
+    groups = []
+    for model in ("resnet34", "resnet18"):
+        for precision, seconds in (("fp32", 100.0), ("fp16", 110.0)):
+            card = {"card": "NVIDIA GeForce GTX 1080 Ti", "model": model, "precision": precision}
+            groups.append(rows([seconds], **card))
+    lines = [line for line in printed(tmp_path, *groups).splitlines() if "not faster" in line]
+    assert len(lines) == 1
+    assert lines[0].strip().startswith("resnet18, resnet34 on GTX 1080 Ti: fp16 is not faster than fp32")
+
+
+def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
+    first = rows([100.0, 101.0], model="first", rung=1, marks="throttled", samples_per_second=3.42)
+    text = printed(tmp_path, first, rows([50.0], model="second", rung=2))
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("first")]
+    assert "2 of 2 throttled" in line
+    assert "3.42" in line
+    assert "relative" not in text
+
+
+def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
+    text = printed(tmp_path, rows([100.0], params="published", mode="published", source="s"))
+    assert "resnet, published, data=cifar100, s" in text
+
+
+def test_means_are_per_precision(tmp_path):
+    groups = []
+    for model in ("resnet18", "resnet34"):
+        for precision, seconds in (("fp32", 80.0), ("fp16", 125.0)):
+            groups.append(rows([100.0], model=model, precision=precision))
+            groups.append(rows([seconds], model=model, precision=precision, **OTHER))
+    text = printed(tmp_path, *groups)
+    assert "geometric mean RTX 2080 Ti / GTX 1080 Ti, fp32: 1.25, 2 of 2 cases" in text
+    assert "geometric mean RTX 2080 Ti / GTX 1080 Ti, fp16: 0.80, 2 of 2 cases" in text
+
+
+def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
+    lost = row(precision="fp32", status="timed_out", reason="3 s", seconds=None, measured="")
+    text = printed(tmp_path, [lost], rows([100.0], precision="bf16"))
+    assert "Nothing here can be compared: fp32 has no result (timed out)." in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

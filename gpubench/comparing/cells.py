@@ -1,5 +1,6 @@
 """Rows to cells: the trials of one case on one specimen in one session, named, and the cases without any."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -251,9 +252,20 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """By model as they came, card, precision and batch policy."""
-    order = {model: i for i, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
-    return sorted(cells, key=lambda c: (order[c.model], c.label, _precision_rank(c), c.batch_policy))
+    """By suite as they came, model, card, precision and batch policy.
+
+    Models go by their rungs, else by their names with numbers as such; without a number they stay as they came.
+    """
+    suites = list(dict.fromkeys(cell.suite for cell in cells))
+    came = {model: at for at, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
+
+    def place(cell: Cell) -> tuple[object, ...]:
+        rung = math.inf if pd.isna(cell.rung) else cell.rung
+        name = re.sub(r"\d+", lambda digits: digits[0].zfill(12), cell.model) if re.search(r"\d", cell.model) else ""
+        rest = cell.label, _precision_rank(cell), cell.batch_policy
+        return suites.index(cell.suite), rung, name, came[cell.model], *rest
+
+    return sorted(cells, key=place)
 
 
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
@@ -352,4 +364,4 @@ def title_of(cells: Sequence[Cell]) -> str:
     parts += [common("mode"), common("source")]
     if common("processes") not in {"", "1"}:
         parts.append(f"{common('processes')} processes")
-    return ", ".join(part for part in parts if part)
+    return ", ".join(dict.fromkeys(part for part in parts if part))

@@ -17,6 +17,7 @@ from gpubench.comparing.cells import (
     cells_of,
     completed,
     holes_of,
+    in_order,
     labels_of,
     list_bad,
     once,
@@ -51,6 +52,18 @@ class Group:
     means: list[Mean] = field(default_factory=list)
     holes: list[Cell] = field(default_factory=list)
     """Cases of which no trial is ok."""
+
+    @property
+    def cases(self) -> list[Cell]:
+        """Cells and holes, in order."""
+        return in_order([*self.cells, *self.holes])
+
+    @property
+    def is_ladder(self) -> bool:
+        """Whether one ladder shows all of it: the rungs of one specimen in one precision, a cell each."""
+        models = {cell.model for cell in self.cells if not pd.isna(cell.rung)}
+        kinds = {(cell.label, cell.precision, cell.batch_policy) for cell in self.cells}
+        return len(models) == len(self.cells) and len(kinds) == 1 and not (self.comparisons or self.holes)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 from gpubench.comparing.cells import Cell, best_of, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.digits import seconds_text
 from gpubench.comparing.spreadsheet import csv_text
-from gpubench.comparing.table import batch_text, figure_text, interval_text, places, ratio_of, seconds_text, shown
+from gpubench.comparing.table import batch_text, figure_text, interval_text, places, ratio_of, shown
 
 JSON_VERSION = 1
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
@@ -56,12 +57,14 @@ def as_json(result: Result) -> str:
     groups = [
         {
             "title": group.title,
-            "cells": [_cell_facts(cell, result) for cell in [*group.cells, *group.holes]],
+            "cells": [_cell_facts(cell, result) for cell in group.cases],
             "comparisons": [_comparison_facts(c, result) for c in group.comparisons],
             "means": [
                 {
                     "subject": m.subject_name,
                     "other": m.other_name,
+                    "precision": m.precision,
+                    "batch_policy": m.batch_policy,
                     "ratio": m.value,
                     "cases": m.common,
                     "of": m.all_cases,
@@ -80,7 +83,7 @@ def as_json(result: Result) -> str:
 
 def as_csv(result: Result) -> str:
     """A line per case, for a spreadsheet."""
-    cells = [_cell_facts(cell, result) for group in result.groups for cell in [*group.cells, *group.holes]]
+    cells = [_cell_facts(cell, result) for group in result.groups for cell in group.cases]
     names = [*FACTS, *MORE, "label", "status", "reason", "trials", "median", "low", "high"]
     return csv_text([*names, "metric"], ([*(cell[name] for name in names), result.metric.title] for cell in cells))
 
@@ -103,7 +106,7 @@ def as_markdown(result: Result) -> str:
     for group in result.groups:
         lines = [
             [str(c.model), c.label, str(c.precision), batch_text(c), _with_interval(c, result), str(c.trials or "")]
-            for c in [*group.cells, *group.holes]
+            for c in group.cases
         ]
         title = result.metric.title
         header = ["model", "card", "precision", "batch", title, "trials"]

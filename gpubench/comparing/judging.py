@@ -128,4 +128,5 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
         needed, have = stats.specimens_to_decide(c.ratio.value), c.ratio.specimens
         unit = "sessions" if same_device else "specimens"
     more = max(1, needed - have)
+    unit = unit.removesuffix("s") if more == 1 else unit
     return f"about {more} more {unit} a side would decide" if more <= MANY else f"over {MANY} more {unit} would decide"

@@ -1,5 +1,6 @@
 """The steps of a ladder: what each rung takes, gains over the one before, and leaves to the compute limit."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +11,9 @@ import pandas as pd
 from gpubench.comparing import peaks, stats
 from gpubench.comparing.bound import limit_seconds
 from gpubench.comparing.cells import GROUP, LABELLED, SPECIMEN, texts_of
+from gpubench.comparing.digits import rate_text, seconds_text
 from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH
+from gpubench.loading import shown
 from gpubench.trial import TRAINED
 
 if TYPE_CHECKING:
@@ -35,6 +38,12 @@ class Rung:
     """Mean over the trials that have one."""
     success_rate: float | None
     """Share of the runs that reached the goal."""
+    rate: float
+    """Samples a second, the median; NaN where it is not known."""
+    interval: tuple[float, float] | None
+    """The 95% interval of the median; None below six trials."""
+    notes: str
+    """What speaks against some of its trials, and what the rows say about the others."""
     limits: Mapping[str, float]
     """Seconds of its training at 100% of the dense peak: the `listed` and the `measured` one, as far as known."""
 
@@ -54,6 +63,8 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     suite: str
+    recipe: str
+    """The suite with its parameters and data."""
     name: str
     """Card and precision, and whose figures they are."""
     kind: str
@@ -80,7 +91,8 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
         label = labels[texts_of(first, LABELLED)]
-        found.append(Ladder(str(first["suite"]), f"{label} {first['precision']}", _kind(own), list(best.values())))
+        name = f"{label} {first['precision']}"
+        found.append(Ladder(str(first["suite"]), _recipe(first), name, _kind(own), list(best.values())))
     return found
 
 
@@ -104,12 +116,28 @@ def _rung(rows: pd.DataFrame) -> Rung:
         seconds=tuple(rows["seconds"]),
         accuracy=_known(rows["accuracy"].mean()),
         success_rate=_known(rows["success_rate"].mean()),
+        rate=float(rows["samples_per_second"].median()),
+        interval=stats.median_interval(tuple(rows["seconds"]), bool((rows["until"] > 0).any())),
+        notes=_notes(rows),
         limits=limits,
     )
 
 
+def _notes(rows: pd.DataFrame) -> str:
+    marks = Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
+    notes = [f"{count} of {len(rows)} {mark}" for mark, count in sorted(marks.items())]
+    return "; ".join([*notes, *dict.fromkeys(shown(str(why)) for why in rows["reason"][rows["status"] == "ok"] if why)])
+
+
 def _known(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
+
+
+def _recipe(row: Mapping[str, Any]) -> str:
+    """Without parameters that only repeat the mode, as in published rows."""
+    parts = [row["suite"], row["params"] if row["params"] != row["mode"] else ""]
+    parts += [f"{name}={row[name]}" if row[name] else "" for name in ("data", "weights")]
+    return ", ".join(shown(str(part)) for part in parts if part)
 
 
 def _kind(rows: pd.DataFrame) -> str:
@@ -118,27 +146,36 @@ def _kind(rows: pd.DataFrame) -> str:
     return ", ".join(str(part) for part in (measured, first["mode"], first["source"]) if part)
 
 
+def _half(rung: Rung) -> float | None:
+    """Half the width of its interval, which is never 0."""
+    return ((rung.interval[1] - rung.interval[0]) / 2 or None) if rung.interval else None
+
+
+def _limit(rung: Rung, name: str) -> str:
+    limit = rung.limits.get(name)
+    return f"{seconds_text(limit)} s ({limit / rung.median:.0%})" if limit else ""
+
+
 def lines(ladder: Ladder) -> list[dict[str, str]]:
     """The ladder as lines of a table."""
     found = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
+        half = _half(rung)
         found.append(
             {
                 "model": rung.model,
                 "epochs": str(rung.epochs or ""),
                 "batch": str(rung.batch or ""),
-                "seconds": f"{rung.median:,.4g}",
+                "seconds": seconds_text(rung.median, half),
+                "95%": " to ".join(seconds_text(end, half) for end in rung.interval or ()),
                 "gain": f"{gain:.2f}x" if gain else "",
+                "samples/s": rate_text(rung.rate),
                 "trials": str(len(rung.seconds)),
                 "accuracy": f"{rung.accuracy:.2%}" if rung.accuracy is not None else "",
                 "reached the goal": f"{rung.success_rate:.0%}" if rung.success_rate is not None else "",
-                "to a success": f"{rung.expected_seconds:,.4g} s" if rung.expected_seconds else "",
-                **{
-                    f"limit, {name} peak": f"{rung.limits[name]:,.3g} s ({rung.limits[name] / rung.median:.0%})"
-                    if name in rung.limits
-                    else ""
-                    for name in LIMIT_COLOURS
-                },
+                "to a success": f"{seconds_text(rung.expected_seconds)} s" if rung.expected_seconds else "",
+                **{f"limit, {name} peak": _limit(rung, name) for name in LIMIT_COLOURS},
+                "notes": rung.notes,
             }
         )
     return found
@@ -199,7 +236,7 @@ def _draw(axes: "Axes", ladder: Ladder) -> None:
     times = [rung.median for rung in ladder.rungs]
     for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gains(), strict=True)):
         axes.barh(y, rung.median, height=0.8, color=COLOURS[0])
-        text = f"{rung.median:,.4g}" + (f"  ({gain:.2f}x)" if gain else "")
+        text = seconds_text(rung.median, _half(rung)) + (f"  ({gain:.2f}x)" if gain else "")
         axes.annotate(text, (rung.median, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10)
     for name, colour in LIMIT_COLOURS.items():
         for y, rung in enumerate(ladder.rungs):  # one line down the rungs, broken where it is not known

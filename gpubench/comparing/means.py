@@ -18,6 +18,8 @@ class Mean:
     axis: str
     subject_name: str
     other_name: str
+    precision: str
+    batch_policy: str
     value: float | None
     """None under half of the cases."""
     common: int
@@ -27,8 +29,25 @@ class Mean:
 
 
 def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
-    """One per card against the baseline, over the cases that every compared card has."""
+    """One per card, precision and batch policy against the baseline, over the cases that every compared card has.
+
+    A card that is slower in fp32 and faster in fp16 would look like its equal in a mean over both.
+    """
     cards = [c for c in comparisons if c.axis == "card"]
+    kinds = dict.fromkeys(map(_kind, (c.subject for c in cards)))
+    return [
+        mean
+        for kind in kinds
+        for mean in _means([c for c in cards if _kind(c.subject) == kind], [c for c in cells if _kind(c) == kind])
+    ]
+
+
+def _kind(cell: Cell) -> tuple[str, str]:
+    return str(cell.precision), str(cell.batch_policy)
+
+
+def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
+    """Of comparisons of cards in one precision."""
     sides = {c.other_name for c in cards} | {c.subject_name for c in cards}
     cases = {bucket_of(cell, "card") for cell in cells if axis_value(cell, "card") in sides}
     if len(cases) < 2:
@@ -36,12 +55,13 @@ def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[M
     ratios: dict[tuple[str, str], dict[tuple[str, ...], stats.Ratio]] = defaultdict(dict)
     for c in cards:
         ratios[c.subject_name, c.other_name][bucket_of(c.subject, "card")] = c.ratio
+    kind = _kind(cards[0].subject)
     common = set.intersection(*map(set, ratios.values()))
     means = []
     for (subject, other), by_case in ratios.items():
         used = [by_case[case] for case in common] if len(common) * 2 >= len(cases) else []
         value = stats.geometric_mean([r.value for r in used]) if used else None
-        means.append(Mean("card", subject, other, value, len(common), len(cases), _interval(used)))
+        means.append(Mean("card", subject, other, *kind, value, len(common), len(cases), _interval(used)))
     return means
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpubench.comparing import ladder
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell, best_of, text_of
+from gpubench.comparing.cells import Cell, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.digits import seconds_text
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.style import (
     COLOURS,
@@ -25,7 +26,7 @@ from gpubench.comparing.style import (
     themed,
 )
 from gpubench.comparing.style import STYLE as STYLE
-from gpubench.comparing.table import places, policy_text, seconds_text, shown
+from gpubench.comparing.table import places, policy_text, relative_texts
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ LOG_FROM = 20.0
 """Range of values from which a linear axis would hide the small ones."""
 HOURS_FROM = 7200.0
 """Seconds of the longest case from which a chart counts in hours."""
+WHISKER_REACH = 2.0
+"""A whisker is cut where it goes beyond all bars by more than this factor, so that the bars can be seen."""
 MOST_BARS = 200
 """More than these fit no picture."""
 BAR = 0.27
@@ -112,7 +115,8 @@ def draw(
                 ]
                 table = rows.table([*group.cells, *group.holes]) if rows else b""
                 figures = []
-                if 0 < bars["cases"] <= MOST_BARS:
+                stepwise = group.is_ladder and result.metric is SECONDS and len(group.cells) > 1
+                if 0 < bars["cases"] <= MOST_BARS and not stepwise:
                     figures.append((result.metric.name, seconds_chart(group, result.metric)))
                 if 0 < bars["ratios"] <= MOST_BARS:
                     figures.append(("speedup", speedup_chart(group, result.metric)))
@@ -139,7 +143,7 @@ def _suite(group: Group) -> str:
 
 def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     """One bar per card and precision for each model: median seconds (or hours), and their multiple of the fastest."""
-    best = best_of(group.cells)
+    relative = relative_texts(group.cells)
     axis = group.comparisons[0].axis if group.comparisons else "card"
     in_hours = metric is SECONDS and max(cell.median for cell in group.cells) > HOURS_FROM
 
@@ -147,21 +151,27 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
         return value / 3600 if in_hours else metric.shown(value)
 
     bars = []
-    for cell in group.cells:
-        text = f"{seconds_text(figure(cell.median))}  ({cell.median / best[cell.model]:.2f}x)"
-        extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
+    for cell in group.cases:
+        if not cell.seconds:
+            bars.append(Bar(cell.model, _name(cell), cell.status.replace("_", " ")))
+            continue
         low, high = sorted(map(figure, cell.interval or (cell.median, cell.median)))
+        text = seconds_text(figure(cell.median), (high - low) / 2 or None)
+        text += f"  ({relative[id(cell)]}x)" if id(cell) in relative else ""
+        extra = "" if axis in {"card", "precision"} else f"  {axis} {_brief(axis, cell.row[axis])}"
         ends = (low, high) if cell.interval else None
         bars.append(Bar(cell.model, _name(cell), text + extra, figure(cell.median), ends))
-    bars += [Bar(cell.model, _name(cell), cell.status.replace("_", " ")) for cell in group.holes]
     what = f"{'hours' if in_hours else 'seconds'} of a whole run" if metric is SECONDS else metric.title
     best_word = "fastest" if metric is SECONDS else "best"
-    panel = Panel(f"{what}; in brackets relative to the model's {best_word}", bars)
+    panel = Panel(f"{what}; in brackets relative to the model's {best_word}" if relative else what, bars)
     return _figure(group, f"{_suite(group)}: {what}", [panel])
 
 
 def speedup_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
-    """One bar per comparison for each model, with its 95% interval and a line at 1; a panel per axis."""
+    """One bar per comparison for each model, with its 95% interval and a line at 1; a panel per axis.
+
+    Above 1 is better than the baseline in every panel, also along axes whose tables have ratios of seconds.
+    """
     panels = []
     for axis in dict.fromkeys(c.axis for c in group.comparisons):
         along = [c for c in group.comparisons if c.axis == axis]
@@ -172,20 +182,16 @@ def speedup_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
 
 
 def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
-    better, worse = metric.words
-    if metric is SECONDS and axis == "precision":
-        return f"seconds in {bases} / seconds in the precision shown; above 1: faster than {bases}"
+    better = metric.words[0]
     if metric is SECONDS:
-        return f"seconds / seconds of {bases}; above 1: slower than {bases}"
-    if metric.name == "accuracy":
-        return f"accuracy / accuracy of {bases}; above 1: better"
-    above = better if axis == "precision" else worse
-    first, second = (bases, "the one shown") if metric.inverse != (axis == "precision") else ("the one shown", bases)
-    return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {above}"
+        first, second = ("in", "in the precision shown") if axis == "precision" else ("of", "of the one shown")
+        return f"seconds {first} {bases} / seconds {second}; above 1: faster than {bases}"
+    first, second = ("the one shown", bases) if metric.inverse else (bases, "the one shown")
+    return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {better}"
 
 
 def _ratio_bar(c: Comparison, metric: Metric) -> Bar:
-    ratio = shown(c, metric)[0]
+    ratio = c.ratio if metric.name == "accuracy" else c.ratio.inverse
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
     if c.axis not in {"card", "precision"}:
@@ -238,7 +244,7 @@ def _figure(group: Group, title: str, panels: Sequence[Panel]) -> "Figure":
     named = len(names) > LEGEND_NAMES
     labels = [] if named else [shortened(" ".join(name), 60) for name in names]
     columns = max(1, min(3, len(labels), int((WIDTH - 0.3) * 72 / (max(map(len, labels), default=1) * 6.7 + 44))))
-    footer = footer_lines(group)
+    footer = footer_lines(group, whiskers=any(bar.interval for panel in panels for bar in panel.bars))
     legend_height = LINE * 1.15 * math.ceil(len(labels) / columns) + 0.1
     below = 0.55  # ticks and the label of an axis
     height = sum(_height(panel, named) + below + 0.1 for panel in panels) + 0.5
@@ -285,9 +291,12 @@ def _draw_panel(
 ) -> None:
     import matplotlib
 
-    ends = [end for bar in panel.bars if bar.value for end in (bar.value, *(bar.interval or ()))]
+    values = [bar.value for bar in panel.bars if bar.value]
+    logarithmic = max(values) / min(values) > LOG_FROM
+    cut = min(values) / WHISKER_REACH if logarithmic else 0.0, max(values) * WHISKER_REACH
+    ends = [end for bar in panel.bars if bar.value for end in (bar.value, *_within(bar.interval, cut))]
     low, high = min(ends), max(ends)
-    logarithmic = high / low > LOG_FROM
+    high = max(high, 1.0) if panel.reference else high
     # The share of the axis that the longest text beside a bar takes.
     room = min(0.65, (max(len(bar.text) for bar in panel.bars if bar.value is not None) * CHARACTER + 0.15) / width)
     origin = 1.0 if panel.reference else low / 2
@@ -297,7 +306,7 @@ def _draw_panel(
         axes.set_xlim(start, start * (high / start) ** (1 / (1 - room)))
     else:
         origin = 0.0
-        axes.set_xlim(0, max(high / (1 - room), 1.05 if panel.reference else 0))
+        axes.set_xlim(0, high / (1 - room))
     plain_numbers(axes.xaxis)
     axes.grid(visible=False, axis="y")
     ticks, headings, y = {}, set(), 0.0
@@ -312,9 +321,12 @@ def _draw_panel(
         for bar in bars:
             if bar.value is not None:
                 axes.barh(y, bar.value - origin, left=origin, height=0.86, **look(bar.name))  # type: ignore[arg-type]
-                _whisker(axes, y, bar)
-            end = max(bar.value or origin, *(bar.interval or (0, 0)), origin)
+                _whisker(axes, y, bar, cut)
+            end = max(bar.value or origin, *_within(bar.interval, cut), origin)
             text = bar.text if bar.value is not None else f"{' '.join(bar.name)}: {bar.text}"
+            share = (len(text) * CHARACTER + 0.15) / width
+            if panel.reference and end < 1 < end + share * axes.get_xlim()[1]:
+                end = 1.0  # the line there would strike it through
             axes.annotate(text, (end, y), xytext=(5, 0), textcoords="offset points", va="center")
             if named:
                 ticks[y] = shortened(" ".join(bar.name), NAME_CHARACTERS)
@@ -330,11 +342,18 @@ def _draw_panel(
         axes.axvline(1, color=matplotlib.rcParams["text.color"], linewidth=1.2)
 
 
-def _whisker(axes: "Axes", y: float, bar: Bar) -> None:
-    if bar.interval and bar.value is not None:
-        low, high = bar.interval
-        error = [[bar.value - low], [high - bar.value]]
+def _within(interval: tuple[float, float] | None, cut: tuple[float, float]) -> tuple[float, ...]:
+    """The ends of an interval as far as they are drawn."""
+    return tuple(min(max(end, cut[0]), cut[1]) for end in interval or ())
+
+
+def _whisker(axes: "Axes", y: float, bar: Bar, cut: tuple[float, float]) -> None:
+    """The interval as a line with a cap at each end, or an arrow where it goes on beyond `cut`."""
+    if bar.interval:
         import matplotlib
 
         ink = matplotlib.rcParams["text.color"]
-        axes.errorbar(bar.value, y, xerr=error, color=ink, capsize=3, linewidth=1.2)
+        ends = _within(bar.interval, cut)
+        axes.plot(ends, [y, y], color=ink, linewidth=1.2)
+        for end, whole, arrow in zip(ends, bar.interval, "<>", strict=True):
+            axes.plot(end, y, color=ink, marker="|" if end == whole else arrow, markersize=6.0)

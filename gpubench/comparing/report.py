@@ -17,9 +17,10 @@ from gpubench.carried import html_link
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Comparison, Group, Question, Result, answer
+from gpubench.comparing.digits import rate_text
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.specimens import unit_of
-from gpubench.comparing.table import batch_text, figure_text, interval_text, places, shown
+from gpubench.comparing.table import batch_text, figure_text, interval_text, mean_text, places, shown
 from gpubench.errors import UserError
 
 LOG_FROM = 20.0
@@ -124,11 +125,7 @@ def _section(number: int, group: Group, result: Result, figures: list[dict[str, 
             parts.append(_canvas(figures[-1]))
         parts.append(_table("Ratios", *_ratios(group, result)))
     for mean in group.means:
-        value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
-        words = (
-            f"Geometric mean {mean.subject_name} / {mean.other_name}: {value}, {mean.common} of {mean.all_cases} cases"
-        )
-        parts.append(f"<p>{_text(words)}</p>")
+        parts.append(f"<p>{_text('G' + mean_text(mean)[1:])}</p>")
     return "".join(parts) + "</section>"
 
 
@@ -222,7 +219,7 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
     header = [("model", False), ("card", False), ("precision", False), ("batch", True), (metric.title, True)]
     header += [("95%", True), ("samples/s", True), ("trials", True), ("what else", False)]
     lines = []
-    for cell in [*group.cells, *group.holes]:
+    for cell in group.cases:
         interval = cell.interval
         rate = float(cell.samples_per_second)
         line: Line = [(_text(text), None) for text in (cell.model, cell.label, cell.precision)]
@@ -232,7 +229,7 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
         else:
             line.append((_text(cell.status), None))
         line.append((interval_text(cell, metric), metric.shown(interval[0]) if interval else None))
-        line.append(("" if rate != rate else f"{rate:,.0f}", rate))
+        line.append((rate_text(rate), rate))
         line.append((str(cell.trials or ""), float(cell.trials)))
         line.append((_evidence(cell, metric), None))
         lines.append(line)

@@ -68,13 +68,13 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
-def footer(group: "Group") -> Iterator[str]:
+def footer(group: "Group", *, whiskers: bool) -> Iterator[str]:
     """What the figures are: recipe, batch policy, software, trials, interval, projected or measured."""
     cells = group.cells
     trials = sorted({cell.trials for cell in cells})
     counts = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     facts = [f"{'/'.join(dict.fromkeys(str(c.measured) for c in cells))}, {counts} trial(s) each"]
-    facts += ["whiskers: 95% interval"] if trials[-1] > 1 else []
+    facts += ["whiskers: 95% interval"] if whiskers else []
     facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
     stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
     facts += [f"torch {stacks}"] if stacks else []
@@ -86,9 +86,14 @@ def footer(group: "Group") -> Iterator[str]:
     yield "; ".join([*facts, "gpubench"])
 
 
-def footer_lines(group: "Group") -> list[str]:
+def footer_lines(group: "Group", *, whiskers: bool) -> list[str]:
     """The footer, broken to the figure's width."""
-    return [line for part in footer(group) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
+    return [line for part in footer(group, whiskers=whiskers) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
+
+
+def _plain(value: float, _: object) -> str:
+    """Without an exponent from a million on."""
+    return f"{value:,.12g}"
 
 
 def plain_numbers(axis: "Axis") -> None:
@@ -97,9 +102,9 @@ def plain_numbers(axis: "Axis") -> None:
 
     class Plain(LogFormatter):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:,g}" if super().__call__(x, pos) else ""
+            return _plain(x, None) if super().__call__(x, pos) else ""
 
-    axis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.set_major_formatter(_plain)
     if axis.get_scale() == "log":
         axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
 

@@ -1,7 +1,7 @@
 """Comparisons as tables in a terminal: adapts to its width, plain in a pipe, honours NO_COLOR."""
 
-import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.comparing.cells import Cell, best_of
-from gpubench.comparing.compare import Comparison, Group, Result
+from gpubench.comparing.compare import Comparison, Group, Mean, Result
+from gpubench.comparing.digits import rate_text, seconds_text
 from gpubench.comparing.hours import lines as hours_lines
 from gpubench.comparing.ladder import lines as ladder_lines
+from gpubench.comparing.matching import axis_value
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
 from gpubench.comparing.stats import Ratio
@@ -40,8 +42,12 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
     console = console or console_of_output()
     print_problems(result)
     for group in result.groups:
+        stepwise = group.is_ladder and result.metric is SECONDS
+        if stepwise and not why:
+            continue
         console.print(Text(group.title, style="bold"), soft_wrap=True)
-        _print(console, cells_table(group, result.metric))
+        if not stepwise:
+            _print(console, cells_table(group, result.metric))
         if group.comparisons:
             _print(console, comparisons_table(group, result.metric))
         if result.metric is SECONDS and (tricks := trick_lines(group.comparisons, group.holes)):
@@ -53,21 +59,40 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         if why and group.cells:
             _print(console, _table(why_lines(group)))
         for mean in group.means:
-            value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
-            value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
-            text = f"  geometric mean {mean.subject_name} / {mean.other_name}: {value}"
-            console.print(Text(f"{text}, {mean.common} of {mean.all_cases} cases"), soft_wrap=True)
+            console.print(Text(f"  {mean_text(mean)}"), soft_wrap=True)
         console.print()
     for ladder in result.ladders:
-        console.print(Text(f"{ladder.suite}, the ladder: {ladder.name}, {ladder.kind}", style="bold"), soft_wrap=True)
+        title = f"{ladder.recipe}, the ladder: {ladder.name}, {ladder.kind}"
+        console.print(Text(title, style="bold"), soft_wrap=True)
         _print(console, _table(ladder_lines(ladder)))
     if result.left_out:
         console.print(Text("Left out", style="bold"))
         for line in result.left_out:
             console.print(Text(f"  {line}"), soft_wrap=True)
     if not result.comparisons:
-        axes = " or ".join(result.axes)
-        console.print(Text(f"Nothing here can be compared: no two rows differ in {axes} alone."), soft_wrap=True)
+        console.print(Text(f"Nothing here can be compared: {_why_nothing(result)}."), soft_wrap=True)
+
+
+def _why_nothing(result: Result) -> str:
+    """The values of a compared column that have rows but no result, where that is the cause."""
+    lost: dict[str, str] = {}
+    for group in result.groups:
+        for axis in result.axes:
+            there = {axis_value(cell, axis) for cell in group.cells}
+            missing = [hole for hole in group.holes if axis_value(hole, axis) not in there]
+            if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
+                lost |= {axis_value(hole, axis): str(hole.status).replace("_", " ") for hole in missing}
+    if lost:
+        return "; ".join(f"{value} has no result ({status})" for value, status in lost.items())
+    return f"no two rows differ in {' or '.join(result.axes)} alone"
+
+
+def mean_text(mean: Mean) -> str:
+    """A geometric mean in words."""
+    value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
+    value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
+    what = f"{mean.subject_name} / {mean.other_name}, {mean.precision}{policy_text(mean)}"
+    return f"geometric mean {what}: {value}, {mean.common} of {mean.all_cases} cases"
 
 
 def print_problems(result: Result) -> None:
@@ -114,10 +139,7 @@ def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = 
 
 def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     """Every case's median seconds, relative to the model's fastest; a case without any says why."""
-    best = best_of(group.cells)
-    models = list(dict.fromkeys(cell.model for cell in [*group.cells, *group.holes]))
-    # Stable: holes follow the cells of their model.
-    cells = sorted([*group.cells, *group.holes], key=lambda cell: models.index(cell.model))
+    relative, cells = relative_texts(group.cells), group.cases
     lines: list[dict[str, str | Text]] = []
     for number, cell in enumerate(cells):
         lines.append(
@@ -128,10 +150,8 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
                 "batch": batch_text(cell),
                 metric.title: _figure_of(cell, metric) if cell.seconds else Text(cell.status, style="yellow"),
                 "95%": interval_text(cell, metric),
-                "relative": f"{cell.median / best[cell.model]:.2f}" if cell.seconds else "",
-                "samples/s": ""
-                if pd.isna(cell.samples_per_second) or metric.name == "rate"
-                else f"{cell.samples_per_second:,.0f}",
+                "relative": relative.get(id(cell), ""),
+                "samples/s": "" if metric.name == "rate" else rate_text(cell.samples_per_second),
                 "trials": str(cell.trials) if cell.seconds else "",
                 "accuracy": "" if pd.isna(cell.accuracy) or metric.name == "accuracy" else f"{cell.accuracy:.2%}",
                 "top-5": "" if pd.isna(cell.top5) else f"{cell.top5:.2%}",
@@ -142,18 +162,17 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     return _table(lines, [cell.model for cell in cells])
 
 
+def relative_texts(cells: Sequence[Cell]) -> dict[int, str]:
+    """By the cell's id, its multiple of its model's best; none of a model with a single cell."""
+    best, count = best_of(cells), Counter(cell.model for cell in cells)
+    return {id(cell): f"{cell.median / best[cell.model]:.2f}" for cell in cells if count[cell.model] > 1}
+
+
 def batch_text(cell: Cell) -> str:
     """The batch, and the policy that chose it."""
     size = "" if pd.isna(cell.batch_size) else f"{cell.batch_size:.0f} "
     capped = ", capped" if cell.batch_capped else ""
     return f"{size}({cell.batch_policy}{capped})"
-
-
-def seconds_text(seconds: float, half_width: float | None = None) -> str:
-    """Three digits, or as many as the interval of `half_width` seconds a side leaves a meaning."""
-    digits = 3 if not half_width else math.ceil(math.log10(seconds / half_width)) + 1
-    decimals = min(max(digits, 2), 6) - 1 - math.floor(math.log10(seconds))
-    return f"{seconds:,.{max(0, decimals)}f}"
 
 
 def figure_text(metric: Metric, value: float, interval: tuple[float, float] | None = None) -> str:
@@ -248,6 +267,6 @@ def ratio_of(comparison: Comparison) -> str:
     return f"{subject} / {other}, {cell.precision}{policy_text(cell)}{place}"
 
 
-def policy_text(cell: Cell) -> str:
+def policy_text(cell: Cell | Mean) -> str:
     """The batch policy where it sets a case apart from its twin of the same precision."""
     return f" ({cell.batch_policy})" if cell.batch_policy in {"max-fp32", "author-doubled"} else ""

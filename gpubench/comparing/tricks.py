@@ -7,6 +7,7 @@ import pandas as pd
 
 from gpubench.comparing import stats
 from gpubench.comparing.cells import SPECIMEN, Cell, texts_of
+from gpubench.comparing.digits import rate_text
 from gpubench.comparing.judging import Comparison
 
 SUITE, PLAIN = "tricks", "plain"
@@ -86,16 +87,22 @@ def _evidence(c: Comparison) -> str:
         return f"loader_wait is {trick.loader_wait:.0%} of the laps, and was {plain.loader_wait:.0%}{cores}"
     if name in {"ddp", "sharded"}:
         threads = f", with threads={trick.threads:.0f} each in place of {plain.threads:.0f}"
-        rates = f"samples_per_second {trick.samples_per_second:.0f} against {plain.samples_per_second:.0f}"
+        rates = (
+            f"samples_per_second {rate_text(trick.samples_per_second)} against {rate_text(plain.samples_per_second)}"
+        )
         return f"{rates}: processes={trick.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if name == "mixed":
-        rates = f"{trick.resident_samples_per_second:.0f} against {plain.resident_samples_per_second:.0f}"
+        rates = f"{_resident(trick)} against {_resident(plain)}"
         return f"resident_samples_per_second {rates} in {trick.precision}"
     if name == "stopping":
         all_ran = " (the loss still fell, so that none was left out)" if trick.epochs >= plain.epochs else ""
         return f"epochs {trick.epochs:.0f} against {plain.epochs:.0f}{all_ran}"
     share = plain.valid_seconds / plain.seconds[0] if plain.seconds else 0.0
     return f"valid_seconds {trick.valid_seconds:.2f} against {plain.valid_seconds:.2f}, {share:.0%} of the plain run"
+
+
+def _resident(cell: Cell) -> str:
+    return rate_text(cell.resident_samples_per_second) or "unknown"
 
 
 def _place(cell: Cell) -> tuple[str, ...]:

@@ -33,8 +33,11 @@ def lines(group: Group) -> list[dict[str, str]]:
 
 
 def not_faster(group: Group) -> list[str]:
-    """A sentence per mixed precision that is not faster than fp32."""
-    return [_sentence(comparison) for comparison in group.comparisons if _is_slow_mixed(comparison)]
+    """A sentence per card, mixed precision that is not faster than fp32, and reason, with the models it holds for."""
+    models: dict[str, dict[str, None]] = {}
+    for comparison in filter(_is_slow_mixed, group.comparisons):
+        models.setdefault(_sentence(comparison), {})[str(comparison.subject.model)] = None
+    return [f"{', '.join(names)} {sentence}" for sentence, names in models.items()]
 
 
 def _is_slow_mixed(comparison: Comparison) -> bool:
@@ -46,4 +49,4 @@ def _is_slow_mixed(comparison: Comparison) -> bool:
 def _sentence(comparison: Comparison) -> str:
     subject, other = comparison.subject, comparison.other
     reason = why_not_faster(subject.row, other.row, bound_of_cell(subject))
-    return f"{subject.model} on {subject.label}: {comparison.subject_name} is not faster than fp32: {reason}"
+    return f"on {subject.label}: {comparison.subject_name} is not faster than fp32: {reason}"
