@@ -1,5 +1,8 @@
 """Charts: a file of each kind, legible text, the same bytes every time, never a traceback."""
 
+import json
+
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from rows import row, rows
@@ -241,3 +244,18 @@ def test_long_runs_are_drawn_in_hours(tmp_path):
     assert [bar.get_width() for bar in figure.axes[0].patches] == [pytest.approx(2.0003, abs=1e-4), 1.0]
     assert figure.axes[0].get_xlabel().startswith("hours of a whole run")
     assert "1.00  (1.00x)" in {text.get_text() for text in texts(figure)}
+
+
+def test_cards_are_counted_where_a_case_has_several(tmp_path):
+    records.append(tmp_path / "a.csv", rows(FAST, processes=8))
+    (group,) = compare([tmp_path / "a.csv"]).groups
+    assert "8 x RTX 2080 Ti fp32" in {text.get_text() for text in texts(plot.seconds_chart(group))}
+
+
+def test_numbers_of_close_batches_are_not_written_over_each_other(tmp_path):
+    curve = json.dumps([[size, 100.0, 1] for size in (256, 512, 768, 1024, 1536, 2048)])
+    records.append(tmp_path / "a.csv", [row(batch_policy="fastest", batch_curve=curve)])
+    (group,) = compare([tmp_path / "a.csv"]).groups
+    texts_of_rows = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    ((_, figure),) = line_charts(group, texts_of_rows, SECONDS)
+    assert list(figure.axes[0].get_xticks()) == [256, 512, 1024, 2048]

@@ -252,7 +252,10 @@ def _figure(group: Group, title: str, lines: Sequence[Line], x: str, y: str, log
         axes.set_xscale("log", base=log_base)
         plain_numbers(axes.xaxis)
     if log_base == 2 and len(ticks := sorted({point[0] for line in drawn for point in line.points})) <= 12:
-        axes.set_xticks(ticks)
+        apart = ticks[:1]
+        for tick in ticks[1:]:  # numbers of points close to each other would be written over each other
+            apart += [tick] * (tick / apart[-1] > 1.6)
+        axes.set_xticks(apart)
         axes.minorticks_off()
     values = [point[1] for line in drawn for point in line.points]
     if max(values) / min(values) > 20:

@@ -208,7 +208,8 @@ def _brief(axis: str, value: object) -> str:
 
 
 def _name(cell: Cell) -> Name:
-    return cell.label, f"{cell.precision}{policy_text(cell)}"
+    count = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
+    return f"{count}{cell.label}", f"{cell.precision}{policy_text(cell)}"
 
 
 def _looks(group: Group) -> Callable[[Name], dict[str, object]]:
