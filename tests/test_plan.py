@@ -126,7 +126,7 @@ def test_params_text_is_sorted_and_lower_case():
 
 
 def test_models_of_several_suites(tmp_path):
-    with pytest.raises(UserError, match="huge: no such model; there are large, small"):
+    with pytest.raises(UserError, match="huge: no such model; there are small, large"):
         cases_of(tmp_path, models=("huge",))
 
 

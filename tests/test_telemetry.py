@@ -246,7 +246,6 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         devices={"xpu:0": device},
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
-        session="s1",
         path=tmp_path / "a.csv",
         folders={"sleeps": None},
     )
