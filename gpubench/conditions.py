@@ -238,21 +238,15 @@ def _under_load(check: CardCheck) -> list[Finding]:
     return found
 
 
-def crowded(load_average: float, cpu_count: int) -> str:
-    """What to say where other programs use the CPUs, or an empty string."""
-    if load_average <= BUSY_SHARE * cpu_count:
-        return ""
-    return f"load average {load_average:.1f} on {cpu_count} CPUs: other programs compute"
-
-
 def of_host(host: Host, *, accelerator: bool) -> list[Finding]:
     """What to fix on the host; `accelerator` says whether it has to feed one."""
     found = []
     if host.cpu_governor not in {"", "performance"}:
         text = f"CPU governor is {host.cpu_governor}: clocks follow the load, and launches wait for them"
         found.append(Finding("fix", text, "sudo cpupower frequency-set -g performance"))
-    if busy := crowded(host.load_average, host.cpu_count):
-        found.append(Finding("fix", busy, "see which with top; end them or wait"))
+    if host.load_average > BUSY_SHARE * host.cpu_count:
+        text = f"load average {host.load_average:.1f} on {host.cpu_count} CPUs: other programs compute"
+        found.append(Finding("fix", text, "see which with top; end them or wait"))
     if accelerator and host.cpu_count < FEW_CPUS:
         text = f"{host.cpu_count} CPU(s) to feed an accelerator: it may wait for data (data_stall in the rows)"
         found.append(Finding("note", text, "give the machine or container more, for example docker run --cpus 8"))

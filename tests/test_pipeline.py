@@ -5,6 +5,7 @@ import csv
 import os
 import platform
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,19 @@ def test_rows_say_what_host_they_come_from_but_not_its_name(tmp_path):
     assert float(row["load_average"]) >= 0
     assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
     assert platform.node() not in out.read_text()
+
+
+@pytest.mark.skipif(len(psutil.Process().cpu_affinity() or ()) != psutil.cpu_count(), reason="not all CPUs are ours")
+def test_a_cpu_that_others_use_is_said_and_marked(tmp_path):
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(psutil.cpu_count())]
+    try:
+        done = run(*scripted(tmp_path / "a.csv", "--precision", "fp32", "--models", "short"), cwd=tmp_path)
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+    assert re.search(r"other programs take \d+% of the CPUs", done.stderr)
+    assert {row["marks"] for row in rows_of(tmp_path / "a.csv")} == {"shared"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from typing import Any
 from rich.console import Console
 
 from gpubench import records, suite
-from gpubench.conditions import crowded
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
@@ -148,14 +147,15 @@ class Runner:
                 console.print(problem, markup=False)
             states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
             earlier.check(cases, self.options, self.devices, states, self.environment)
+        load = host.CpuLoad()
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
+        others = load.others()  # the load average would count a run of ours that has just ended
+        if others > SHARED_CPU and any(device.kind == "cpu" for device in self.devices.values()):
+            console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
         self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
             planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
             self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
-        busy = crowded(host.load_average(), self.environment.cpu_count)
-        if busy and any(device.kind == "cpu" for device in self.devices.values()):
-            console.print(f"{busy}, and its times will show it; `gpubench doctor` says what to do", markup=False)
         _say_what_it_can_decide(self.options, cases, console)
         return self.run(cases, console)
 
