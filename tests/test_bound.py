@@ -50,6 +50,7 @@ def test_a_cpu_waits_for_data_as_long_as_its_loop_does():
     assert found.word != "input"
     assert "waits for data 1%" in found.evidence
     assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).word == "input"
+    assert "waits" not in bound_of(changed(device="cpu", data_stall=0.3), throttled=False).evidence
 
 
 def test_a_throttled_card_is_said_so_whatever_else_holds():

@@ -96,7 +96,9 @@ def test_the_share_of_the_cpus_that_others_took(monkeypatch, busy, own, others):
     monkeypatch.setattr(host, "_own_seconds", lambda: now[1])
     monkeypatch.setattr(host.time, "monotonic", lambda: now[2])
     monkeypatch.setattr(host.psutil, "cpu_count", lambda: 2)
-    load = host.CpuLoad()
+    monkeypatch.setattr(host.os, "cpu_count", lambda: 2)
+    assert host.cpu_load(1) is None
+    load = host.cpu_load(2)
     now = next(counts)
     assert load.others() == pytest.approx(others)
 

@@ -84,9 +84,10 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
         described += " (more than was measured: run `gpubench peak` again)"
     if throttled:
         return "throttled", "heat or hardware held the clock down" + (f"; {described}" if described else "")
-    stall, exchange = _stall(row), _number(row, "communication_share") or 0.0
+    known = _stall(row)
+    stall, exchange = known or 0.0, _number(row, "communication_share") or 0.0
     hindrances: dict[Word, float] = {"input": stall, "communication": exchange * (1 - stall)}
-    waits = [f"waits for data {stall:.0%} of the step"] if _number(row, "data_stall") is not None else []
+    waits = [f"waits for data {stall:.0%} of the step"] if known is not None else []
     if _number(row, "communication_share") is not None:
         waits.append(f"waits for other processes {hindrances['communication']:.0%}")
     evidence = "; ".join([*waits, described] if described else waits)
@@ -106,14 +107,15 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
     return "unknown", f"{evidence}: {why}"
 
 
-def _stall(row: Mapping[str, Any]) -> float:
-    """Share of a step that waits for data.
+def _stall(row: Mapping[str, Any]) -> float | None:
+    """Share of a step that waits for data; None where the row does not tell.
 
     On a CPU nothing is queued, so the loop's own wait for its loader is all of it. It comes from the same laps as the
     step, while the resident laps come later, when a machine that others use may have another pace.
     """
     column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
-    return max(0.0, _number(row, column) or 0.0)
+    share = _number(row, column)
+    return None if share is None else max(0.0, share)
 
 
 def _missing(row: Mapping[str, Any]) -> str:

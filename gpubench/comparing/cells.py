@@ -85,7 +85,7 @@ class Cell:
     label: str
     """The card, with as much as is needed to tell it from others of its name."""
     marks: Mapping[str, int] = field(default_factory=dict)
-    """Trials that are unsteady, throttled or shared: how many of each."""
+    """How many of its trials have each of MARKS."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Trials of its case that have no time, by status."""
     parts: "tuple[Cell, ...]" = ()
@@ -172,7 +172,7 @@ def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    case = [c for c in [*KEY, *SPECIMEN, "memory_limit_bytes", "device"] if c != "basis"]
+    case = [*CASE, "memory_limit_bytes", "device"]
     known = frame["trial"].notna() & (frame["session"] != "")
     ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
     if not ordered["done"].all():

@@ -147,10 +147,11 @@ class Runner:
                 console.print(problem, markup=False)
             states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
             earlier.check(cases, self.options, self.devices, states, self.environment)
-        load = host.CpuLoad()
+        on_cpu = any(device.kind == "cpu" for device in self.devices.values())
+        load = host.cpu_load(self.environment.cpu_count) if on_cpu else None
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
-        others = load.others()  # the load average would count a run of ours that has just ended
-        if others > SHARED_CPU and any(device.kind == "cpu" for device in self.devices.values()):
+        # The load average would count a run of ours that has just ended.
+        if load and (others := load.others()) > SHARED_CPU:
             console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
         self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
@@ -300,9 +301,7 @@ class Runner:
             sampler.hear(event)
             self.on_event(event)
 
-        # Of a machine that shows more CPUs than it gives, nobody knows whose load is in the way.
-        watched = on_cpu and case.nodes == 1 and self.environment.cpu_count == os.cpu_count()
-        load = host.CpuLoad() if watched else None
+        load = host.cpu_load(self.environment.cpu_count) if on_cpu and case.nodes == 1 else None
         memory = case.memory_limit_bytes if on_cpu else None
         with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
             outcome = run_child(
