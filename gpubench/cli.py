@@ -205,7 +205,7 @@ Examples:
 
 Every card and precision, and what the ratios are worth: `gpubench compare results/*.csv`
 
-Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "2080 Ti" --charts charts/`
+Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`
 
 The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
 
@@ -219,7 +219,7 @@ def compare(
         str | None, typer.Option(help="Column to compare along, or two: card, precision, torch,card, batch_size, ...")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Value of that column to divide by; the fastest by default.")
+        str | None, typer.Option(help="What the speedups are over: by default the slowest, of precisions fp32.")
     ] = None,
     metric: Annotated[
         str,

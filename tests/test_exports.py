@@ -42,6 +42,14 @@ def test_pyperf_reads_and_compares(results, tmp_path):
     assert "resnet resnet18 fp16" in done.stdout
 
 
+def test_trials_on_both_sides_of_the_sampling_limit_are_one_case(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [row(seconds=10.0, measured="measured"), row(seconds=11.0, measured="projected", trial=2)])
+    export([path], "timm", tmp_path / "out.csv")
+    (line,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    assert (line["trials"], line["measured"]) == ("2", "projected")
+
+
 def test_benchstat_reads_and_compares(results, tmp_path):
     program = os.environ.get("BENCHSTAT") or shutil.which("benchstat")
     if not program:

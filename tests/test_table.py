@@ -91,8 +91,8 @@ def test_means_are_per_precision(tmp_path):
             groups.append(rows([100.0], model=model, precision=precision))
             groups.append(rows([seconds], model=model, precision=precision, **OTHER))
     text = printed(tmp_path, *groups)
-    assert "geometric mean RTX 2080 Ti / GTX 1080 Ti, fp32: 1.25, 2 of 2 cases" in text
-    assert "geometric mean RTX 2080 Ti / GTX 1080 Ti, fp16: 0.80, 2 of 2 cases" in text
+    assert "geometric mean speedup, RTX 2080 Ti over GTX 1080 Ti, fp32: 0.80, 2 of 2 cases" in text
+    assert "geometric mean speedup, RTX 2080 Ti over GTX 1080 Ti, fp16: 1.25, 2 of 2 cases" in text
 
 
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):

@@ -19,7 +19,7 @@ from gpubench.loading import load
 
 CASE = [
     "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
-    "weights", "mode", "measured", "card", "device_hash", "session", "source", "memory_limit_bytes", "torch",
+    "weights", "mode", "card", "device_hash", "session", "source", "memory_limit_bytes", "torch",
 ]  # fmt: skip
 """Columns that rows of one benchmark in another tool's sense share."""
 
@@ -58,9 +58,15 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
 
 
 def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
-    """(what all rows of the case share, its rows), in the order of the file."""
+    """(what all rows of the case share, its rows), in the order of the file.
+
+    Sampled trials near their limit are projected in one trial and measured in the next: such a case is projected.
+    """
     for _, rows in frame.groupby(CASE, sort=False, dropna=False):
-        yield {str(name): value for name, value in rows.iloc[0].items()}, rows
+        facts = {str(name): value for name, value in rows.iloc[0].items()}
+        if (rows["measured"] == "projected").any():
+            facts["measured"] = "projected"
+        yield facts, rows
 
 
 def _plain(value: Any) -> Any:

@@ -118,8 +118,8 @@ def as_markdown(result: Result) -> str:
                 digits = places(ratio)
                 range_text = f"{ratio.low:.{digits}f} to {ratio.high:.{digits}f}" if ratio.low and ratio.high else ""
                 lines.append([str(c.subject.model), what, f"{ratio.value:.{digits}f}", range_text, verdict])
-            header = ["model", "what", "ratio", "95%", "verdict"]
-            parts.append(_markdown_table(header, lines, {"ratio", "95%"}))
+            header = ["model", "what", result.metric.gain, "95%", "verdict"]
+            parts.append(_markdown_table(header, lines, {result.metric.gain, "95%"}))
     parts += [f"Left out: {_escaped(line)}\n" for line in result.left_out]
     return "\n".join(parts)
 

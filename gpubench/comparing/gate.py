@@ -22,7 +22,7 @@ def gate(result: Result, limit: float) -> tuple[int, list[str]]:
     slower = [c for c in compared if _low(c) > 1 + limit and not _unjudged(c)]
     undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
     lone = [] if not compared else _alone(result, axis, base)
-    lines = [f"{_name(c)} is more than {word}" for c in slower]
+    lines = [f"{_name(c)}: more than {word}" for c in slower]
     lines += [f"{_name(c)}: undecided whether it is {word}" for c in undecided]
     lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
     if result.failed:
@@ -59,5 +59,10 @@ def _alone(result: Result, axis: str, base: str) -> list[Cell]:
 
 
 def _name(c: Comparison) -> str:
-    ratio = f"{c.ratio.value:.3f}" + (f" ({c.ratio.low:.3f} to {c.ratio.high:.3f})" if c.ratio.low else "")
-    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}: {ratio}"
+    interval = f" ({_percent(c.ratio.low)} to {_percent(c.ratio.high)})" if c.ratio.low and c.ratio.high else ""
+    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {_percent(c.ratio.value)}{interval}"
+
+
+def _percent(ratio: float) -> str:
+    """Above zero is slower."""
+    return f"{100 * (ratio - 1):+.1f}%"

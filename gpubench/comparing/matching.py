@@ -57,7 +57,7 @@ def pairs_along(
     values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
     if len(values) < 2:
         return []
-    base = wish[1] if wish and wish[0] == axis else _fastest(axis, cells)
+    base = wish[1] if wish and wish[0] == axis else _slowest(axis, cells)
     if base not in values:
         left_out.append(f"{title_of(cells)}: {base} has no row here, so nothing is compared along {axis}")
         return []
@@ -69,7 +69,7 @@ def pairs_along(
         bucket = buckets[bucket_of(cell, axis)]
         local = base
         if axis == "batch_size" and not wish:  # under `max` it differs from model to model
-            local = axis_value(min(bucket, key=lambda c: c.median), axis)
+            local = axis_value(max(bucket, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
             continue
         partners = [c for c in bucket if axis_value(c, axis) == local]
@@ -175,8 +175,8 @@ def _batch(cell: Cell) -> str:
     return f"batch {cell.batch_policy}" if cell.batch_policy != "fixed" else f"batch {cell.batch_size:.0f}"
 
 
-def _fastest(axis: str, cells: Sequence[Cell]) -> str:
-    """fp32 among precisions, else the value that is fastest over the cases that all values have."""
+def _slowest(axis: str, cells: Sequence[Cell]) -> str:
+    """fp32 among precisions, else the value that is slowest over the cases that all values have."""
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for cell in cells:
         times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
@@ -184,8 +184,8 @@ def _fastest(axis: str, cells: Sequence[Cell]) -> str:
         return "fp32"
     common = set.intersection(*map(set, times.values()))
 
-    def speed(value: str) -> float:
+    def slowness(value: str) -> float:
         own = times[value]
         return stats.geometric_mean([own[case] for case in common or own])
 
-    return min(times, key=speed)
+    return max(times, key=slowness)

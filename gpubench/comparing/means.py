@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpubench.comparing import stats
 from gpubench.comparing.cells import Cell
@@ -26,6 +26,12 @@ class Mean:
     all_cases: int
     interval: tuple[float, float] | None = None
     """95%; None where a ratio has none."""
+
+    @property
+    def inverse(self) -> "Mean":
+        """The baseline over the subject."""
+        interval = (1 / self.interval[1], 1 / self.interval[0]) if self.interval else None
+        return replace(self, value=1 / self.value if self.value else None, interval=interval)
 
 
 def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:

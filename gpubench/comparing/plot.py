@@ -26,7 +26,7 @@ from gpubench.comparing.style import (
     themed,
 )
 from gpubench.comparing.style import STYLE as STYLE
-from gpubench.comparing.table import places, policy_text, relative_texts
+from gpubench.comparing.table import places, policy_text, relative_texts, shown
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
 def speedup_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
     """One bar per comparison for each model, with its 95% interval and a line at 1; a panel per axis.
 
-    Above 1 is better than the baseline in every panel, also along axes whose tables have ratios of seconds.
+    Above 1 is better than the baseline in every panel.
     """
     panels = []
     for axis in dict.fromkeys(c.axis for c in group.comparisons):
@@ -191,7 +191,7 @@ def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
 
 
 def _ratio_bar(c: Comparison, metric: Metric) -> Bar:
-    ratio = c.ratio if metric.name == "accuracy" else c.ratio.inverse
+    ratio = shown(c, metric)[0]
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
     if c.axis not in {"card", "precision"}:

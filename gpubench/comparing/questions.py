@@ -31,6 +31,13 @@ class Metric:
     statuses: frozenset[str] = frozenset({"ok"})
     """Of the rows that count."""
 
+    @property
+    def gain(self) -> str:
+        """What being a number of times better is called."""
+        if self.name == "accuracy":
+            return "ratio"
+        return "speedup" if self.words[0] in {"faster", "sooner"} else "gain"
+
     def shown(self, value: float) -> float:
         """The figure a reader expects, from the one that is compared."""
         return 1 / value if self.inverse else value

@@ -125,7 +125,7 @@ def _section(number: int, group: Group, result: Result, figures: list[dict[str, 
             parts.append(_canvas(figures[-1]))
         parts.append(_table("Ratios", *_ratios(group, result)))
     for mean in group.means:
-        parts.append(f"<p>{_text('G' + mean_text(mean)[1:])}</p>")
+        parts.append(f"<p>{_text('G' + mean_text(mean, result.metric)[1:])}</p>")
     return "".join(parts) + "</section>"
 
 
@@ -176,7 +176,8 @@ def _ratios_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
                 "colour": colour,
             }
         )
-    return _figure(name, "ratio, with 95% intervals and a line at 1", bars, reference=True)
+    axis = f"{result.metric.gain} over the other, with 95% intervals and a line at 1"
+    return _figure(name, axis, bars, reference=True)
 
 
 def _figure(name: str, axis: str, bars: list[dict[str, Any]], *, reference: bool) -> dict[str, Any]:
@@ -249,14 +250,13 @@ def _evidence(cell: Cell, metric: Metric) -> str:
 
 
 def _ratios(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[Line]]:
-    header = [("model", False), ("ratio of", False), ("ratio", True), ("95%", True), ("verdict", False), ("p", True)]
-    header += [("trials", True), ("why", False)]
+    header = [("model", False), ("what", False), (result.metric.gain, True), ("95%", True), ("verdict", False)]
+    header += [("p", True), ("trials", True), ("why", False)]
     lines = []
     for c in group.comparisons:
         ratio, what, verdict = shown(c, result.metric)
         digits = places(ratio)
         both = f"{ratio.low:.{digits}f} to {ratio.high:.{digits}f}" if ratio.low and ratio.high else ""
-        # An inverse ratio is a speedup: its verdict speaks of the subject all the same.
         kind = c.verdict if c.verdict in {"faster", "slower", "same"} else ""
         lines.append(
             [

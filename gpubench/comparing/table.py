@@ -59,7 +59,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         if why and group.cells:
             _print(console, _table(why_lines(group)))
         for mean in group.means:
-            console.print(Text(f"  {mean_text(mean)}"), soft_wrap=True)
+            console.print(Text(f"  {mean_text(mean, result.metric)}"), soft_wrap=True)
         console.print()
     for ladder in result.ladders:
         title = f"{ladder.recipe}, the ladder: {ladder.name}, {ladder.kind}"
@@ -87,12 +87,13 @@ def _why_nothing(result: Result) -> str:
     return f"no two rows differ in {' or '.join(result.axes)} alone"
 
 
-def mean_text(mean: Mean) -> str:
-    """A geometric mean in words."""
-    value = "withheld (under half)" if mean.value is None else f"{mean.value:.2f}"
-    value += f" ({mean.interval[0]:.2f} to {mean.interval[1]:.2f})" if mean.interval else ""
-    what = f"{mean.subject_name} / {mean.other_name}, {mean.precision}{policy_text(mean)}"
-    return f"geometric mean {what}: {value}, {mean.common} of {mean.all_cases} cases"
+def mean_text(mean: Mean, metric: Metric = SECONDS) -> str:
+    """A geometric mean in words, in the direction of `shown`."""
+    speedup = mean if metric.name == "accuracy" else mean.inverse
+    value = "withheld (under half)" if speedup.value is None else f"{speedup.value:.2f}"
+    value += f" ({speedup.interval[0]:.2f} to {speedup.interval[1]:.2f})" if speedup.interval else ""
+    what = f"{mean.subject_name} over {mean.other_name}, {mean.precision}{policy_text(mean)}"
+    return f"geometric mean {metric.gain}, {what}: {value}, {mean.common} of {mean.all_cases} cases"
 
 
 def print_problems(result: Result) -> None:
@@ -212,7 +213,7 @@ def marks_of(cell: Cell) -> list[str]:
 
 
 def comparisons_table(group: Group, metric: Metric = SECONDS) -> Table:
-    """Every ratio with its interval and verdict."""
+    """Every speedup over the baseline (or gain, where it is not of time) with its interval and verdict."""
     lines: list[dict[str, str | Text]] = []
     for comparison in group.comparisons:
         ratio, what, verdict = shown(comparison, metric)
@@ -222,7 +223,7 @@ def comparisons_table(group: Group, metric: Metric = SECONDS) -> Table:
             {
                 "model": str(comparison.subject.model),
                 "what": what,
-                "ratio": Text(f"{ratio.value:.{digits}f}", style="bold"),
+                metric.gain: Text(f"{ratio.value:.{digits}f}", style="bold"),
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
@@ -244,27 +245,29 @@ def places(ratio: Ratio) -> int:
 
 
 def shown(comparison: Comparison, metric: Metric = SECONDS) -> tuple[Ratio, str, str]:
-    """(ratio, what it is a ratio of, verdict in words).
+    """(how many times better it is than the baseline, what over what, verdict in words).
 
-    Precisions are shown as fp32 seconds over the other's, a speedup; everything else as `ratio_of` says.
+    Everything that a person reads has this one direction: of seconds it is a speedup.
     """
-    subject, other = comparison.subject_name, comparison.other_name
     word = comparison.verdict
     if word in {"faster", "slower"}:
-        word = f"{subject} is {metric.words[word == 'slower']}"
-    if comparison.axis == "precision" and metric.name != "accuracy":
-        policy = policy_text(comparison.subject)
-        return comparison.ratio.inverse, f"{other} / {subject}{policy} on {comparison.subject.label}", word
-    return comparison.ratio, ratio_of(comparison), word
+        word = f"{comparison.subject_name} is {metric.words[word == 'slower']}"
+    # Ratios of seconds are below 1 where the subject is better, those of accuracies above it.
+    ratio = comparison.ratio if metric.name == "accuracy" else comparison.ratio.inverse
+    return ratio, _joined(comparison, "over"), word
 
 
 def ratio_of(comparison: Comparison) -> str:
-    """What `comparison.ratio` is a ratio of: the subject over the baseline."""
+    """What `comparison.ratio` itself is a ratio of, as the JSON has it: the subject over the baseline."""
+    return _joined(comparison, "/")
+
+
+def _joined(comparison: Comparison, word: str) -> str:
     subject, other, cell = comparison.subject_name, comparison.other_name, comparison.subject
     if comparison.axis == "precision":
-        return f"{subject}{policy_text(cell)} / {other} on {cell.label}"
+        return f"{subject}{policy_text(cell)} {word} {other} on {cell.label}"
     place = "" if comparison.axis == "card" else f" on {cell.label}"
-    return f"{subject} / {other}, {cell.precision}{policy_text(cell)}{place}"
+    return f"{subject} {word} {other}, {cell.precision}{policy_text(cell)}{place}"
 
 
 def policy_text(cell: Cell | Mean) -> str:
