@@ -60,11 +60,11 @@ def test_each_metric_in_its_own_unit(path, prices):
     assert medians(path, "batch")[("GTX 1080 Ti", "fp32")] == 64
 
 
-def test_the_best_card_per_dollar_comes_first(path, prices):
+def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     result = answer([path], Question(metric="value", prices=prices, by="card"))
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
-    assert comparison.other_name == "GTX 1080 Ti"
-    assert comparison.ratio.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
+    assert comparison.other_name == "RTX 2080 Ti"
+    assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
 
 
 def test_a_rate_is_faster_where_it_is_higher(tmp_path):
@@ -114,7 +114,7 @@ def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes
 def test_an_accuracy_that_is_worse_on_one_specimen_need_not_be_on_its_card(tmp_path):
     records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
     (comparison,) = answer([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
-    assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
+    assert (comparison.subject_name, comparison.verdict) == ("RTX 2080 Ti", "one specimen")
 
 
 def test_holm_is_over_all_accuracies(tmp_path):
@@ -133,12 +133,12 @@ def test_holm_is_over_all_accuracies(tmp_path):
     assert {c.verdict for c in many} == {"unsure"}
 
 
-def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
+def test_the_most_accurate_is_the_best_and_the_least_the_baseline(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*accurate([0.80] * 6), *accurate([0.90] * 6, **OTHER)])
     result = answer([path], Question(metric="accuracy"))
     (comparison,) = result.comparisons
-    assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
+    assert (comparison.other_name, comparison.ratio.value) == ("RTX 2080 Ti", pytest.approx(0.9 / 0.8))
     lines = [line for line in rendered(result, "hyperfine").splitlines() if " on " in line]
     assert [(line.split("|")[2].strip(), line.split("|")[-2].strip()) for line in lines] == [
         ("0.900", "1.00"),

@@ -23,12 +23,12 @@ def frame_of(tmp_path, rows):
     return once(completed(load([tmp_path / "rows.csv"]).frame), [])
 
 
-def allreduce(processes, algorithm, group):
+def allreduce(processes, algorithm, group, alpha=ALPHA):
     """A row whose all-reduces take exactly what alpha and beta say."""
     messages, share = steps_of(algorithm, processes, group)
     lines = [COLUMNS]
     for size in (1 << 10, 1 << 14, 1 << 18, 1 << 22):
-        seconds = ALPHA * messages + BETA * share * size
+        seconds = alpha * messages + BETA * share * size
         lines.append([algorithm, 0, "message", 1, size, "float32", seconds, size / seconds / 1e9, 0.1, 0])
     return row(
         suite="scaling", model="allreduce", processes=processes, nodes=1, params=f"group={group}",
@@ -43,8 +43,17 @@ def test_the_model_finds_alpha_and_beta_and_predicts_what_was_held_out(tmp_path,
     fit = sums.fits[algorithm]
     assert (fit.alpha, fit.beta) == (pytest.approx(ALPHA, rel=1e-3), pytest.approx(BETA, rel=1e-3))
     assert set(fit.errors) == {"N=8", "every second size"}
-    assert fit.band < 1e-3
+    assert (fit.band < 1e-3, fit.why) == (True, "")
     assert len(sums.best()) == 12
+
+
+def test_a_model_that_is_far_off_says_where_and_why(tmp_path):
+    rows = [allreduce(count, "flat", 1, alpha=ALPHA * count) for count in (2, 4, 8)]
+    (sums,) = sums_of(frame_of(tmp_path, rows))
+    fit = sums.fits["flat"]
+    assert fit.band > 0.2
+    assert "less time than 1 KiB at N=8 took" in fit.why
+    assert f"alpha alone is {2 * ALPHA:.3g} s at N=2, {8 * ALPHA:.3g} at N=8" in fit.why
 
 
 def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path):

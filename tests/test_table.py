@@ -134,7 +134,7 @@ def test_marked_trials_are_said_and_counted_in(tmp_path):
 def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
     other = {"card": "NVIDIA GeForce GTX 1080 Ti", "session": "s2"}
     text = printed(tmp_path, rows([100.0, 101.0], marks="throttled"), rows([200.0, 201.0], **other))
-    (line,) = [line for line in text.splitlines() if " / " in line]
+    (line,) = [line for line in text.splitlines() if " over " in line]
     assert "RTX 2080 Ti: 2 of 2 throttled" in line
 
 

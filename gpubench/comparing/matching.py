@@ -71,6 +71,9 @@ def pairs_along(
         if axis == "batch_size" and not wish:  # under `max` it differs from model to model
             local = axis_value(max(bucket, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
+            lone = all(axis_value(c, axis) == local for c in bucket) and not allow_mismatch
+            if lone and (explicit or axis == "card"):
+                left_out.append(f"{_case(cell)}: no other has a row of the same kind")
             continue
         partners = [c for c in bucket if axis_value(c, axis) == local]
         if allow_mismatch and not partners:
@@ -78,10 +81,7 @@ def pairs_along(
         if partners:
             found.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
         elif explicit or axis == "card":
-            left_out.append(
-                f"{cell.suite} {cell.model} {cell.precision} {_batch(cell)} on {cell.label}:"
-                f" {local} has no row of the same kind"
-            )
+            left_out.append(f"{_case(cell)}: {local} has no row of the same kind")
     return found
 
 
@@ -171,8 +171,9 @@ def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, 
     )
 
 
-def _batch(cell: Cell) -> str:
-    return f"batch {cell.batch_policy}" if cell.batch_policy != "fixed" else f"batch {cell.batch_size:.0f}"
+def _case(cell: Cell) -> str:
+    batch = cell.batch_policy if cell.batch_policy != "fixed" else f"{cell.batch_size:.0f}"
+    return f"{cell.suite} {cell.model} {cell.precision} batch {batch} on {cell.label}"
 
 
 def _slowest(axis: str, cells: Sequence[Cell]) -> str:

@@ -50,6 +50,8 @@ def print_scaling(curves: Sequence[Curve], sums: Sequence[Sums], held: Sequence[
             )
         for name, fit in each.fits.items():
             _say(console, f"  model of {name}: {fit_text(fit)}")
+            if fit.why:
+                _say(console, f"    {fit.why}")
         _say(console, "")
 
 

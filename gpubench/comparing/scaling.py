@@ -8,7 +8,7 @@ processes log2 g messages of n. A step of training is one process's own and what
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ REACH = 8
 
 FEW = "too few measured to hold any out"
 
+WORTH = 0.2
+"""A model that is further off than this on what was held out says why."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -36,6 +39,8 @@ class Fit:
     """Largest relative error on points that a second fit was not given, by what they are."""
     note: str = ""
     """Why nothing was held out, or nothing fitted."""
+    why: str = ""
+    """Where the model is off by more than WORTH: where most, and what in the measurements it has no room for."""
 
     @property
     def band(self) -> float:
@@ -279,21 +284,46 @@ def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
     if len(lines) < 2:
         return None
     counts, sizes = sorted({line.processes for line in lines}), sorted({line.bytes for line in lines})
-    errors = {}
+    worst: dict[str, tuple[float, Sum]] = {}
     if len(counts) > 2:
-        errors[f"N={counts[-1]}"] = _error(lines, algorithm, lambda line: line.processes == counts[-1])
+        worst[f"N={counts[-1]}"] = _error(lines, algorithm, lambda line: line.processes == counts[-1])
     if len(sizes) > 3:
-        errors["every second size"] = _error(lines, algorithm, lambda line: line.bytes in sizes[1::2])
-    return Fit(*_least_squares(_terms(lines, algorithm)), errors, "" if errors else FEW)
+        worst["every second size"] = _error(lines, algorithm, lambda line: line.bytes in sizes[1::2])
+    errors = {what: abs(error) for what, (error, _) in worst.items()}
+    fit = Fit(*_least_squares(_terms(lines, algorithm)), errors, "" if errors else FEW)
+    if fit.band <= WORTH:
+        return fit
+    error, line = max(worst.values(), key=lambda found: abs(found[0]))
+    pace = "less" if error < 0 else "more"
+    where = f"{abs(error):.0%} {pace} time than {line.bytes / 1024:.4g} KiB at N={line.processes} took"
+    return replace(fit, why="; ".join(part for part in (where, _changing(lines, algorithm)) if part))
 
 
-def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> float:
-    """Largest relative error on the lines held out of a fit to the others."""
+def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> tuple[float, Sum]:
+    """Largest relative error on the lines held out of a fit to the others, and its line; below 0 is too fast."""
     alpha, beta = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
-    return max(
-        abs(alpha * messages + beta * traffic - seconds) / seconds
-        for messages, traffic, seconds in _terms([line for line in lines if held_out(line)], algorithm)
+    out = [line for line in lines if held_out(line)]
+    errors = [
+        (alpha * messages + beta * traffic - seconds) / seconds
+        for messages, traffic, seconds in _terms(out, algorithm)
+    ]
+    return max(zip(errors, out, strict=True), key=lambda found: abs(found[0]))
+
+
+def _changing(lines: Sequence[Sum], algorithm: str) -> str:
+    """Which of alpha and beta, fitted to each number of processes alone, grows most from the fewest to the most."""
+    counts = sorted({line.processes for line in lines})
+    first, last = (
+        _least_squares(_terms([line for line in lines if line.processes == count], algorithm))
+        for count in (counts[0], counts[-1])
     )
+    found = [
+        (last[at] / first[at], f"{name} alone is {first[at]:.3g} {unit} at N={counts[0]}, {last[at]:.3g} at N={counts[-1]}")
+        for at, (name, unit) in enumerate((("alpha", "s"), ("beta", "s/byte")))
+        if first[at] > 0
+    ]
+    growth, text = max(found, default=(0.0, ""))
+    return text if growth > 1 + WORTH else ""
 
 
 def _terms(lines: Iterable[Sum], algorithm: str) -> list[tuple[float, float, float]]:
