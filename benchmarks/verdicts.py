@@ -58,8 +58,9 @@ def main() -> None:
                 ratio = found[name].ratio
                 interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else "[]"
                 print(f"session {number}: {name} {found[name].verdict}, ratio {ratio.value:.3f} {interval}", flush=True)
-            for _, trials in loaded.frame.groupby("model"):
-                deviations.append(stdev(math.log(seconds) for seconds in trials["seconds"]))
+            own = [stdev(map(math.log, trials["seconds"])) for _, trials in loaded.frame.groupby("model")]
+            print(f"session {number}: sd of log seconds between processes {fmean(own):.3f}", flush=True)
+            deviations += own
     print(f"sd of log seconds between processes: mean {fmean(deviations):.3f}, of {len(deviations)} cases")
 
 
