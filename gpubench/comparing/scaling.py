@@ -304,8 +304,7 @@ def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]
     alpha, beta = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
     out = [line for line in lines if held_out(line)]
     errors = [
-        (alpha * messages + beta * traffic - seconds) / seconds
-        for messages, traffic, seconds in _terms(out, algorithm)
+        (alpha * messages + beta * traffic - seconds) / seconds for messages, traffic, seconds in _terms(out, algorithm)
     ]
     return max(zip(errors, out, strict=True), key=lambda found: abs(found[0]))
 
@@ -318,7 +317,10 @@ def _changing(lines: Sequence[Sum], algorithm: str) -> str:
         for count in (counts[0], counts[-1])
     )
     found = [
-        (last[at] / first[at], f"{name} alone is {first[at]:.3g} {unit} at N={counts[0]}, {last[at]:.3g} at N={counts[-1]}")
+        (
+            last[at] / first[at],
+            f"{name} alone is {first[at]:.3g} {unit} at N={counts[0]}, {last[at]:.3g} at N={counts[-1]}",
+        )
         for at, (name, unit) in enumerate((("alpha", "s"), ("beta", "s/byte")))
         if first[at] > 0
     ]
