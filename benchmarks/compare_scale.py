@@ -2,7 +2,8 @@
 
     python benchmarks/compare_scale.py FOLDER [FILES [ROWS]]
 
-Makes the files once for each version of the table, then runs each side three times in fresh processes, in turn, imports not counted.
+Makes the files once for each version of the table, then runs each side three times in fresh processes, in turn,
+imports not counted.
 """
 
 import json

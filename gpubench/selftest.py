@@ -35,9 +35,9 @@ PROJECTION = 0.1
 PARTS = (SAMPLED_REPEATS // 2, SAMPLED_REPEATS)
 """Rounds after which a full run is taken: what drifts, drifts under both."""
 MORE_ROUNDS = (11, 20)
-"""Rounds in all where those before leave the slowdown undecided. One trial that something else slowed down is enough for
-that (Mann-Whitney, 6 a side, one of them out of place: p = 0.065). Eleven bear two of them (p = 0.010, which is 0.031
-after Holm over two ratios and for more than one look); twenty find 25% where processes scatter by 14%."""
+"""Rounds in all where those before leave the slowdown undecided. One trial that something else slowed down is enough
+for that (Mann-Whitney, 6 a side, one of them out of place: p = 0.065). Eleven bear two of them (p = 0.010, which is
+0.031 after Holm over two ratios and for more than one look); twenty find 25% where processes scatter by 14%."""
 FULL_SECONDS = 12.0
 """Length of a full run, about; a sampled trial of it measures half."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
@@ -62,7 +62,8 @@ def run_selftest(wish: str = "auto") -> int:
     device = chosen[0]
     console = Console(highlight=False)
     console.print(
-        f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}): ~3 min, longer where trials scatter",
+        f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
+        " ~3 min, longer where trials scatter",
         markup=False,
     )
     with tempfile.TemporaryDirectory() as folder:

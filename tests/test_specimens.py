@@ -32,10 +32,10 @@ def compared(tmp_path, *groups, **options):
 
 def test_three_a_side_show_their_own_spread(tmp_path):
     c = compared(tmp_path, specimens(3, 100, 0.005, 1), specimens(3, 130, 0.005, 2, **OTHER))
-    assert c.verdict == "slower"
+    assert c.verdict == "faster"
     assert "3 specimens each" in c.notes
     assert (c.subject.trials, len(c.subject.seconds)) == (18, 3)
-    assert c.subject.label == "GTX 1080 Ti"
+    assert c.subject.label == "RTX 2080 Ti"
 
 
 def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
@@ -46,7 +46,7 @@ def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
 
 
 def test_five_a_side_tell_ten_percent(tmp_path):
-    assert compared(tmp_path, specimens(5, 100, 0.01, 1), specimens(5, 110, 0.01, 2, **OTHER)).verdict == "slower"
+    assert compared(tmp_path, specimens(5, 100, 0.01, 1), specimens(5, 110, 0.01, 2, **OTHER)).verdict == "faster"
 
 
 def test_a_wide_spread_between_specimens_is_seen(tmp_path):

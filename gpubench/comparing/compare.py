@@ -241,7 +241,15 @@ def compare_rows(
     for members in grouped.values():
         comparisons: list[Comparison] = []
         for axis in axes:
-            pairs = pairs_along(axis, members, wish, left_out, explicit=by is not None, allow_mismatch=allow_mismatch)
+            pairs = pairs_along(
+                axis,
+                members,
+                wish,
+                left_out,
+                explicit=by is not None,
+                allow_mismatch=allow_mismatch,
+                best_is_base=metric.name == "accuracy",  # whose verdicts are about a loss
+            )
             comparisons += [comparison(axis, subject, other) for subject, other in pairs]
         comparisons += against_plain(members)
         groups.append(Group(title_of(members), members, comparisons))

@@ -49,15 +49,18 @@ def pairs_along(
     *,
     explicit: bool,
     allow_mismatch: bool = False,
+    best_is_base: bool = False,
 ) -> list[tuple[Cell, Cell]]:
     """(subject, other): every other value of `axis` against the baseline, wherever the rest of the key agrees.
 
-    With `allow_mismatch`, a cell without such a partner gets the one of its suite and model that is most alike.
+    With `allow_mismatch`, a cell without such a partner gets the one of its suite and model that is most alike. The
+    baseline that nobody named is the worst, so that ratios are gains; with `best_is_base` the best, so that they are
+    losses.
     """
     values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
     if len(values) < 2:
         return []
-    base = wish[1] if wish and wish[0] == axis else _slowest(axis, cells)
+    base = wish[1] if wish and wish[0] == axis else _own_base(axis, cells, best=best_is_base)
     if base not in values:
         left_out.append(f"{title_of(cells)}: {base} has no row here, so nothing is compared along {axis}")
         return []
@@ -69,7 +72,7 @@ def pairs_along(
         bucket = buckets[bucket_of(cell, axis)]
         local = base
         if axis == "batch_size" and not wish:  # under `max` it differs from model to model
-            local = axis_value(max(bucket, key=lambda c: c.median), axis)
+            local = axis_value((min if best_is_base else max)(bucket, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
             lone = all(axis_value(c, axis) == local for c in bucket) and not allow_mismatch
             if lone and (explicit or axis == "card"):
@@ -176,8 +179,8 @@ def _case(cell: Cell) -> str:
     return f"{cell.suite} {cell.model} {cell.precision} batch {batch} on {cell.label}"
 
 
-def _slowest(axis: str, cells: Sequence[Cell]) -> str:
-    """fp32 among precisions, else the value that is slowest over the cases that all values have."""
+def _own_base(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
+    """fp32 among precisions, else the value that is slowest, or fastest, over the cases that all values have."""
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for cell in cells:
         times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
@@ -189,4 +192,4 @@ def _slowest(axis: str, cells: Sequence[Cell]) -> str:
         own = times[value]
         return stats.geometric_mean([own[case] for case in common or own])
 
-    return max(times, key=slowness)
+    return (min if best else max)(times, key=slowness)
