@@ -219,7 +219,8 @@ def compare(
         str | None, typer.Option(help="Column to compare along, or two: card, precision, torch,card, batch_size, ...")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="What the speedups are over: by default the slowest, of precisions fp32.")
+        str | None,
+        typer.Option(help="Value of that column that speedups are relative to: by default fp32, or the slowest."),
     ] = None,
     metric: Annotated[
         str,
@@ -459,7 +460,7 @@ def peak(
 @app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
 @advised
 def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
-    """Whether the tool tells the truth on this device, in about three minutes. Exit code 1 if it does not."""
+    """Whether the tool tells the truth on this device, in three to ten minutes. Exit code 1 if it does not."""
     from gpubench.selftest import run_selftest
 
     return run_selftest(device)

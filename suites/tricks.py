@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -109,6 +110,7 @@ class Pipeline:
 
         # It says what hardware it found, and gives advice on precision that is not ours to follow.
         logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
         self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
         device = torch.device(trial.case.device)
         if self.ranks > 1:

@@ -122,7 +122,30 @@ def test_a_case_without_partner_is_listed(tmp_path):
     (line,) = result_of(tmp_path, *both, rows(SLOW, model="resnet34")).left_out
     assert line.endswith("resnet34 fp32 batch 64 on RTX 2080 Ti: GTX 1080 Ti has no row of the same kind")
     (line,) = result_of(tmp_path, *both, rows(SLOW, **OTHER, model="resnet34")).left_out
-    assert line.endswith("resnet34 fp32 batch 64 on GTX 1080 Ti: no other has a row of the same kind")
+    assert line.endswith(
+        "resnet34 fp32 batch 64 on GTX 1080 Ti: not compared along card, no other card has a row of the same kind"
+    )
+
+
+def test_the_baseline_has_what_the_others_have(tmp_path):
+    """The slowest card runs in fp32 alone and has no memory for m2; the others are compared where it cannot be."""
+    slow, middle, fast = (
+        {"card": card, "device_hash": card} for card in ("NVIDIA GTX 1080 Ti", "NVIDIA RTX 3090", "NVIDIA H100")
+    )
+    groups = [rows(SLOW, **slow, model="m1")]
+    for precision in ("fp32", "bf16"):
+        for model in ("m1", "m2"):
+            groups.append(rows([v / 1.2 for v in SLOW], **middle, model=model, precision=precision))
+            groups.append(rows([v / 2 for v in SLOW], **fast, model=model, precision=precision))
+    result = result_of(tmp_path, *groups, by="card")
+    assert {c.other_name for c in result.comparisons} == {"RTX 3090"}
+    assert [c.subject_name for c in result.comparisons].count("H100") == 4
+    assert result.left_out == []
+
+
+def test_a_batch_that_is_alone_is_not_left_out(tmp_path):
+    result = result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), rows(SLOW, model="resnet34"), by="batch")
+    assert (len(result.comparisons), result.left_out) == (1, [])
 
 
 def test_two_specimens_of_one_card_are_not_pooled(tmp_path):

@@ -44,10 +44,12 @@ def test_pyperf_reads_and_compares(results, tmp_path):
 
 def test_trials_on_both_sides_of_the_sampling_limit_are_one_case(tmp_path):
     path = tmp_path / "rows.csv"
-    records.append(path, [row(seconds=10.0, measured="measured"), row(seconds=11.0, measured="projected", trial=2)])
+    both = [{"measured": "measured"}, {"measured": "projected", "trial": 2}]
+    records.append(path, [row(mode=mode, **each) for mode in ("sampled", "full") for each in both])
     export([path], "timm", tmp_path / "out.csv")
-    (line,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
-    assert (line["trials"], line["measured"]) == ("2", "projected")
+    lines = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    found = [(line["trials"], line["measured"]) for line in lines]
+    assert found == [("2", "projected"), ("1", "measured"), ("1", "projected")]
 
 
 def test_benchstat_reads_and_compares(results, tmp_path):

@@ -30,7 +30,7 @@ def code_of(tmp_path, *groups, limit=0.05):
 @pytest.mark.parametrize(
     ("groups", "code", "words"),
     [
-        ([BASE, bf16(times(1.1))], 1, "bf16, +10.0%"),
+        ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% slower (+9"),
         ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(1.05))], 3, "undecided"),

@@ -12,7 +12,7 @@ from gpubench import records
 from gpubench.cli import app
 from gpubench.comparing.compare import Question, answer
 from gpubench.comparing.formats import FORMATS, rendered
-from gpubench.comparing.questions import METRICS, read_prices
+from gpubench.comparing.questions import METRICS, metric_named, read_prices
 from gpubench.errors import UserError
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -65,6 +65,21 @@ def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
     assert comparison.other_name == "RTX 2080 Ti"
     assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "heading"),
+    [("seconds", "speedup"), ("rate", "speedup"), ("memory", "times smaller"), ("accuracy", "ratio")],
+)
+def test_a_gain_says_what_of(metric, heading):
+    assert metric_named(metric).gain == heading
+
+
+def test_benchstats_change_is_that_of_the_figure_shown(tmp_path):
+    path = tmp_path / "rows.csv"
+    fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
+    records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
+    assert "+200.00%" in rendered(answer([path], Question(metric="rate")), "benchstat")
 
 
 def test_a_rate_is_faster_where_it_is_higher(tmp_path):

@@ -1,6 +1,7 @@
 """The suite scaling, and what compare makes of its rows: exact sums, S, T(N), e(N), and a model that says so."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,8 +53,20 @@ def test_a_model_that_is_far_off_says_where_and_why(tmp_path):
     (sums,) = sums_of(frame_of(tmp_path, rows))
     fit = sums.fits["flat"]
     assert fit.band > 0.2
-    assert "less time than 1 KiB at N=8 took" in fit.why
-    assert f"alpha alone is {2 * ALPHA:.3g} s at N=2, {8 * ALPHA:.3g} at N=8" in fit.why
+    assert "worst at 1 KiB, N=8: predicts" in fit.why
+    assert "less than measured; alpha and beta are" in fit.why
+    assert f"{8 * ALPHA:.2g} and {BETA:.2g} of N=8 alone" in fit.why
+
+
+def test_a_hump_at_one_size_is_not_explained_away(tmp_path):
+    rows = [allreduce(count, "flat", 1) for count in (2, 4, 8)]
+    table = json.loads(rows[-1].table)
+    table[3][6] *= 4
+    rows[-1] = replace(rows[-1], table=json.dumps(table))
+    (sums,) = sums_of(frame_of(tmp_path, rows))
+    assert (
+        "worst at 256 KiB, N=8: predicts 75% less than measured; nor does a fit to N=8 alone" in sums.fits["flat"].why
+    )
 
 
 def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path):

@@ -3,13 +3,23 @@
 import csv
 
 import pytest
+from rows import row
 
-from gpubench import selftest
+from gpubench import records, selftest
 from gpubench.comparing.stats import ratio
 from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import describe
-from gpubench.selftest import Check, check_overhead, check_projection, check_same, check_slower, check_timer, verdict
+from gpubench.selftest import (
+    Check,
+    check_overhead,
+    check_projection,
+    check_same,
+    check_slower,
+    check_timer,
+    marked_shared,
+    verdict,
+)
 
 CLOCK = {"resolution_seconds": 1e-7, "step_seconds": 0.01, "clock_seconds_per_step": 2e-6} | {
     f"pair_{number}": 1.0 + (number - 7) / 1000 for number in range(14)
@@ -73,31 +83,62 @@ def test_the_clock_has_to_be_fine_and_cheap():
     assert not check_overhead(dear).passed
 
 
-def test_two_trials_out_of_place_lead_to_more_rounds(tmp_path, monkeypatch):
-    """Twelve seconds a trial, two of `a` take 22: six rounds cannot tell 25%, eleven can."""
+TWO_LOOKS = [("sampled", 3), ("full", 1), ("sampled", 6), ("full", 2), ("sampled", 11), ("full", 5)]
+
+
+def pretend(monkeypatch, tmp_path, times):
+    """The checks of a device whose trials take these times, by model, and what was asked of it."""
     asked = []
 
-    def pretended(options):
+    def run(options):
         asked.append((options.mode, options.repeats))
-        times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 22.2, 12.15, 12.35, 12.25]}
-        times["b"], times["padded"] = times["a"][2:4] * 6, [1.25 * each for each in times["a"][2:4] * 6]
         folder = options.out.parent / "now"
         folder.mkdir(exist_ok=True)
         rows(folder, {model: times[model][: options.repeats] for model in options.models}).rename(options.out)
 
-    monkeypatch.setattr(selftest, "_run", pretended)
+    monkeypatch.setattr(selftest, "_run", run)
     monkeypatch.setattr(selftest, "_clock", lambda options, device: CLOCK)
     monkeypatch.setattr(selftest, "_precisions", lambda options, device, folder: iter(()))
     cpu = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
-    checks = {check.name: check for check in selftest._checks(cpu, tmp_path)}
-    assert asked == [("sampled", 3), ("full", 1), ("sampled", 6), ("full", 2), ("sampled", 11)]
-    assert checks["25% slower"].passed, checks["25% slower"].found
-    assert checks["A/A"].passed, checks["A/A"].found
+    return {check.name: check for check in selftest._checks(cpu, tmp_path)}, asked
+
+
+def test_two_trials_out_of_place_lead_to_more_rounds(tmp_path, monkeypatch):
+    """Twelve seconds a trial, two of `a` take 22: six rounds cannot tell 25%, eleven can."""
+    times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 22.2, 12.15, 12.35, 12.25]}
+    times |= {"b": times["a"][2:4] * 6, "padded": [1.25 * each for each in times["a"][2:4] * 6]}
+    checks, asked = pretend(monkeypatch, tmp_path, times)
+    assert asked == TWO_LOOKS
+    assert all(check.passed for check in checks.values()), checks
+
+
+def test_a_machine_too_restless_for_twenty_rounds_fails(tmp_path, monkeypatch):
+    restless = [10.0, 14.0, 20.0, 12.0, 17.0] * 4
+    times = {"a": restless, "b": restless, "padded": [1.25 * each for each in restless]}
+    checks, asked = pretend(monkeypatch, tmp_path, times)
+    assert asked == [*TWO_LOOKS, ("sampled", 20), ("full", 10)]
+    assert [name for name, check in checks.items() if not check.passed] == ["25% slower"]
+
+
+def test_a_false_difference_gets_no_second_look(tmp_path, monkeypatch):
+    times = {"a": A * 4, "b": [1.2 * each for each in A * 4], "padded": [1.25 * each for each in A * 4]}
+    checks, asked = pretend(monkeypatch, tmp_path, times)
+    assert asked == TWO_LOOKS[:4]
+    assert not checks["A/A"].passed
 
 
 @pytest.mark.parametrize(("full", "passed"), [(10.0, True), (12.0, False), (8.0, False)])
 def test_a_projection_has_to_foretell_the_full_run(full, passed):
     assert check_projection(A, [full, full]).passed is passed
+
+
+def test_trials_beside_other_programs_are_said(tmp_path):
+    records.append(tmp_path / "rows.csv", [row(), row(trial=1, marks="shared unsteady")])
+    beside = marked_shared(tmp_path / "rows.csv")
+    assert beside == "1 of 2 trials ran beside other programs: run it again alone"
+    assert marked_shared(tmp_path / "none.csv") == ""
+    lines = verdict([Check("timer", True, "fine")], "Some CPU", beside)
+    assert lines[1] == f"note  {beside}"
 
 
 def test_the_verdict_is_one_line_to_quote():

@@ -131,7 +131,7 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path, caps
     group = result.groups[0]
     said = {line["trick"]: line for line in lines(group.comparisons, group.holes)}
     assert said["loading"]["notes"] == "helped here"
-    assert said["loading"]["plain / trick"] == "2.00"
+    assert said["loading"]["speedup over plain"] == "2.00"
     assert said["loading"]["95%"]
     assert "samples_per_second 250 against 500" in said["ddp"]["notes"]
     assert "resident_samples_per_second 450 against 700" in said["mixed"]["notes"]

@@ -259,7 +259,9 @@ def compare_rows(
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
     ladders = ladders_of(frame, labels) if metric is SECONDS else []
     judged_groups = _judged(groups, metric)
-    return Result(judged_groups, left_out, loaded.problems, failed, wish, metric, tuple(axes), ladders)
+    return Result(
+        judged_groups, list(dict.fromkeys(left_out)), loaded.problems, failed, wish, metric, tuple(axes), ladders
+    )
 
 
 def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:

@@ -62,7 +62,8 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
 
     Sampled trials near their limit are projected in one trial and measured in the next: such a case is projected.
     """
-    for _, rows in frame.groupby(CASE, sort=False, dropna=False):
+    basis = frame["measured"].where(frame["mode"] != "sampled", "")
+    for _, rows in frame.groupby([*(frame[name] for name in CASE), basis], sort=False, dropna=False):
         facts = {str(name): value for name, value in rows.iloc[0].items()}
         if (rows["measured"] == "projected").any():
             facts["measured"] = "projected"

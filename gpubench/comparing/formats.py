@@ -163,7 +163,8 @@ def as_benchstat(result: Result) -> str:
         lines = [(["case", result.metric.title, "base", "vs base"])]
         for c in group.comparisons:
             name = f"{c.subject.model}/{c.subject.precision}/{c.subject.label}"
-            change = "~" if c.verdict not in {"faster", "slower"} else f"{(c.ratio.value - 1) * 100:+.2f}%"
+            sides = [result.metric.shown(cell.median) for cell in (c.subject, c.other)]
+            change = "~" if c.verdict not in {"faster", "slower"} else f"{(sides[0] / sides[1] - 1) * 100:+.2f}%"
             p = "" if c.ratio.p is None else f" (p={c.ratio.p:.3f} n={c.subject.trials}+{c.other.trials})"
             lines.append([name, _plus_minus(c.subject, result), _plus_minus(c.other, result), change + p])
         widths = [max(len(line[at]) for line in lines) for at in range(4)]

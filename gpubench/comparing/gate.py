@@ -18,12 +18,21 @@ def gate(result: Result, limit: float) -> tuple[int, list[str]]:
     """
     axis, base = result.baseline or ("", "")
     compared = [c for c in result.comparisons if c.axis == axis]
-    word = f"{100 * limit:.3g}% slower than {base}"
+    better, worse = result.metric.words
+    word = f"{100 * limit:.3g}% {worse} than {base}"
+
+    def name(c: Comparison) -> str:
+        """The case, and by how much it is better or worse: of a rate, by the time of a sample."""
+        low, high = c.ratio.low, c.ratio.high
+        interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
+        found = f"{abs(c.ratio.value - 1):.1%} {worse if c.ratio.value > 1 else better}{interval}"
+        return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {found}"
+
     slower = [c for c in compared if _low(c) > 1 + limit and not _unjudged(c)]
     undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
     lone = [] if not compared else _alone(result, axis, base)
-    lines = [f"{_name(c)}: more than {word}" for c in slower]
-    lines += [f"{_name(c)}: undecided whether it is {word}" for c in undecided]
+    lines = [f"{name(c)}: more than {word}" for c in slower]
+    lines += [f"{name(c)}: undecided whether it is {word}" for c in undecided]
     lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
     if result.failed:
         lines.append(f"{result.failed} trial(s) failed")
@@ -56,13 +65,3 @@ def _alone(result: Result, axis: str, base: str) -> list[Cell]:
     used = {id(c.other) for c in result.comparisons if c.axis == axis}
     cells = [cell for group in result.groups for cell in group.cells]
     return [cell for cell in cells if axis_value(cell, axis) == base and id(cell) not in used]
-
-
-def _name(c: Comparison) -> str:
-    interval = f" ({_percent(c.ratio.low)} to {_percent(c.ratio.high)})" if c.ratio.low and c.ratio.high else ""
-    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {_percent(c.ratio.value)}{interval}"
-
-
-def _percent(ratio: float) -> str:
-    """Above zero is slower."""
-    return f"{100 * (ratio - 1):+.1f}%"

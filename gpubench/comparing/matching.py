@@ -1,6 +1,6 @@
 """Which cell is compared with which: buckets of like cells, the baseline, the closest partner."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +61,7 @@ def pairs_along(
     if len(values) < 2:
         return []
     base = wish[1] if wish and wish[0] == axis else _own_base(axis, cells, best=best_is_base)
+    own_local = axis == "batch_size" and not wish  # under `max` it differs from model to model
     if base not in values:
         left_out.append(f"{title_of(cells)}: {base} has no row here, so nothing is compared along {axis}")
         return []
@@ -71,12 +72,12 @@ def pairs_along(
     for cell in cells:
         bucket = buckets[bucket_of(cell, axis)]
         local = base
-        if axis == "batch_size" and not wish:  # under `max` it differs from model to model
+        if own_local:
             local = axis_value((min if best_is_base else max)(bucket, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
-            lone = all(axis_value(c, axis) == local for c in bucket) and not allow_mismatch
+            lone = all(axis_value(c, axis) == local for c in bucket) and not (own_local or allow_mismatch)
             if lone and (explicit or axis == "card"):
-                left_out.append(f"{_case(cell)}: no other has a row of the same kind")
+                left_out.append(f"{_case(cell)}: not compared along {axis}, no other {axis} has a row of the same kind")
             continue
         partners = [c for c in bucket if axis_value(c, axis) == local]
         if allow_mismatch and not partners:
@@ -180,16 +181,23 @@ def _case(cell: Cell) -> str:
 
 
 def _own_base(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
-    """fp32 among precisions, else the value that is slowest, or fastest, over the cases that all values have."""
+    """fp32 among precisions, else of the values with most cases to compare the slowest, or the best.
+
+    Those that are slowest of all often lack the cases that are too much for them; with such a baseline the other
+    values would not be compared there at all.
+    """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for cell in cells:
         times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
     if axis == "precision" and "fp32" in times:
         return "fp32"
-    common = set.intersection(*map(set, times.values()))
+    owners = Counter(case for own in times.values() for case in own)
+    shared = {value: sum(owners[case] > 1 for case in own) for value, own in times.items()}
+    widest = [value for value in times if shared[value] == max(shared.values())]
+    common = set.intersection(*(set(times[value]) for value in widest))
 
     def slowness(value: str) -> float:
         own = times[value]
         return stats.geometric_mean([own[case] for case in common or own])
 
-    return (min if best else max)(times, key=slowness)
+    return (min if best else max)(widest, key=slowness)

@@ -33,10 +33,10 @@ class Metric:
 
     @property
     def gain(self) -> str:
-        """What being a number of times better is called."""
+        """Heading of how many times better one is than the other."""
         if self.name == "accuracy":
             return "ratio"
-        return "speedup" if self.words[0] in {"faster", "sooner"} else "gain"
+        return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
 
     def shown(self, value: float) -> float:
         """The figure a reader expects, from the one that is compared."""

@@ -176,7 +176,7 @@ def _ratios_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
                 "colour": colour,
             }
         )
-    axis = f"{result.metric.gain} over the other, with 95% intervals and a line at 1"
+    axis = f"{result.metric.gain} over the baseline, with 95% intervals and a line at 1"
     return _figure(name, axis, bars, reference=True)
 
 

@@ -293,39 +293,41 @@ def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
     fit = Fit(*_least_squares(_terms(lines, algorithm)), errors, "" if errors else FEW)
     if fit.band <= WORTH:
         return fit
-    error, line = max(worst.values(), key=lambda found: abs(found[0]))
-    pace = "less" if error < 0 else "more"
-    where = f"{abs(error):.0%} {pace} time than {line.bytes / 1024:.4g} KiB at N={line.processes} took"
-    return replace(fit, why="; ".join(part for part in (where, _changing(lines, algorithm)) if part))
+    what = max(errors, key=lambda what: errors[what])
+    error, line = worst[what]
+    way = "less" if error < 0 else "more"
+    why = f"worst at {line.bytes / 1024:.4g} KiB, N={line.processes}: predicts {abs(error):.0%} {way} than measured"
+    if what == f"N={counts[-1]}":
+        why += f"; {_of_the_most(lines, algorithm, line, error)}"
+    return replace(fit, why=why)
 
 
 def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> tuple[float, Sum]:
     """Largest relative error on the lines held out of a fit to the others, and its line; below 0 is too fast."""
-    alpha, beta = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
-    out = [line for line in lines if held_out(line)]
-    errors = [
-        (alpha * messages + beta * traffic - seconds) / seconds for messages, traffic, seconds in _terms(out, algorithm)
-    ]
-    return max(zip(errors, out, strict=True), key=lambda found: abs(found[0]))
+    fitted = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
+    errors = [(_off(line, algorithm, fitted), line) for line in lines if held_out(line)]
+    return max(errors, key=lambda found: abs(found[0]))
 
 
-def _changing(lines: Sequence[Sum], algorithm: str) -> str:
-    """Which of alpha and beta, fitted to each number of processes alone, grows most from the fewest to the most."""
-    counts = sorted({line.processes for line in lines})
-    first, last = (
-        _least_squares(_terms([line for line in lines if line.processes == count], algorithm))
-        for count in (counts[0], counts[-1])
+def _off(line: Sum, algorithm: str, fitted: tuple[float, float]) -> float:
+    """Relative error of alpha and beta on a line."""
+    ((messages, traffic, seconds),) = _terms([line], algorithm)
+    return (fitted[0] * messages + fitted[1] * traffic - seconds) / seconds
+
+
+def _of_the_most(lines: Sequence[Sum], algorithm: str, worst: Sum, error: float) -> str:
+    """Whether the most processes have another alpha and beta than the fewer, which would explain the error on them."""
+    most = worst.processes
+    fewer, own = (
+        _least_squares(_terms([line for line in lines if (line.processes == most) is is_most], algorithm))
+        for is_most in (False, True)
     )
-    found = [
-        (
-            last[at] / first[at],
-            f"{name} alone is {first[at]:.3g} {unit} at N={counts[0]}, {last[at]:.3g} at N={counts[-1]}",
-        )
-        for at, (name, unit) in enumerate((("alpha", "s"), ("beta", "s/byte")))
-        if first[at] > 0
-    ]
-    growth, text = max(found, default=(0.0, ""))
-    return text if growth > 1 + WORTH else ""
+    if abs(_off(worst, algorithm, own)) > abs(error) / 2:
+        return f"nor does a fit to N={most} alone come near it, so that no alpha and beta do"
+    return (
+        f"alpha and beta are {fewer[0]:.2g} s and {fewer[1]:.2g} s/byte of the fewer processes,"
+        f" {own[0]:.2g} and {own[1]:.2g} of N={most} alone"
+    )
 
 
 def _terms(lines: Iterable[Sum], algorithm: str) -> list[tuple[float, float, float]]:

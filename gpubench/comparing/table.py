@@ -247,7 +247,7 @@ def places(ratio: Ratio) -> int:
 def shown(comparison: Comparison, metric: Metric = SECONDS) -> tuple[Ratio, str, str]:
     """(how many times better it is than the baseline, what over what, verdict in words).
 
-    Everything that a person reads has this one direction: of seconds it is a speedup.
+    Every comparison that a person reads has this one direction: of seconds it is a speedup.
     """
     word = comparison.verdict
     if word in {"faster", "slower"}:

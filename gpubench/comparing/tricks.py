@@ -48,7 +48,7 @@ def lines(comparisons: Sequence[Comparison], holes: Sequence[Cell]) -> list[dict
         found.append(
             {
                 "trick": c.subject_name,
-                "plain / trick": f"{gain.value:.2f}",
+                "speedup over plain": f"{gain.value:.2f}",
                 "95%": f"{gain.low:.2f} to {gain.high:.2f}" if gain.low and gain.high else "",
                 "peak memory": f"{_megabytes(c.subject)} (plain {_megabytes(c.other)})",
                 "accuracy": _accuracy(c.subject),

@@ -99,7 +99,8 @@ def _clock_of(
 
     for _ in range(20):
         bare(Repeated(batches, 1), step)
-    step_seconds = median([bare(Repeated(batches, 5), step) / 5 for _ in range(5)])
+    # The least: how many steps a trial has must not depend on what else ran for a moment.
+    step_seconds = min(bare(Repeated(batches, 5), step) / 5 for _ in range(5))
     block = Repeated(batches, max(4, round(BLOCK_SECONDS / step_seconds)))
     empty = Repeated(batches, EMPTY_STEPS)
     costs = [(clocked(empty, nothing) - bare(empty, nothing)) / EMPTY_STEPS for _ in range(7)]
