@@ -113,7 +113,7 @@ def test_two_trials_out_of_place_lead_to_more_rounds(tmp_path, monkeypatch):
 
 
 def test_a_machine_too_restless_for_twenty_rounds_fails(tmp_path, monkeypatch):
-    restless = [10.0, 14.0, 20.0, 12.0, 17.0] * 4
+    restless = [10.0, 20.0, 40.0, 14.0, 28.0] * 4
     times = {"a": restless, "b": restless, "padded": [1.25 * each for each in restless]}
     checks, asked = pretend(monkeypatch, tmp_path, times)
     assert asked == [*TWO_LOOKS, ("sampled", 20), ("full", 10)]
