@@ -21,7 +21,7 @@ from gpubench.loading import load
 from gpubench.measuring import environment as env
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan
 from gpubench.measuring.process import describe, run_child
-from gpubench.measuring.run import run
+from gpubench.measuring.run import INTERRUPTED, run
 from gpubench.trial import Trial, trial_to_json
 
 SUITE = Path(__file__).parent / "measuring" / "selftest_suite.py"
@@ -134,8 +134,10 @@ def _judged(sampled: Path, full: Path) -> list[Check]:
 
 
 def _run(options: Options) -> None:
-    """Trials with their progress on stderr, and nothing else: the files are our own."""
-    run(options, Console(file=StringIO()))
+    """Trials with their progress on stderr, and nothing else: the files are our own. Raises KeyboardInterrupt."""
+    # A run that is stopped keeps what it has and returns; here it would be the next run's turn.
+    if run(options, Console(file=StringIO())) == INTERRUPTED:
+        raise KeyboardInterrupt
 
 
 def _comparisons(path: Path) -> dict[str, Comparison]:

@@ -132,6 +132,12 @@ def test_a_projection_has_to_foretell_the_full_run(full, passed):
     assert check_projection(A, [full, full]).passed is passed
 
 
+def test_ctrl_c_ends_all_of_it(monkeypatch):
+    monkeypatch.setattr(selftest, "run", lambda options, console: 130)
+    with pytest.raises(KeyboardInterrupt):
+        selftest._run(Options())
+
+
 def test_trials_beside_other_programs_are_said(tmp_path):
     records.append(tmp_path / "rows.csv", [row(), row(trial=1, marks="shared unsteady")])
     beside = marked_shared(tmp_path / "rows.csv")
