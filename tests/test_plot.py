@@ -136,6 +136,15 @@ def test_a_rate_is_drawn_as_a_rate(tmp_path):
     assert label == "samples/s of the one shown / samples/s of GTX 1080 Ti; above 1: faster"
 
 
+def test_processes_of_one_cpu_are_no_further_cpus(tmp_path):
+    path = tmp_path / "rows.csv"
+    cpu = rows([100.0], card="AMD EPYC", device="cpu", processes=2)
+    records.append(path, [*cpu, *rows([50.0], processes=2)])
+    labels = " ".join(t.get_text() for group in compare([path]).groups for t in texts(plot.seconds_chart(group)))
+    assert "AMD EPYC (2 processes) fp32" in labels
+    assert "2 x RTX 2080 Ti fp32" in labels
+
+
 def test_thirty_cards_have_their_names_beside_their_bars(tmp_path):
     path = tmp_path / "rows.csv"
     for number in range(30):

@@ -194,7 +194,7 @@ def _ratio_bar(c: Comparison, metric: Metric) -> Bar:
     ratio = shown(c, metric)[0]
     interval = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else None
     text = f"{ratio.value:.{places(ratio)}f}"
-    if c.axis not in {"card", "precision"}:
+    if c.axis not in {"card", "precision", "model"}:  # which the bar's place or colour names
         text += f"  {c.axis} {_brief(c.axis, c.subject_name)}"
     elif c.verdict in {"same", "unsure"}:
         text += f"  {c.verdict}"
@@ -208,8 +208,11 @@ def _brief(axis: str, value: object) -> str:
 
 
 def _name(cell: Cell) -> Name:
-    count = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
-    return f"{count}{cell.label}", f"{cell.precision}{policy_text(cell)}"
+    card = cell.label
+    if cell.processes > 1:  # on a CPU they share the one
+        count = f"{cell.processes:.0f}"
+        card = f"{card} ({count} processes)" if cell.device == "cpu" else f"{count} x {card}"
+    return card, f"{cell.precision}{policy_text(cell)}"
 
 
 def _looks(group: Group) -> Callable[[Name], dict[str, object]]:
