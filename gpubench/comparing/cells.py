@@ -68,9 +68,10 @@ READ_IDENTITY = [
 """The columns as they are read from which all of IDENTITY follows."""
 
 OUTCOMES = [
-    "samples_per_second", "epochs", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall", "loader_wait",
-    "communication_share", "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample", "bytes_per_sample",
-    "ops_per_step", "measured_peak_flops", "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
+    "samples_per_second", "epochs", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
+    "loader_wait", "communication_share", "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample",
+    "bytes_per_sample", "ops_per_step", "measured_peak_flops", "measured_bandwidth_bytes_per_second",
+    "op_overhead_seconds",
 ]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
