@@ -105,6 +105,15 @@ def test_a_peak_that_is_passed_is_to_be_measured_again():
     assert "run `gpubench peak` again" in found.evidence
 
 
+def test_processes_of_one_cpu_share_its_peak():
+    group = {"processes": 2, "device": "cpu", "samples_per_second": 1000.0, "resident_samples_per_second": 1000.0}
+    assert bound_of(changed(**group)).mfu == bound_of(changed()).mfu
+    assert bound_of(changed(**group)).limit_seconds == bound_of(changed()).limit_seconds
+    # Its peak is then that of one thread, and each process has one.
+    chosen = bound_of(changed(**group, threads_asked="1"))
+    assert chosen.mfu == bound_of(changed()).mfu / 2
+
+
 def test_several_processes_share_the_work():
     both = bound_of(changed(processes=2, samples_per_second=2000.0, resident_samples_per_second=2000.0))
     assert both.mfu == pytest.approx(0.8)

@@ -317,10 +317,10 @@ def test_outcomes_are_medians_over_trials(tmp_path):
     assert result_of(tmp_path, trials).groups[0].cells[0].samples_per_second == 2
 
 
-def test_few_trials_say_how_many_more(tmp_path):
+def test_few_trials_say_how_many_would_decide(tmp_path):
     c = only(result_of(tmp_path, rows(SLOW[:3]), rows(FAST[:3], precision="fp16")))
     assert c.verdict == "few trials"
-    assert c.notes == ("about 3 more trials a side would decide",)
+    assert c.notes == ("a new session of about 6 trials a side would decide",)
 
 
 def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
@@ -347,11 +347,12 @@ def test_the_interval_of_a_mean_knows_that_two_specimens_err_alike(tmp_path):
     assert (low, high) == (pytest.approx(one.low, rel=0.001), pytest.approx(one.high, rel=0.001))
 
 
-def test_unsure_says_how_many_more_trials_would_decide(tmp_path):
+def test_unsure_says_how_many_trials_would_decide(tmp_path):
     shaky = [100.0, 104, 96, 102, 99, 101]
     c = only(result_of(tmp_path, rows(shaky), rows([v * 0.96 for v in shaky], precision="bf16")))
     assert c.verdict == "unsure"
-    assert c.notes[-1].endswith("more trials a side would decide")
+    assert c.notes[-1].startswith("a new session of about ")
+    assert c.notes[-1].endswith(" trials a side would decide")
 
 
 CPU = {"device": "cpu", "card": "AMD EPYC"}
@@ -436,7 +437,7 @@ def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):
     assert only(result_of(tmp_path, *days, by="torch")).notes[-1] == "about 4 more sessions a side would decide"
 
 
-def test_one_more_trial_is_no_plural(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.comparing.stats.trials_to_decide", lambda *_: 3)
-    c = only(result_of(tmp_path, rows(FAST[:2]), rows(SLOW[:2], precision="fp16")))
-    assert c.notes[-1] == "about 1 more trial a side would decide"
+def test_one_more_specimen_is_no_plural(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpubench.comparing.stats.specimens_to_decide", lambda *_: 2)
+    c = only(result_of(tmp_path, rows(FAST), rows([v * 1.08 for v in FAST], **OTHER, session="s2")))
+    assert c.notes[-1] == "about 1 more specimen a side would decide"

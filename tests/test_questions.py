@@ -75,6 +75,16 @@ def test_a_gain_says_what_of(metric, heading):
     assert metric_named(metric).gain == heading
 
 
+@pytest.mark.parametrize(("metric", "figures"), [("rate", {"500", "1000"}), ("accuracy", {"0.900", "0.800"})])
+def test_the_figure_stands_in_its_table_once(cli, tmp_path, metric, figures):
+    fast = [row(trial=n, samples_per_second=1000.0, accuracy=0.8, precision="fp16") for n in range(6)]
+    slow = [row(trial=n, samples_per_second=500.0, accuracy=0.9) for n in range(6)]
+    records.append(tmp_path / "rows.csv", [*slow, *fast])
+    said = cli("compare", "rows.csv", "--metric", metric).stdout
+    assert figures <= set(said.replace(",", "").split())
+    assert said.count({"rate": "samples/s", "accuracy": " accuracy "}[metric]) == 1
+
+
 def test_benchstats_change_is_that_of_the_figure_shown(tmp_path):
     path = tmp_path / "rows.csv"
     fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]

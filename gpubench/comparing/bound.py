@@ -59,13 +59,22 @@ def limit_seconds(flops_per_sample: float, samples: float, flops_per_second: flo
 def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     """What bounds the case whose columns are `row` (medians over its trials; NaN where a column is empty)."""
     flops, rate = _number(row, "flops_per_sample"), _number(row, "samples_per_second")
-    processes = _number(row, "processes") or 1.0
+    devices = peaks_used(row)
     peak, which = _peak_of(row)
-    mfu = flops * rate / processes / peak if flops and rate and peak else None
+    mfu = flops * rate / devices / peak if flops and rate and peak else None
     samples = _number(row, "run_samples")
-    limit = limit_seconds(flops, samples, peak * processes) if flops and samples and peak else None
+    limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
     word, evidence = _word(row, throttled)
     return Bound(word, evidence, mfu, which, limit)
+
+
+def peaks_used(row: Mapping[str, Any]) -> float:
+    """How many times its device's peak a case has: a process has a card, but a machine's processes share its CPU.
+
+    Where somebody chose the threads of a process, the peak of a CPU is that of so many threads, and each process's own.
+    """
+    shared = str(row.get("device", "")) == "cpu" and not row.get("threads_asked")
+    return _number(row, "nodes" if shared else "processes") or 1.0
 
 
 def _peak_of(row: Mapping[str, Any]) -> tuple[float | None, Literal["listed", "measured", "unknown"]]:
@@ -150,7 +159,8 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Word, Share]:
     rate = _number(row, "resident_samples_per_second")
     if not rate:
         return {}
-    rate /= _number(row, "processes") or 1.0
+    own_rate = rate / (_number(row, "processes") or 1.0)
+    rate /= peaks_used(row)
     card = peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
     shares: dict[Word, Share] = {}
     flops, moved = _number(row, "flops_per_sample"), _number(row, "bytes_per_sample")
@@ -164,7 +174,7 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Word, Share]:
     calls, each = _number(row, "ops_per_step"), _number(row, "op_overhead_seconds")
     samples = _number(row, "step_samples")
     if calls and each and samples:
-        shares["launch"] = Share(calls * each * rate / samples, "measured")
+        shares["launch"] = Share(calls * each * own_rate / samples, "measured")
     return shares
 
 

@@ -33,6 +33,7 @@ from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
 from gpubench.comparing.questions import SECONDS, Metric, filtered, metric_named, valued
 from gpubench.comparing.specimens import combined
+from gpubench.comparing.tricks import SUITE as TRICKS
 from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
 from gpubench.loading import Loaded, load
@@ -136,7 +137,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
 
     scales = _of_several_processes(loaded.frame)
     if shape.table == "terminal":
-        print_result(result, why=shape.why)
+        print_result(result, why=shape.why, sees_more=scales)
     else:
         from gpubench.comparing.formats import FORMATS, rendered
 
@@ -169,7 +170,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         code, lines = gate(result, shape.fail_on_slower)
         print_gate(lines)
         return code
-    return 0 if result.comparisons else NOTHING_COMPARABLE
+    return 0 if result.comparisons or result.ladders or scales else NOTHING_COMPARABLE
 
 
 def compare(
@@ -243,7 +244,8 @@ def compare_rows(
         for axis in axes:
             pairs = pairs_along(
                 axis,
-                members,
+                # Tricks differ in their parameters by design, and have comparisons of their own below.
+                [cell for cell in members if not (axis == "model" and cell.suite == TRICKS)],
                 wish,
                 left_out,
                 explicit=by is not None,

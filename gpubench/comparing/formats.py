@@ -9,7 +9,16 @@ from gpubench.comparing.cells import Cell, best_of, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.digits import seconds_text
 from gpubench.comparing.spreadsheet import csv_text
-from gpubench.comparing.table import batch_text, figure_text, interval_text, places, ratio_of, shown
+from gpubench.comparing.table import (
+    batch_text,
+    figure_text,
+    interval_text,
+    marks_of_sides,
+    notes_of,
+    places,
+    ratio_of,
+    shown,
+)
 
 JSON_VERSION = 1
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
@@ -105,11 +114,14 @@ def as_markdown(result: Result) -> str:
     parts = []
     for group in result.groups:
         lines = [
-            [str(c.model), c.label, str(c.precision), batch_text(c), _with_interval(c, result), str(c.trials or "")]
+            [
+                *(str(c.model), c.label, str(c.precision), batch_text(c), _with_interval(c, result)),
+                *(str(c.trials or ""), notes_of(c)),
+            ]
             for c in group.cases
         ]
         title = result.metric.title
-        header = ["model", "card", "precision", "batch", title, "trials"]
+        header = ["model", "card", "precision", "batch", title, "trials", "notes"]
         parts += [f"**{_escaped(group.title)}**\n", _markdown_table(header, lines, {title, "trials"})]
         if group.comparisons:
             lines = []
@@ -117,8 +129,9 @@ def as_markdown(result: Result) -> str:
                 ratio, what, verdict = shown(c, result.metric)
                 digits = places(ratio)
                 range_text = f"{ratio.low:.{digits}f} to {ratio.high:.{digits}f}" if ratio.low and ratio.high else ""
-                lines.append([str(c.subject.model), what, f"{ratio.value:.{digits}f}", range_text, verdict])
-            header = ["model", "what", result.metric.gain, "95%", "verdict"]
+                notes = "; ".join([*c.notes, *marks_of_sides(c)])
+                lines.append([str(c.subject.model), what, f"{ratio.value:.{digits}f}", range_text, verdict, notes])
+            header = ["model", "what", result.metric.gain, "95%", "verdict", "notes"]
             parts.append(_markdown_table(header, lines, {result.metric.gain, "95%"}))
     parts += [f"Left out: {_escaped(line)}\n" for line in result.left_out]
     return "\n".join(parts)

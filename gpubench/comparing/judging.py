@@ -115,18 +115,19 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """How much more would decide."""
+    """How much would decide."""
     if verdict not in {"few trials", "unsure", "one specimen", "few specimens"}:
         return ""
     if not c.ratio.specimens:
         needed = stats.trials_to_decide(c.subject.seconds, c.other.seconds, family)
-        have, unit = min(c.subject.trials, c.other.trials), "trials"
-    else:
-        same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
-        if same_device and c.axis in {"card", "precision"}:
-            return ""  # whose unit is the specimen, and here is but one
-        needed, have = stats.specimens_to_decide(c.ratio.value), c.ratio.specimens
-        unit = "sessions" if same_device else "specimens"
-    more = max(1, needed - have)
+        needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
+        # More trials of the same session after a look at it would be peeking.
+        amount = f"about {needed}" if needed <= MANY else f"over {MANY}"
+        return f"a new session of {amount} trials a side would decide"
+    same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
+    if same_device and c.axis in {"card", "precision"}:
+        return ""  # whose unit is the specimen, and here is but one
+    more = max(1, stats.specimens_to_decide(c.ratio.value) - c.ratio.specimens)
+    unit = "sessions" if same_device else "specimens"
     unit = unit.removesuffix("s") if more == 1 else unit
     return f"about {more} more {unit} a side would decide" if more <= MANY else f"over {MANY} more {unit} would decide"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gpubench.comparing.bound import peaks_used
 from gpubench.comparing.cells import Cell, short, text_of
 from gpubench.comparing.compare import Group
 from gpubench.comparing.questions import Metric
@@ -137,9 +138,9 @@ def _roof(cell: Cell) -> tuple[float, float] | None:
 
 
 def _point(cell: Cell) -> tuple[float, float]:
-    """FLOP/byte and TFLOP/s of one of its processes."""
+    """FLOP/byte and TFLOP/s of one of its devices."""
     flops = _number(cell, "flops_per_sample")
-    rate = _number(cell, "samples_per_second") / max(1.0, float(cell.row["processes"]))
+    rate = _number(cell, "samples_per_second") / peaks_used(cell.row)
     return flops / _number(cell, "bytes_per_sample"), flops * rate / 1e12
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
 """How far each precision's colour is from its card's towards white."""
+MOST_LABEL = 88
+"""Letters that fit under an axis."""
 LOG_FROM = 20.0
 """Range of values from which a linear axis would hide the small ones."""
 HOURS_FROM = 7200.0
@@ -185,7 +187,9 @@ def _ratio_label(axis: str, bases: str, metric: Metric) -> str:
     better = metric.words[0]
     if metric is SECONDS:
         first, second = ("in", "in the precision shown") if axis == "precision" else ("of", "of the one shown")
-        return f"seconds {first} {bases} / seconds {second}; above 1: faster than {bases}"
+        label = f"seconds {first} {bases} / seconds {second}; above 1: faster"
+        longer = f"{label} than {bases}"
+        return longer if len(longer) <= MOST_LABEL else label.replace(bases, shortened(bases, 40))
     first, second = ("the one shown", bases) if metric.inverse else (bases, "the one shown")
     return f"{metric.title} of {first} / {metric.title} of {second}; above 1: {better}"
 

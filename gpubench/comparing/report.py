@@ -20,7 +20,16 @@ from gpubench.comparing.compare import Comparison, Group, Question, Result, answ
 from gpubench.comparing.digits import rate_text
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.specimens import unit_of
-from gpubench.comparing.table import batch_text, figure_text, interval_text, mean_text, places, shown
+from gpubench.comparing.table import (
+    batch_text,
+    figure_text,
+    interval_text,
+    marks_of,
+    marks_of_sides,
+    mean_text,
+    places,
+    shown,
+)
 from gpubench.errors import UserError
 
 LOG_FROM = 20.0
@@ -239,7 +248,7 @@ def _cases(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[L
 
 def _evidence(cell: Cell, metric: Metric) -> str:
     """The values that its median is of, and where they come from."""
-    facts = [str(cell.measured), str(cell.reason)]
+    facts = [str(cell.measured), *marks_of(cell), cell.lost_note, str(cell.reason)]
     sources = ("torch", "cuda", "driver", "cpu", "session", "source")
     facts += [f"{name} {cell.row[name]}" for name in sources if str(cell.row[name])]
     values = ", ".join(f"{metric.shown(value):.6g}" for value in cell.seconds[:NAMED_VALUES])
@@ -274,9 +283,8 @@ def _ratios(group: Group, result: Result) -> tuple[list[tuple[str, bool]], list[
 
 
 def _why(c: Comparison) -> str:
-    items = "".join(f"<li>{_text(note)}</li>" for note in c.notes)
+    notes = [*c.notes, *marks_of_sides(c)]
+    items = "".join(f"<li>{_text(note)}</li>" for note in notes)
     return (
-        f'<details><summary>{len(c.notes)} note(s)</summary><ul class="evidence">{items}</ul></details>'
-        if items
-        else ""
+        f'<details><summary>{len(notes)} note(s)</summary><ul class="evidence">{items}</ul></details>' if items else ""
     )

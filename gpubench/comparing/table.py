@@ -37,8 +37,15 @@ def console_of_output() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def print_result(result: Result, console: Console | None = None, *, why: bool = False) -> None:
-    """Everything, to stdout; what could not be read, to stderr. With `why`, what bounds each case, too."""
+def print_result(result: Result, console: Console | None = None, *, why: bool = False, sees_more: bool = False) -> None:
+    """Everything, to stdout; what could not be read, to stderr.
+
+    Args:
+        result: the answer.
+        console: where to print.
+        why: also print what bounds each case.
+        sees_more: whether something is printed after this that compares, too.
+    """
     console = console or console_of_output()
     print_problems(result)
     for group in result.groups:
@@ -69,7 +76,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         console.print(Text("Left out", style="bold"))
         for line in result.left_out:
             console.print(Text(f"  {line}"), soft_wrap=True)
-    if not result.comparisons:
+    if not (result.comparisons or result.ladders or sees_more):
         console.print(Text(f"Nothing here can be compared: {_why_nothing(result)}."), soft_wrap=True)
 
 
@@ -143,6 +150,14 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     relative, cells = relative_texts(group.cells), group.cases
     lines: list[dict[str, str | Text]] = []
     for number, cell in enumerate(cells):
+        optional = {
+            "samples/s": rate_text(cell.samples_per_second),
+            "trials": str(cell.trials) if cell.seconds else "",
+            "accuracy": "" if pd.isna(cell.accuracy) else f"{cell.accuracy:.2%}",
+            "top-5": "" if pd.isna(cell.top5) else f"{cell.top5:.2%}",
+            "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
+        }
+        optional.pop(metric.title, None)  # there already
         lines.append(
             {
                 "model": cell.model if not number or cells[number - 1].model != cell.model else "",
@@ -152,12 +167,8 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
                 metric.title: _figure_of(cell, metric) if cell.seconds else Text(cell.status, style="yellow"),
                 "95%": interval_text(cell, metric),
                 "relative": relative.get(id(cell), ""),
-                "samples/s": "" if metric.name == "rate" else rate_text(cell.samples_per_second),
-                "trials": str(cell.trials) if cell.seconds else "",
-                "accuracy": "" if pd.isna(cell.accuracy) or metric.name == "accuracy" else f"{cell.accuracy:.2%}",
-                "top-5": "" if pd.isna(cell.top5) else f"{cell.top5:.2%}",
-                "perplexity": "" if pd.isna(cell.perplexity) else f"{cell.perplexity:.2f}",
-                "notes": _notes(cell),
+                **optional,
+                "notes": notes_of(cell),
             }
         )
     return _table(lines, [cell.model for cell in cells])
@@ -195,7 +206,8 @@ def interval_text(cell: Cell, metric: Metric) -> str:
     return f"{seconds_text(low, half)} to {seconds_text(high, half)}"
 
 
-def _notes(cell: Cell) -> str:
+def notes_of(cell: Cell) -> str:
+    """What to know about a case, in words."""
     notes = ["projected"] if cell.measured == "projected" else []
     if cell.parts:
         notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
@@ -227,13 +239,14 @@ def comparisons_table(group: Group, metric: Metric = SECONDS) -> Table:
                 "95%": f"{low:.{digits}f} to {high:.{digits}f}" if low and high else "",
                 "verdict": Text(verdict, style=COLOURS.get(comparison.verdict, "")),
                 "trials": f"{comparison.subject.trials}, {comparison.other.trials}",
-                "notes": "; ".join([*comparison.notes, *_marks_of_sides(comparison)]),
+                "notes": "; ".join([*comparison.notes, *marks_of_sides(comparison)]),
             }
         )
     return _table(lines)
 
 
-def _marks_of_sides(comparison: Comparison) -> list[str]:
+def marks_of_sides(comparison: Comparison) -> list[str]:
+    """What speaks against trials of either side."""
     sides = ((comparison.subject_name, comparison.subject), (comparison.other_name, comparison.other))
     return [f"{name}: {', '.join(marks)}" for name, cell in sides if (marks := marks_of(cell))]
 
