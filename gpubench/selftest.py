@@ -37,8 +37,8 @@ PARTS = (SAMPLED_REPEATS // 2, SAMPLED_REPEATS)
 MORE_ROUNDS = ((11, 5), (20, 10))
 """(rounds, full runs) in all where those before leave the slowdown undecided or the projection off. One trial that
 something else slowed down is enough for that (Mann-Whitney, 6 a side, one of them out of place: p = 0.065). Eleven bear
-two of them (p = 0.010, which is 0.031 after Holm over two ratios and for more than one look); twenty find 25% in 98 of
-100 cases where processes scatter by 14%."""
+two of them (p = 0.010, which is 0.031 after Holm over two ratios and for more than one look); twenty are for machines
+whose processes scatter by a tenth and more."""
 FULL_SECONDS = 12.0
 """Length of a full run, about; a sampled trial of it measures half."""
 SAMPLED = "sampled.csv"

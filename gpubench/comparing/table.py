@@ -96,7 +96,7 @@ def _why_nothing(result: Result) -> str:
 
 def mean_text(mean: Mean, metric: Metric = SECONDS) -> str:
     """A geometric mean in words, in the direction of `shown`."""
-    speedup = mean if metric.name == "accuracy" else mean.inverse
+    speedup = mean.inverse  # of accuracies there are none
     value = "withheld (under half)" if speedup.value is None else f"{speedup.value:.2f}"
     value += f" ({speedup.interval[0]:.2f} to {speedup.interval[1]:.2f})" if speedup.interval else ""
     what = f"{mean.subject_name} over {mean.other_name}, {mean.precision}{policy_text(mean)}"
