@@ -45,6 +45,9 @@ SAMPLED = "sampled.csv"
 """Where the trials are that the verdicts rest on."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch): a step of milliseconds, so that a lap is many steps."""
+CPU_THREADS = {"threads": "1"}
+"""Threads wait for the slowest of them in every operation, which multiplies what other tenants of a host disturb: on two
+shared cores single trials scattered by 15% with two threads and by 9% with one (docs/method.md)."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
         precision="fp32",
         batch=str(batch),
         device=device.device,
-        settings={"width": str(width), "steps": "10"},
+        settings={"width": str(width), "steps": "10"} | (CPU_THREADS if device.kind == "cpu" else {}),
         peaks=False,
     )
     clock = _clock(options, device)
@@ -108,7 +111,7 @@ def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
     yield check_overhead(clock)
     yield from _precisions(options, device, folder)
     steps = max(40, round(FULL_SECONDS / clock["step_seconds"])) if clock else 1000
-    options = replace(options, settings={"width": str(width), "steps": str(steps)})
+    options = replace(options, settings={**options.settings, "steps": str(steps)})
     sampled, full = folder / SAMPLED, folder / "full.csv"
     judged = replace(options, models=("a", "b", "padded"), out=sampled)
     for part, rounds in enumerate(PARTS, start=1):
