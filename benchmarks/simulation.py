@@ -26,6 +26,8 @@ LAPS = 20
 DRIFT_IN_SDS = 2.0
 OUTLIERS, OUTLIER = 0.05, (0.05, 0.25)
 NUMBERS = (6, 8, 10, 15, 20, 30, 50)
+RESTLESS_SDS, SLOWDOWNS = (0.09, 0.14), (0.2, 0.25, 0.5)
+"""Of CPUs of which other tenants take their share, and what can be hoped to be found there."""
 FOUND = {"faster", "slower"}
 
 
@@ -327,6 +329,18 @@ def print_power(count: int) -> None:
             cells.append(f"{percent(rough, 0)} ({percent(even, 0)})")
         lines.append([percent(sd), *cells])
     table(["sd", *(f"n = {n}" for n in NUMBERS)], lines)
+    print("The same of larger slowdowns on restless hosts\n")
+    lines = []
+    for sd in RESTLESS_SDS:
+        for slowdown in SLOWDOWNS:
+            cells = []
+            for n in NUMBERS[:5]:
+                even, rough = (
+                    one_session(few, n, Noise(sd, kind), math.log1p(slowdown)).found for kind in (False, True)
+                )
+                cells.append(f"{percent(rough, 0)} ({percent(even, 0)})")
+            lines.append([percent(sd, 0), percent(slowdown, 0), *cells])
+    table(["sd", "slower by", *(f"n = {n}" for n in NUMBERS[:5])], lines)
 
 
 def print_advised(count: int) -> None:

@@ -25,7 +25,7 @@ OURS = ("schema", "suite")
 REQUIRED = ("schema", "suite", "model", "precision", "status")
 NAMED_LINES = 5
 """Bad lines named one by one; further ones are counted."""
-BATCH_BYTES = 32 << 20
+BATCH_BYTES = 16 << 20
 """Files of one header are parsed together up to this size."""
 AHEAD = 2
 """Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
@@ -76,20 +76,62 @@ def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequenc
     """
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
-    numbers = _Numbers(identity)
-    frames = []
+    numbers, found = _Numbers(identity), [np.zeros(0, np.int64)]
+    parts: list[_Part] = []
     for batch, at_once in _ahead(_batches(paths, problems), columns):
-        parts = [at_once] if at_once is not None else [_typed(_closely(file, problems), columns) for file in batch]
-        frames += [_with_numbers(part, numbers) for part in parts if not part.empty]
-    if not frames:
-        return Loaded(_with_numbers(_typed(pd.DataFrame(columns=columns, dtype=str), columns), numbers), problems)
-    return Loaded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), problems)
+        own = [at_once] if at_once else [_part_of(_typed(_closely(file, problems)), columns) for file in batch]
+        parts += own
+        found += [numbers.of(part) for part in own if part.rows and identity]
+    frame = _joined(parts, columns)
+    return Loaded(frame.assign(identity=np.concatenate(found)) if identity else frame, problems)
 
 
-def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], pd.DataFrame | None]]:
+@dataclass(frozen=True)
+class _Part:
+    """Rows, a column each; where a column has one value only it is there once, seen `rows` times."""
+
+    rows: int
+    columns: "dict[str, np.ndarray[Any, Any]]"
+
+
+def _part_of(frame: pd.DataFrame, columns: Sequence[str]) -> _Part:
+    """Typed columns of a file or several: unknown ones are someone's own notes, missing ones are empty."""
+    found = {}
+    for name in columns:
+        values = frame[name].to_numpy() if name in frame else np.array([np.nan if name in NUMBERS else ""])
+        if name in FLAGS:
+            values = np.isin(values, ("true", "TRUE", "True"))
+        found[name] = np.broadcast_to(values[:1].copy(), len(frame)) if _all_alike(values) else values
+    return _Part(len(frame), found)
+
+
+def _all_alike(values: "np.ndarray[Any, Any]") -> bool:
+    """Whether all are equal or none is a number. Inside a file most columns are like that."""
+    alike = bool((values == values[:1]).all())
+    return alike or (values.dtype == float and bool(np.isnan(values).all()))
+
+
+def _joined(parts: Sequence[_Part], columns: Sequence[str]) -> pd.DataFrame:
+    """All parts as one frame, a block of memory per type: pandas' own concatenation would have all of it twice."""
+    rows = sum(part.rows for part in parts)
+    kinds = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in columns}
+    blocks = []
+    for kind in (object, float, bool):
+        names = [name for name in columns if kinds[name] is kind]
+        block = np.empty((len(names), rows), kind)
+        for name, values in zip(names, block, strict=True):
+            start = 0
+            for part in parts:
+                values[start : start + part.rows] = part.columns[name]
+                start += part.rows
+        blocks.append(pd.DataFrame(block.T, columns=names, dtype=kind, copy=False))
+    return pd.concat(blocks, axis=1)
+
+
+def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], _Part | None]]:
     """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
     with ThreadPoolExecutor(AHEAD) as pool:
-        waiting: deque[tuple[list[_File], Future[pd.DataFrame | None]]] = deque()
+        waiting: deque[tuple[list[_File], Future[_Part | None]]] = deque()
         for batch in batches:
             waiting.append((batch, pool.submit(_at_once, batch, columns)))
             if len(waiting) > AHEAD:
@@ -100,39 +142,30 @@ def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[t
 
 
 class _Numbers:
-    """Numbers for rows by what they agree in, across frames."""
+    """Numbers for rows by what they agree in, across parts."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = columns
         self._seen: dict[tuple[str, ...], int] = {}
 
-    def of(self, frame: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    def of(self, part: _Part) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """One number per row."""
-        numbers, count = np.zeros(len(frame), np.int64), 1
+        numbers, count = np.zeros(part.rows, np.int64), 1
         for name in self.columns:
-            column = frame[name].to_numpy()
-            if column.dtype == object and (column == column[0]).all():
-                continue  # most are, inside a file
-            codes, uniques = pd.factorize(column, use_na_sentinel=False)
-            kinds = len(uniques)
-            if kinds > 1:
-                numbers, count = numbers * kinds + codes, count * kinds
+            values = part.columns[name]
+            if values.strides == (0,):  # one value for all
+                continue
+            codes, different = pd.factorize(values, use_na_sentinel=False)
+            numbers, count = numbers * len(different) + codes, count * len(different)
             if count > 1 << 40:  # the next product could pass an int64
                 numbers, few = pd.factorize(numbers)
                 count = len(few)
         local, few = pd.factorize(numbers)
         firsts = np.zeros(len(few), np.int64)
         firsts[local[::-1]] = np.arange(len(local))[::-1]
-        rows = frame[list(self.columns)].iloc[firsts].astype(str).itertuples(index=False, name=None)
-        shared = np.array([self._seen.setdefault(row, len(self._seen)) for row in rows], np.int64)
-        return shared[local] if len(shared) else local
-
-
-def _with_numbers(frame: pd.DataFrame, numbers: _Numbers) -> pd.DataFrame:
-    """With the rows' numbers where they are asked for."""
-    if not numbers.columns:
-        return frame
-    return frame.assign(identity=numbers.of(frame) if len(frame) else np.zeros(0, np.int64))
+        rows = zip(*(part.columns[name][firsts].tolist() for name in self.columns), strict=True)
+        shared = [self._seen.setdefault(tuple(map(str, row)), len(self._seen)) for row in rows]
+        return np.array(shared, np.int64)[local]
 
 
 def shown(text: str) -> str:
@@ -223,7 +256,7 @@ def _split(line: str) -> list[str]:
         return []
 
 
-def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | None:
+def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
     """All files as typed rows, or None where any line needs a closer look."""
     names = batch[0].names
     content = b"".join([file.body for file in batch])
@@ -237,7 +270,8 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
             names=list(names),
             header=None,
             usecols=known,
-            dtype={name: "float64" if name in NUMBERS else "str" for name in known},
+            # Texts as plain objects: pandas' own types for them are checked at every step, or guess at numbers.
+            dtype={name: "float64" if name in NUMBERS else object for name in known},
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
             encoding="utf-8",
@@ -247,7 +281,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> pd.DataFrame | N
     # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
     if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
-    return _completed(frame[known], columns) if _is_good(frame, names) else None
+    return _part_of(frame, columns) if _is_good(frame, names) else None
 
 
 def _is_good(frame: pd.DataFrame, names: Sequence[str]) -> bool:
@@ -338,16 +372,8 @@ def _whole(line: str, names: Sequence[str]) -> bool:
     return len(cells) == len(names) and cells[-1:] == ["end"] and line.count('"') % 2 == 0
 
 
-def _typed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    typed = frame.reindex(columns=[name for name in columns if name in frame]).reset_index(drop=True)
-    known = [name for name in typed if name in NUMBERS]
-    typed[known] = pd.DataFrame(_numbers(typed[known]), columns=known)
-    return _completed(typed, columns)
-
-
-def _completed(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Every column in its order: unknown ones of a file are someone's own notes, missing ones are empty."""
-    missing = [name for name in columns if name not in frame]
-    own = frame.assign(**{name: np.nan if name in NUMBERS else "" for name in missing}) if missing else frame
-    flags = {name: own[name].isin(("true", "TRUE", "True")) for name in FLAGS if name in columns}
-    return own.assign(**flags)[list(columns)]
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `_closely` with numbers for texts where a column has them."""
+    known = [name for name in frame if name in NUMBERS]
+    texts = frame.drop(columns=known).astype(object)
+    return pd.concat([texts, pd.DataFrame(_numbers(frame[known]), index=frame.index, columns=known)], axis=1)

@@ -46,8 +46,8 @@ SAMPLED = "sampled.csv"
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch): a step of milliseconds, so that a lap is many steps."""
 CPU_THREADS = {"threads": "1"}
-"""Threads wait for the slowest of them in every operation, which multiplies what other tenants of a host disturb: on two
-shared cores single trials scattered by 15% with two threads and by 9% with one (docs/method.md)."""
+"""Threads wait for the slowest of them in every operation, which multiplies what other tenants of a host disturb: on
+two shared cores single processes scattered by 15% with two threads and by 9% with one (docs/bound.md)."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,9 @@ MARKS = ("shared", "throttled", "unsteady", "resumed")
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
+ONE_TASK = ("tricks",)
+"""Suites without rungs whose models are ways to do one thing."""
+
 UNREAD = ("laps", "batch_curve", "precision_proof")
 """Long columns that no comparison needs."""
 
@@ -212,7 +215,7 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     )
     trials = frame.groupby("cell")
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
-    first[OUTCOMES] = trials[OUTCOMES].median()
+    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
     first.loc[frame.loc[frame["measured"] == "projected", "cell"].unique(), "measured"] = "projected"
     seconds, counts = trials["seconds"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
     cells = [
@@ -241,15 +244,24 @@ def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]
 
 def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
     """Whether each text begins with `word` or holds it among its words; looks at each different text once."""
-    known = {text: word in re.split(r"\W+", str(text)) for text in texts.unique()}
-    return texts.map(known).astype(bool)
+    hits = [text for text in texts.unique() if word in re.split(r"\W+", str(text))]
+    return texts.isin(hits)
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): shown(value) if isinstance(value, str) else value for name, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
+    """A dict per row, its texts as they may be shown."""
+    names = [str(name) for name in frame]
+    columns = [_values(column) for _, column in frame.items()]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: "pd.Series[Any]") -> list[Any]:
+    """A column as Python's own values; looks at each different text once."""
+    values = column.tolist()
+    if column.dtype.kind in "biuf":
+        return values
+    known = {value: shown(value) for value in set(values) if isinstance(value, str)}
+    return [known.get(value, value) for value in values]
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
@@ -276,12 +288,18 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
 
-def best_of(cells: Sequence[Cell]) -> dict[str, float]:
-    """The least median of each model."""
-    best: dict[str, float] = {}
+def relative_to_best(cells: Sequence[Cell]) -> dict[int, float]:
+    """By the cell's id, its multiple of the best median of its task; none of a task with a single cell."""
+    tasks: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        best[cell.model] = min(best.get(cell.model, cell.median), cell.median)
-    return best
+        tasks[_task(cell)].append(cell)
+    best = {task: min(cell.median for cell in members) for task, members in tasks.items()}
+    return {id(cell): cell.median / best[_task(cell)] for cell in cells if len(tasks[_task(cell)]) > 1}
+
+
+def _task(cell: Cell) -> str:
+    """What a cell's time can be beside: its model, or all models where they are ways to do one thing."""
+    return "" if cell.suite in ONE_TASK or not pd.isna(cell.rung) else str(cell.model)
 
 
 def _precision_rank(cell: Cell) -> int:

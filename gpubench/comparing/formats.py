@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gpubench.comparing.cells import Cell, best_of, text_of
+from gpubench.comparing.cells import Cell, relative_to_best, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.digits import seconds_text
 from gpubench.comparing.spreadsheet import csv_text
@@ -147,15 +147,15 @@ def _with_interval(cell: Cell, result: Result) -> str:
 
 
 def as_hyperfine(result: Result) -> str:
-    """hyperfine's Markdown: median, least, most, and each case relative to its model's best."""
+    """hyperfine's Markdown: median, least, most, and each case relative to the best of its task."""
     parts = []
     for group in result.groups:
-        best = best_of(group.cells)
+        relative = relative_to_best(group.cells)
         lines = [
             [
                 f"{cell.model} {cell.precision} on {cell.label}",
                 *(seconds_text(v) for v in _three(cell, result)),
-                f"{cell.median / best[cell.model]:.2f}",
+                f"{relative.get(id(cell), 1.0):.2f}",
             ]
             for cell in group.cells
         ]

@@ -1,7 +1,6 @@
 """Comparisons as tables in a terminal: adapts to its width, plain in a pipe, honours NO_COLOR."""
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.comparing.cells import Cell, best_of
+from gpubench.comparing.cells import Cell, relative_to_best
 from gpubench.comparing.compare import Comparison, Group, Mean, Result
 from gpubench.comparing.digits import rate_text, seconds_text
 from gpubench.comparing.hours import lines as hours_lines
@@ -175,9 +174,8 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
 
 
 def relative_texts(cells: Sequence[Cell]) -> dict[int, str]:
-    """By the cell's id, its multiple of its model's best; none of a model with a single cell."""
-    best, count = best_of(cells), Counter(cell.model for cell in cells)
-    return {id(cell): f"{cell.median / best[cell.model]:.2f}" for cell in cells if count[cell.model] > 1}
+    """By the cell's id, its multiple of its task's best; none of a task with a single cell."""
+    return {key: f"{times:.2f}" for key, times in relative_to_best(cells).items()}
 
 
 def batch_text(cell: Cell) -> str:
