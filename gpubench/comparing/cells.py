@@ -292,12 +292,12 @@ def relative_to_best(cells: Sequence[Cell]) -> dict[int, float]:
     """By the cell's id, its multiple of the best median of its task; none of a task with a single cell."""
     tasks: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        tasks[_task(cell)].append(cell)
+        tasks[task_of(cell)].append(cell)
     best = {task: min(cell.median for cell in members) for task, members in tasks.items()}
-    return {id(cell): cell.median / best[_task(cell)] for cell in cells if len(tasks[_task(cell)]) > 1}
+    return {id(cell): cell.median / best[task_of(cell)] for cell in cells if len(tasks[task_of(cell)]) > 1}
 
 
-def _task(cell: Cell) -> str:
+def task_of(cell: Cell) -> str:
     """What a cell's time can be beside: its model, or all models where they are ways to do one thing."""
     return "" if cell.suite in ONE_TASK or not pd.isna(cell.rung) else str(cell.model)
 

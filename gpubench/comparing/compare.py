@@ -129,7 +129,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     """
     if shape.fail_on_slower is not None and question.baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
-    if shape.fail_on_slower is not None and question.metric == "accuracy":
+    if shape.fail_on_slower is not None and metric_named(question.metric).by_loss:
         raise UserError("--fail-on-slower is no gate for accuracy: half a point of it is what its verdicts judge")
     loaded = asked(paths, question)
     result = answer_of(loaded, question)
@@ -250,13 +250,13 @@ def compare_rows(
                 left_out,
                 explicit=by is not None,
                 allow_mismatch=allow_mismatch,
-                best_is_base=metric.name == "accuracy",  # whose verdicts are about a loss
+                best_is_base=metric.by_loss,
             )
             comparisons += [comparison(axis, subject, other) for subject, other in pairs]
         comparisons += against_plain(members)
         groups.append(Group(title_of(members), members, comparisons))
     _place_holes(holes, groups, [column for column in shared if column != "basis"])
-    if metric.name != "accuracy":
+    if not metric.by_loss:
         groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
     ladders = ladders_of(frame, labels) if metric is SECONDS else []
@@ -282,5 +282,5 @@ def _judged(groups: Sequence[Group], metric: Metric) -> list[Group]:
     family = [c for group in groups for c in group.comparisons]
     if metric.name == "time-to-goal":
         family = unsure_of_shares(family)
-    verdicts = iter(accuracies_judged(family) if metric.name == "accuracy" else judged(family))
+    verdicts = iter(accuracies_judged(family) if metric.by_loss else judged(family))
     return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in groups]

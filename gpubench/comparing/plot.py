@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from gpubench.comparing import ladder
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell, text_of
+from gpubench.comparing.cells import Cell, task_of, text_of
 from gpubench.comparing.compare import Comparison, Group, Result
 from gpubench.comparing.digits import seconds_text
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.style import (
-    COLOURS,
     EDGE,
     LINE,
     WIDTH,
     footer_lines,
     plain_numbers,
     save,
+    shade,
     shortened,
     themed,
 )
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
-SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
-"""How far each precision's colour is from its card's towards white."""
 MOST_LABEL = 88
 """Letters that fit under an axis."""
 LOG_FROM = 20.0
@@ -165,7 +163,8 @@ def seconds_chart(group: Group, metric: Metric = SECONDS) -> "Figure":
         bars.append(Bar(cell.model, _name(cell), text + extra, figure(cell.median), ends))
     what = f"{'hours' if in_hours else 'seconds'} of a whole run" if metric is SECONDS else metric.title
     best_word = "fastest" if metric is SECONDS else "best"
-    panel = Panel(f"{what}; in brackets relative to the model's {best_word}" if relative else what, bars)
+    owner = "the model's" if any(map(task_of, group.cells)) else "the"  # rungs and tricks are all one task
+    panel = Panel(f"{what}; in brackets relative to {owner} {best_word}" if relative else what, bars)
     return _figure(group, f"{_suite(group)}: {what}", [panel])
 
 
@@ -228,13 +227,10 @@ def _looks(group: Group) -> Callable[[Name], dict[str, object]]:
     kinds = list(dict.fromkeys(kind for _, kind in names))
 
     def look(name: Name) -> dict[str, object]:
-        colour = COLOURS[cards.index(name[0]) % len(COLOURS)]
-        kind = kinds.index(name[1]) % len(HATCHES)
-        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        shade = tuple(part + (1 - part) * SHADES[kind] for part in parts)
+        kind = kinds.index(name[1])
         return {
-            "facecolor": shade,
-            "hatch": HATCHES[kind],
+            "facecolor": shade(cards.index(name[0]), kind),
+            "hatch": HATCHES[kind % len(HATCHES)],
             "edgecolor": matplotlib.rcParams["figure.facecolor"],
             "linewidth": 0.5,
         }

@@ -30,11 +30,13 @@ class Metric:
     words: tuple[str, str] = ("faster", "slower")
     statuses: frozenset[str] = frozenset({"ok"})
     """Of the rows that count."""
+    by_loss: bool = False
+    """Judged by the difference from the best, not by a ratio to the worst (see `accuracies_judged`)."""
 
     @property
     def gain(self) -> str:
         """Heading of how many times better one is than the other."""
-        if self.name == "accuracy":
+        if self.by_loss:
             return "ratio"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
 
@@ -64,6 +66,7 @@ METRICS = {
             inverse=True,
             words=("better", "worse"),
             statuses=TRAINED,
+            by_loss=True,
         ),
         Metric(
             "time-to-goal", "seconds to the goal", "a goal and seconds", words=("sooner", "later"), statuses=TRAINED

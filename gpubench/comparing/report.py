@@ -20,6 +20,7 @@ from gpubench.comparing.compare import Comparison, Group, Question, Result, answ
 from gpubench.comparing.digits import rate_text
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.specimens import unit_of
+from gpubench.comparing.style import shade
 from gpubench.comparing.table import (
     batch_text,
     figure_text,
@@ -71,10 +72,10 @@ def page_of(result: Result, table: bytes) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="gpubench {gpubench.__version__}">
-<title>gpubench: {_text(_cards(result))}</title>
+<title>gpubench: {_text(_heading(result))}</title>
 <style>{style}</style></head>
 <body>
-<header><h1>{_text(_cards(result))}</h1>
+<header><h1>{_text(_heading(result))}</h1>
 <p class="soft">{_text(_summary(result))}</p>
 <p class="screen"><a {html_link(table)} class="button">Download the rows (CSV)</a></p>
 <p class="screen"><label for="filter">Show only rows with these words</label><br>
@@ -102,7 +103,7 @@ def _text(value: object) -> str:
 def _rule(metric: Metric) -> str:
     """What a verdict takes."""
     holm = "p < 0.05 after Holm's correction over all ratios here"
-    if metric.name == "accuracy":
+    if metric.by_loss:
         return f"A verdict on accuracy needs {holm}: that a loss is under half a point, or over it."
     return (
         f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
@@ -110,9 +111,12 @@ def _rule(metric: Metric) -> str:
     )
 
 
-def _cards(result: Result) -> str:
-    labels = dict.fromkeys(cell.label for group in result.groups for cell in [*group.cells, *group.holes])
-    return " against ".join(labels) if len(labels) < 4 else f"{len(labels)} cards"
+def _heading(result: Result) -> str:
+    """The suites, and the cards or their number."""
+    cells = [cell for group in result.groups for cell in group.cases]
+    suites, labels = dict.fromkeys(str(cell.suite) for cell in cells), dict.fromkeys(cell.label for cell in cells)
+    cards = " against ".join(labels) if len(labels) < 4 else f"{len(labels)} cards"
+    return f"{', '.join(suites)}: {cards}"
 
 
 def _summary(result: Result) -> str:
@@ -149,7 +153,8 @@ def _canvas(figure: dict[str, Any]) -> str:
 
 
 def _cells_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
-    looks = list(dict.fromkeys((cell.label, cell.precision) for cell in group.cells))
+    cards = list(dict.fromkeys(cell.label for cell in group.cells))
+    kinds = list(dict.fromkeys(cell.precision for cell in group.cells))
     bars = []
     for cell in group.cells:
         interval = cell.interval
@@ -162,7 +167,7 @@ def _cells_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
                 "value": value,
                 "interval": sorted(map(result.metric.shown, interval)) if interval else None,
                 "text": text,
-                "colour": looks.index((cell.label, cell.precision)),
+                "colour": shade(cards.index(cell.label), kinds.index(cell.precision)),
             }
         )
     return _figure(name, f"{result.metric.title}, with 95% intervals", bars, reference=False)
@@ -174,7 +179,6 @@ def _ratios_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
         ratio, what, verdict = shown(c, result.metric)
         interval = [ratio.low, ratio.high] if ratio.low and ratio.high else None
         text = f"{ratio.value:.{places(ratio)}f}" + (f" ({interval[0]:.3g} to {interval[1]:.3g})" if interval else "")
-        colour = 0 if c.axis == "precision" else 1
         bars.append(
             {
                 "model": str(c.subject.model),
@@ -182,7 +186,7 @@ def _ratios_figure(name: str, group: Group, result: Result) -> dict[str, Any]:
                 "value": ratio.value,
                 "interval": interval,
                 "text": f"{text} {verdict}",
-                "colour": colour,
+                "colour": shade(0 if c.axis == "precision" else 1, 0),
             }
         )
     axis = f"{result.metric.gain} over the baseline, with 95% intervals and a line at 1"

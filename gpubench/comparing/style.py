@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
+SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
+"""How far each precision's colour is from its card's towards white."""
 MARKERS = "osD^vPX*"
 WIDTH = 8.0
 """Inches: 1200 pixels, so that 11 points can be read on a phone."""
@@ -40,6 +42,13 @@ STYLE = {
 }
 INK = {"light": ("#ffffff", "#1b1f24", "#555555", "#dddddd"), "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44")}
 """Background, text, secondary text and lines, grid."""
+
+
+def shade(card: int, precision: int) -> str:
+    """The colour of a bar, as #rrggbb: a card's own, lighter by the precision; both are counted from 0."""
+    colour, towards_white = COLOURS[card % len(COLOURS)], SHADES[precision % len(SHADES)]
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * towards_white):02x}" for part in parts)
 
 
 def themed(theme: str) -> dict[str, object]:

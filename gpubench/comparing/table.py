@@ -264,7 +264,7 @@ def shown(comparison: Comparison, metric: Metric = SECONDS) -> tuple[Ratio, str,
     if word in {"faster", "slower"}:
         word = f"{comparison.subject_name} is {metric.words[word == 'slower']}"
     # Ratios of seconds are below 1 where the subject is better, those of accuracies above it.
-    ratio = comparison.ratio if metric.name == "accuracy" else comparison.ratio.inverse
+    ratio = comparison.ratio if metric.by_loss else comparison.ratio.inverse
     return ratio, _joined(comparison, "over"), word
 
 

@@ -43,7 +43,6 @@
 
   const data = JSON.parse(document.getElementById("figures").textContent);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const bars = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#888888"];
   const charts = [];
 
   // The 95% interval of each bar, and the line that ratios are read against.
@@ -92,7 +91,7 @@
         data: {
           labels: figure.bars.map(full),
           datasets: [{ data: figure.bars.map((bar) => bar.value), maxBarThickness: 20,
-            backgroundColor: figure.bars.map((bar) => bars[bar.colour % bars.length]) }],
+            backgroundColor: figure.bars.map((bar) => bar.colour) }],
         },
         options: {
           indexAxis: "y", animation: false, maintainAspectRatio: false, responsive: true,
