@@ -1,4 +1,4 @@
-"""The suite of verdicts.py: ResNet-18 three times, `a` and `b` the same and `padded` slower by a known share."""
+"""The suite of verdicts.py: ResNet-18 three times, `a` and `b` the same and `padded` slower by a share or more."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ DRIFT_IN_SDS = 2.0
 OUTLIERS, OUTLIER = 0.05, (0.05, 0.25)
 NUMBERS = (6, 8, 10, 15, 20, 30, 50)
 RESTLESS_SDS, SLOWDOWNS = (0.09, 0.14), (0.2, 0.25, 0.5)
-"""Of CPUs of which other tenants take their share, and what can be hoped to be found there."""
+"""Of CPUs that other tenants use as well, and slowdowns large enough to be found there."""
 FOUND = {"faster", "slower"}
 
 

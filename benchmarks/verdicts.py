@@ -3,9 +3,9 @@
     python benchmarks/verdicts.py --data DIR --sessions 5 --rounds 10 --pad 0.1
 
 Each session is one `gpubench run` of interleaved trials of three cases: `a` and `b` are the same, and `padded` waits
-after each training step for a known share of its time. Prints each session's verdicts, the way `gpubench compare`
-gives them, and the sd of log seconds between the processes of a case, with which the power table of docs/method.md is
-read.
+after each training step for a share of its time, which costs that share and whatever waking up costs. Prints each
+session's verdicts, the way `gpubench compare` gives them, and the sd of log seconds between the processes of a case,
+with which the power table of docs/method.md is read.
 """
 
 import argparse

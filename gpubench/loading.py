@@ -47,7 +47,8 @@ csv.field_size_limit(1 << 30)  # a long run's laps
 class Loaded:
     """Rows of all files, and what was wrong with them.
 
-    One column per field of Row: numbers as floats (NaN where empty), flags as bools, missing text empty.
+    One column per field of Row, in order of their types: texts as plain objects (empty where missing), numbers as
+    floats (NaN where empty), flags as bools.
     """
 
     frame: pd.DataFrame
@@ -88,7 +89,7 @@ def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequenc
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows, a column each; where a column has one value only it is there once, seen `rows` times."""
+    """Rows, a column each; a column of one value is stored once, as a view that repeats it."""
 
     rows: int
     columns: "dict[str, np.ndarray[Any, Any]]"
@@ -101,12 +102,13 @@ def _part_of(frame: pd.DataFrame, columns: Sequence[str]) -> _Part:
         values = frame[name].to_numpy() if name in frame else np.array([np.nan if name in NUMBERS else ""])
         if name in FLAGS:
             values = np.isin(values, ("true", "TRUE", "True"))
-        found[name] = np.broadcast_to(values[:1].copy(), len(frame)) if _all_alike(values) else values
+        # Copied, because a view would keep the whole block of its type.
+        found[name] = np.broadcast_to(values[:1].copy(), len(frame)) if _all_alike(values) else values.copy()
     return _Part(len(frame), found)
 
 
 def _all_alike(values: "np.ndarray[Any, Any]") -> bool:
-    """Whether all are equal or none is a number. Inside a file most columns are like that."""
+    """Whether all are equal, or all NaN. Inside a file most columns are like that."""
     alike = bool((values == values[:1]).all())
     return alike or (values.dtype == float and bool(np.isnan(values).all()))
 
@@ -259,6 +261,8 @@ def _split(line: str) -> list[str]:
 def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
     """All files as typed rows, or None where any line needs a closer look."""
     names = batch[0].names
+    if names[-1] != "end":  # pandas fills a line that is too short with empty cells
+        return None
     content = b"".join([file.body for file in batch])
     if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
         return None
@@ -270,7 +274,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
             names=list(names),
             header=None,
             usecols=known,
-            # Texts as plain objects: pandas' own types for them are checked at every step, or guess at numbers.
+            # pandas' `str` would be validated again in each step below, and `category` may turn "0012" into 12.
             dtype={name: "float64" if name in NUMBERS else object for name in known},
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
@@ -278,23 +282,19 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
         )
     except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         return None
-    # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones leave gaps.
+    # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones lack their `end`.
     if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
-    return _part_of(frame, columns) if _is_good(frame, names) else None
+    return _part_of(frame, columns) if _is_good(frame) else None
 
 
-def _is_good(frame: pd.DataFrame, names: Sequence[str]) -> bool:
-    """Every row is of a known schema, whole, and its required fields and numbers are there."""
+def _is_good(frame: pd.DataFrame) -> bool:
+    """Every row is of a known schema, whole to its end, and its required fields and numbers are there."""
     if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
         return False
     if any((frame[name] == "").any() for name in REQUIRED if name not in NUMBERS):
         return False
-    if "end" in frame and not (frame["end"] == "end").all():
-        return False
-    texts = [name for name in frame.columns if name not in NUMBERS]
-    # A line that ends in its last cell has all the others.
-    if names[-1] != "end" and frame[texts].isna().to_numpy().any():
+    if not (frame["end"] == "end").all():
         return False
     return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
 

@@ -159,3 +159,33 @@ def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatc
     assert at_once.frame.equals(one_by_one.frame)
     assert at_once.problems == one_by_one.problems
     assert list(at_once.frame["identity"].unique()) == list(range(7))
+
+
+def test_a_short_line_is_no_row_even_where_no_column_marks_the_end(tmp_path):
+    whole, torn = "1,a,b,fp32,ok,253.1,X\n", "1,a,b,fp32,ok,2\n"
+    path = tmp_path / "short.csv"
+    path.write_text("schema,suite,model,precision,status,seconds,card\n" + torn + whole)
+    loaded = load([path])
+    assert list(loaded.frame["seconds"]) == [253.1]
+    assert loaded.problems == [f"{path}, line 2: not a whole row; left out"]
+
+
+def test_files_of_different_columns_are_one_table(tmp_path):
+    names = "schema,suite,model,precision,status,seconds,batch_capped,session,end\n"
+    one, two, three = (tmp_path / f"{name}.csv" for name in ("one", "two", "three"))
+    one.write_text(names + "1,a,b,fp32,ok,1.5,true,s,end\n" + "1,a,c,fp32,ok,,,s,end\n")
+    two.write_text("schema,suite,model,precision,status,card,end\n" + "1,a,b,fp32,failed,X,end\n" * 2)
+    three.write_text(names + "1,a,b,fp32,ok,2.5,false,s,end\n" + "torn")
+    loaded = load([one, two, three], identity=["model", "session", "seconds"])
+    frame = loaded.frame
+    assert frame["model"].tolist() == ["b", "c", "b", "b", "b"]
+    assert frame["card"].tolist() == ["", "", "X", "X", ""]
+    assert frame["seconds"].fillna(-1).tolist() == [1.5, -1, -1, -1, 2.5]
+    assert frame["batch_capped"].tolist() == [True, False, False, False, False]
+    assert frame["identity"].tolist() == [0, 1, 2, 2, 3]
+    assert [frame[name].dtype for name in ("model", "card", "seconds", "batch_capped")] == [object, object, float, bool]
+    assert frame.index.tolist() == [0, 1, 2, 3, 4]
+    assert len(loaded.problems) == 1
+    none = load([tmp_path / "missing.csv"], identity=["model"]).frame
+    assert none.empty
+    assert [none[name].dtype.kind for name in ("model", "seconds", "batch_capped", "identity")] == list("Ofbi")

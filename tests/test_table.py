@@ -9,7 +9,7 @@ from rows import row, rows
 from gpubench import records
 from gpubench.comparing.compare import compare
 from gpubench.comparing.digits import rate_text, seconds_text
-from gpubench.comparing.table import print_result
+from gpubench.comparing.table import print_result, relative_texts
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
 
@@ -57,6 +57,23 @@ def test_models_are_in_the_order_of_their_numbers_or_rungs(tmp_path):
         lost = [row(model=names[0], precision="tf32", status="failed", seconds=None, measured="")]
         text = printed(folder, *(given if names[0] == "lstm" else given[::-1]), lost)
         assert [line.split()[0] for line in text.splitlines() if "fixed" in line and "fp32" in line] == names
+
+
+@pytest.mark.parametrize(
+    ("own", "times"),
+    [
+        ([{}, {"model": "resnet34"}], []),
+        ([{}, {"precision": "fp16"}, {"model": "resnet34"}], ["1.00", "2.00"]),
+        ([{"model": "x", "rung": 0}, {"model": "y", "rung": 1}], ["1.00", "2.00"]),
+        ([{"suite": "tricks", "model": "plain"}, {"suite": "tricks", "model": "mixed"}], ["1.00", "2.00"]),
+    ],
+)
+def test_a_case_is_relative_to_what_does_the_same(tmp_path, own, times):
+    path = tmp_path / "rows.csv"
+    for number, changes in enumerate(own):
+        records.append(path, rows([100.0 * (number + 1)], **changes))
+    cells = [cell for group in compare([path]).groups for cell in group.cells]
+    assert sorted(relative_texts(cells).values()) == times
 
 
 def test_a_cause_is_said_once_for_all_models(tmp_path):

@@ -50,8 +50,8 @@ MARKS = ("shared", "throttled", "unsteady", "resumed")
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
-ONE_TASK = ("tricks",)
-"""Suites without rungs whose models are ways to do one thing."""
+TRICKS = "tricks"
+"""The suite without rungs whose models are ways to do one thing."""
 
 UNREAD = ("laps", "batch_curve", "precision_proof")
 """Long columns that no comparison needs."""
@@ -256,7 +256,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _values(column: "pd.Series[Any]") -> list[Any]:
-    """A column as Python's own values; looks at each different text once."""
+    """A column's values, its texts as they may be shown; looks at each different text once."""
     values = column.tolist()
     if column.dtype.kind in "biuf":
         return values
@@ -298,8 +298,8 @@ def relative_to_best(cells: Sequence[Cell]) -> dict[int, float]:
 
 
 def task_of(cell: Cell) -> str:
-    """What a cell's time can be beside: its model, or all models where they are ways to do one thing."""
-    return "" if cell.suite in ONE_TASK or not pd.isna(cell.rung) else str(cell.model)
+    """What a cell does: the training of its model, or "" where all models are ways to do one thing."""
+    return "" if cell.suite == TRICKS or not pd.isna(cell.rung) else str(cell.model)
 
 
 def _precision_rank(cell: Cell) -> int:

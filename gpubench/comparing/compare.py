@@ -13,6 +13,7 @@ from gpubench.comparing.accuracy import accuracies_judged
 from gpubench.comparing.cells import (
     GROUP,
     READ_IDENTITY,
+    TRICKS,
     UNREAD,
     cells_of,
     completed,
@@ -33,7 +34,6 @@ from gpubench.comparing.means import Mean as Mean
 from gpubench.comparing.means import means_of
 from gpubench.comparing.questions import SECONDS, Metric, filtered, metric_named, valued
 from gpubench.comparing.specimens import combined
-from gpubench.comparing.tricks import SUITE as TRICKS
 from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
 from gpubench.loading import Loaded, load

@@ -145,7 +145,7 @@ def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = 
 
 
 def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
-    """Every case's median seconds, relative to the model's fastest; a case without any says why."""
+    """Every case's median seconds, relative to the fastest of its task; a case without any says why."""
     relative, cells = relative_texts(group.cells), group.cases
     lines: list[dict[str, str | Text]] = []
     for number, cell in enumerate(cells):

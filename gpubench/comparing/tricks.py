@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pandas as pd
 
 from gpubench.comparing import stats
-from gpubench.comparing.cells import SPECIMEN, Cell, texts_of
+from gpubench.comparing.cells import SPECIMEN, TRICKS, Cell, texts_of
 from gpubench.comparing.digits import rate_text
 from gpubench.comparing.judging import Comparison
 
-SUITE, PLAIN = "tricks", "plain"
+PLAIN = "plain"
 SWITCHES = re.compile(r"\b(loading|ddp|stopping|sharded|evaluation)=\S+ ?")
 """The parameters in which the models of one run differ by design."""
 TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
@@ -19,7 +19,7 @@ TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
 
 def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
     """What the cells of one table share: `shared`, and for a pipeline with tricks all of it but the tricks."""
-    if cell.suite != SUITE or "params" not in shared:
+    if cell.suite != TRICKS or "params" not in shared:
         return texts_of(cell, shared)
     others = [column for column in shared if column not in {"params", "processes"}]
     return (*texts_of(cell, others), _other_params(cell))
@@ -29,7 +29,7 @@ def against_plain(cells: Sequence[Cell]) -> list[Comparison]:
     """Seconds of each trick over those of the plain pipeline, of cells of one kind; to be judged."""
     found = []
     for plain in cells:
-        if plain.suite != SUITE or plain.model != PLAIN or plain.parts:
+        if plain.suite != TRICKS or plain.model != PLAIN or plain.parts:
             continue
         for cell in cells:
             if cell.model == PLAIN or cell.parts or _place(cell) != _place(plain):
@@ -57,7 +57,7 @@ def lines(comparisons: Sequence[Comparison], holes: Sequence[Cell]) -> list[dict
             }
         )
     if ours:
-        refused = [hole for hole in holes if hole.suite == SUITE]
+        refused = [hole for hole in holes if hole.suite == TRICKS]
         blank = dict.fromkeys(found[0], "")
         found += [{**blank, "trick": str(h.model), "notes": f"{h.status}: {h.reason}"} for h in refused]
     return found
@@ -114,7 +114,7 @@ def _other_params(cell: Cell) -> str:
 
 
 def _is_trick(c: Comparison) -> bool:
-    return c.axis == "model" and c.subject.suite == SUITE
+    return c.axis == "model" and c.subject.suite == TRICKS
 
 
 def _megabytes(cell: Cell) -> str:
