@@ -53,8 +53,8 @@ WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
 TRICKS = "tricks"
 """The suite without rungs whose models are ways to do one thing."""
 
-UNREAD = ("laps", "batch_curve", "precision_proof")
-"""Long columns that no comparison needs."""
+UNREAD = ("laps", "batch_curve", "precision_proof", "started")
+"""Columns that no comparison needs, long or different in every row."""
 
 CELL = [*KEY, *SPECIMEN, "batch_size", *STACK]
 """What the trials of one cell agree in."""
@@ -206,7 +206,7 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
     # Rows written by hand, or before there were marks, still say that they are unsteady.
-    unmarked = (frame["marks"] == "") & _has(frame["steady"], "unsteady")
+    unmarked = (frame["marks"] == "") & frame["steady"].astype(str).str.startswith("unsteady")
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
     marked["unsteady"] |= unmarked
     frame = frame.assign(
