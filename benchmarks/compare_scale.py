@@ -29,7 +29,7 @@ USUAL = {
 
 
 def make(folder: Path, files: int, rows: int) -> None:
-    """Files like those of real runs: a session each, five models, two precisions; some twenty columns differ in every row."""
+    """Files like those of real runs: five models, two precisions, and some twenty columns that differ in every row."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     laps = json.dumps([["train", 0, "timed", 8, 1024, 0.30421, 0.0021]] * 8, separators=(",", ":"))
