@@ -319,28 +319,25 @@ def print_modes(count: int) -> None:
 
 
 def print_power(count: int) -> None:
-    print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
     few = max(200, count // 2)
-    lines = []
-    for sd in SDS:
-        cells = []
-        for n in NUMBERS:
-            even, rough = (one_session(few, n, Noise(sd, kind), math.log(1.05)).found for kind in (False, True))
-            cells.append(f"{percent(rough, 0)} ({percent(even, 0)})")
-        lines.append([percent(sd), *cells])
-    table(["sd", *(f"n = {n}" for n in NUMBERS)], lines)
+
+    def found(sd: float, slowdown: float, numbers: Sequence[int]) -> list[str]:
+        shares = [
+            [one_session(few, n, Noise(sd, kind), math.log1p(slowdown)).found for kind in (True, False)]
+            for n in numbers
+        ]
+        return [f"{percent(rough, 0)} ({percent(even, 0)})" for rough, even in shares]
+
+    print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
+    table(["sd", *(f"n = {n}" for n in NUMBERS)], [[percent(sd), *found(sd, 0.05, NUMBERS)] for sd in SDS])
     print("The same of larger slowdowns on restless hosts\n")
-    lines = []
-    for sd in RESTLESS_SDS:
-        for slowdown in SLOWDOWNS:
-            cells = []
-            for n in NUMBERS[:5]:
-                even, rough = (
-                    one_session(few, n, Noise(sd, kind), math.log1p(slowdown)).found for kind in (False, True)
-                )
-                cells.append(f"{percent(rough, 0)} ({percent(even, 0)})")
-            lines.append([percent(sd, 0), percent(slowdown, 0), *cells])
-    table(["sd", "slower by", *(f"n = {n}" for n in NUMBERS[:5])], lines)
+    numbers = NUMBERS[:5]
+    lines = [
+        [percent(sd, 0), percent(slowdown, 0), *found(sd, slowdown, numbers)]
+        for sd in RESTLESS_SDS
+        for slowdown in SLOWDOWNS
+    ]
+    table(["sd", "slower by", *(f"n = {n}" for n in numbers)], lines)
 
 
 def print_advised(count: int) -> None:

@@ -69,7 +69,7 @@ def run_selftest(wish: str = "auto") -> int:
     console = Console(highlight=False)
     console.print(
         f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
-        " ~4 min, up to 15 where trials scatter",
+        " ~4 min, longer where trials scatter",
         markup=False,
     )
     with tempfile.TemporaryDirectory() as folder:
