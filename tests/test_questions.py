@@ -301,3 +301,14 @@ def test_the_command_takes_them_all(path, prices, tmp_path):
     }  # fmt: skip
     for wrong in (["--theme", "blue"], ["--chart-format", "bmp"], ["--format", "word"], ["--metric", "joy"]):
         assert CliRunner().invoke(app, ["compare", str(path), *wrong]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [("card", "write it as"), ("nothing=1", "write it as"), ("started=2026", "is not read to compare")],
+)
+def test_a_choice_of_rows_that_cannot_be_made_says_why(tmp_path, where, why):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows(FAST))
+    with pytest.raises(UserError, match=why):
+        answer([path], Question(where=(where,)))

@@ -150,8 +150,10 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         column, equals, value = where.partition("=")
         negated = column.endswith("!")
         column = column.rstrip("!").strip()
-        if not equals or column not in COLUMNS or column not in frame:
+        if not equals or column not in COLUMNS:
             raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns")
+        if column not in frame:
+            raise UserError(f"--where {where}: {column} is not read to compare; choose the rows by another column")
         texts = frame[column]
         if column in NUMBERS:
             texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
