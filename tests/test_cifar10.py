@@ -128,6 +128,22 @@ def test_several_runs_are_one_trial_with_the_share_that_reached_the_goal(monkeyp
     assert quality == pytest.approx({"accuracy": 0.94, "loss": 1.0, "success_rate": 2 / 3})
 
 
+def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
+    monkeypatch.setitem(OWN, "TEST_BATCH", 8)
+    compiled, whole = torch.nn.Module.compile, OWN["Run"].whole
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **how: compiled(self, backend="eager", **how))
+
+    def frozen(run, images):
+        with torch.compiler.set_stance("fail_on_recompile"):
+            return whole(run, images)
+
+    monkeypatch.setattr(OWN["Run"], "whole", frozen)
+    settings = {"train_images": "24", "valid_images": "32", "epochs": "18", "runs_per_process": "2"}
+    quality, _, _ = run_small("speedrun", "bf16", compile="true", **settings)
+    torch.compiler.reset()
+    assert quality["loss"] > 0
+
+
 def test_a_sampled_run_claims_no_accuracy():
     quality, clock, _ = run_small("tta", mode="quick", epochs="0")
     assert quality == {}
@@ -259,6 +275,21 @@ def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
     assert torch.allclose(run.logits(x, 2), run.logits(x, 1), atol=1e-6)
     flat = torch.ones(5, 3, 32, 32) * torch.arange(5).view(5, 1, 1, 1)
     assert torch.allclose(run.logits(flat, 6), run.logits(flat, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("views", [1, 2, 6])
+def test_each_view_is_used_before_the_next_overwrites_it(views):
+    """A network compiled for CUDA gives every answer in the same memory."""
+    plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
+    answer = torch.empty(5, 10)
+
+    run = OWN["Run"].__new__(OWN["Run"])
+    run.recipe, run.mode = RECIPES["speedrun"], mode_of("fp32", "cpu")
+    x = torch.randn(5, 3, 32, 32)
+    run.average = plain
+    wanted = run.logits(x, views)
+    run.average = lambda images: answer.copy_(plain(images))
+    assert torch.allclose(run.logits(x, views), wanted, atol=1e-6)
 
 
 def test_the_least_certain_images_get_another_look():

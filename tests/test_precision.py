@@ -40,6 +40,14 @@ def test_tf32_under_the_label_fp32_is_caught():
         precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
 
 
+def test_tf32_may_leave_a_small_problem_exact_but_not_all_of_them():
+    precision.check_probe("tf32", Probe({"matmul": 2.9e-4, "convolution": 2e-7, "RNN": 2.9e-4}))
+    with pytest.raises(PrecisionError, match=r"asked for tf32.*looks like fp32"):
+        precision.check_probe("tf32", Probe({"matmul": 2e-7, "convolution": 2e-7, "RNN": 2e-7}))
+    with pytest.raises(PrecisionError, match="looks like bf16"):
+        precision.check_probe("tf32", Probe({"matmul": 3e-3, "convolution": 2e-7, "RNN": 2.9e-4}))
+
+
 def test_a_probe_leaves_the_random_state_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -78,6 +86,19 @@ def test_torchs_own_defaults_would_not_do():
     precision.check_flags("tf32")
     with pytest.raises(PrecisionError):
         precision.check_flags("fp32")
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32"])
+def test_torch_can_still_be_asked_by_its_older_names(name):
+    """torch.compile and cudnn.flags do, and torch raises where the two ways say different things."""
+    precision.set_flags("fp32" if name == "tf32" else "tf32", reduced_reduction=False, cudnn_benchmark=False)
+    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
+    assert torch.backends.cuda.matmul.allow_tf32 is (name == "tf32")
+    assert torch.backends.cudnn.allow_tf32 is (name == "tf32")
+    assert torch.get_float32_matmul_precision() == ("high" if name == "tf32" else "highest")
+    with torch.backends.cudnn.flags(enabled=True):
+        pass
+    precision.check_flags(name)
 
 
 def step(model: nn.Module, x: torch.Tensor, mode: precision.Mode) -> None:
