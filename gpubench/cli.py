@@ -460,7 +460,7 @@ def peak(
 @app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
 @advised
 def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
-    """Whether the tool tells the truth on this device, in four minutes or more. Exit code 1 if it does not."""
+    """Whether the tool tells the truth on this device, in minutes (a CPU 4, a card 12). Exit code 1 if not."""
     from gpubench.selftest import run_selftest
 
     return run_selftest(device)

@@ -1,4 +1,4 @@
-"""`gpubench selftest`: whether the tool tells the truth on this very device, in about four minutes.
+"""`gpubench selftest`: whether the tool tells the truth on this very device, in minutes.
 
 It measures with one wing and judges with the other, which know nothing of each other; so it stands above both.
 """
@@ -69,7 +69,7 @@ def run_selftest(wish: str = "auto") -> int:
     console = Console(highlight=False)
     console.print(
         f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
-        " ~4 min, longer where trials scatter",
+        f" {'~4' if device.kind == 'cpu' else '~12'} min, longer where trials scatter",
         markup=False,
     )
     with tempfile.TemporaryDirectory() as folder:

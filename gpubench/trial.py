@@ -13,6 +13,17 @@ Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "g
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure")
 """The precisions there are, in the order `all` runs them."""
 
+
+def rnn_refusal(precision: str, device: str) -> str:
+    """Why no RNN computes in this precision on `device` (`cuda:0`, `cpu`); empty where one does.
+
+    torch's autocast casts what it hands to cuDNN's RNNs to fp16, whatever it was asked for (AutocastRNN.cpp).
+    """
+    if precision == "bf16" and device.startswith("cuda"):
+        return "torch's autocast computes RNNs in fp16 on CUDA, not in bf16; ask for fp16"
+    return ""
+
+
 GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})
 """Statuses of a run that went well."""
 TRAINED: frozenset[Status] = frozenset({"ok", "goal_missed"})

@@ -141,7 +141,12 @@ class Network:
         # Adaptive pooling takes any image size; the last BatchNorm of each block begins at zero.
         model = getattr(resnet, trial.case.model)(num_classes=classes, zero_init_residual=True)
         self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
-        self.optimizer = torch.optim.SGD(parameter_groups(self.model, params.weight_decay), lr=0.0, momentum=MOMENTUM)
+        self.optimizer = torch.optim.SGD(
+            parameter_groups(self.model, params.weight_decay),
+            lr=0.0,
+            momentum=MOMENTUM,
+            fused=self.device.type == "cuda",  # the others have a GradScaler wait for the device in every step
+        )
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
         self.shared = distributed(self.model, trial)
         self.compiled: Any = torch.compile(self.shared) if params.compile else self.shared
@@ -228,7 +233,7 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
 
     net.agree()
     model = net.judged.eval()
-    sums = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device)
+    sums, seen = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device), 0
     with torch.inference_mode():
         for x, y in batches:
             if not len(y):  # another process has this batch
@@ -236,8 +241,9 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
             logits = predict(net, model, x)
             best = logits.topk(min(5, logits.shape[1]), dim=1).indices == y.view(-1, 1)
             loss = cross_entropy(logits, y, reduction="sum")
-            found = [best[:, 0].sum().float(), best.sum().float(), loss, torch.tensor(float(len(y)), device=y.device)]
-            sums += torch.stack(found).to(sums)
+            sums[:3] += torch.stack([best[:, 0].sum().float(), best.sum().float(), loss]).to(sums)
+            seen += len(y)
+        sums[3] = seen
     if net.processes > 1:
         dist.all_reduce(sums)
     top1, top5, loss_sum, many = sums.tolist()
@@ -781,7 +787,9 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
 
 
 def refuse(case: Case) -> str:
-    """On a CPU a card's batches would fill the memory."""
+    """On a CPU a card's batches would fill the memory; and 16 bits cannot hold a small step of an average."""
+    if case.params["ema"] and case.precision.startswith("fp16-"):
+        return "ema: weights of 16 bits are too coarse for the steps of their average; ask for fp16 or bf16"
     schedule = schedule_of(str(case.params["phases"]))
     batch = case.batch_size or 0
     pixels = max(phase.size**2 * schedule.batch(phase, batch) for phase in schedule.phases)

@@ -41,8 +41,10 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     import torch
     from torch.nn.functional import cross_entropy
 
+    from gpubench.measuring.clock import Notes
     from gpubench.measuring.precision import mode_of
     from gpubench.measuring.ranks import distributed, quiet, weighted_mean
+    from gpubench.measuring.stepping import LossScale
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -52,7 +54,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     network = small_network(params.width).to(device)
     model = distributed(network, trial)
     optimizer, prepare = optimizer_of(params.optimizer, network)
-    scaler = mode.scaler()
+    scale = LossScale(mode, params.loss_scale)
+    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
     steps, taken = len(loader) * params.epochs, 0
     peak = params.lr or RATES[params.optimizer]
     growth = loader.step / REFERENCE
@@ -65,13 +68,12 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
                     loss = cross_entropy(model(x).float(), y, reduction="sum") * (weight / len(labels))
-                scaler.scale(loss).backward()
+                scale.apply(loss).backward()
         for group in optimizer.param_groups:
             group["lr"] = rate_at(taken, steps, params.warmup) * peak
-        scaler.unscale_(optimizer)
+        scale.unscale([optimizer])
         prepare()
-        scaler.step(optimizer)
-        scaler.update()
+        scale.step([optimizer])
         optimizer.zero_grad()
 
     found = {"accuracy": 0.0, "loss": 0.0}
@@ -82,14 +84,14 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             step(batch, share.weight)
             taken += 1
         model.eval()
-        right, lost, many = 0.0, 0.0, 0
+        sums, many = torch.zeros(2, dtype=torch.float64, device=device), 0
         with torch.no_grad(), mode.autocast():
             for images, labels in clock.steps(valid, "valid", valid.samples):
                 scores = model(images).float()
-                right += float((scores.argmax(1) == labels).sum())
-                lost += float(cross_entropy(scores, labels, reduction="sum"))
+                sums[0] += (scores.argmax(1) == labels).sum()
+                sums[1] += cross_entropy(scores, labels, reduction="sum")
                 many += len(labels)
-        found["accuracy"], found["loss"] = weighted_mean([right / many, lost / many], many, trial)
+        found["accuracy"], found["loss"] = weighted_mean((sums / many).tolist(), many, trial)
     model.train()
     for batch in clock.resident():
         step(batch, 1.0)
@@ -125,11 +127,13 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
 
 def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
     """LARS's local rates with norms that fp16 computes: a norm of nothing leaves the rate as it is, as timm does."""
+    import torch
+
     for weight in weights:
         if weight.grad is None:
             continue
-        size, slope = (float(each.detach().half().square().sum().sqrt()) for each in (weight, weight.grad))
-        trust = TRUST * size / (slope + DECAY * size) if size > 0 and slope > 0 else 1.0
+        size, slope = (each.detach().half().square().sum().sqrt().double() for each in (weight, weight.grad))
+        trust = torch.where((size > 0) & (slope > 0), TRUST * size / (slope + DECAY * size), 1.0)
         weight.grad.add_(weight.detach(), alpha=DECAY).mul_(trust)
 
 

@@ -247,8 +247,10 @@ def train_network(trial: Trial, clock: Clock) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
+    from gpubench.measuring.clock import Notes
     from gpubench.measuring.precision import mode_of
     from gpubench.measuring.ranks import distributed, quiet
+    from gpubench.measuring.stepping import LossScale
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -258,7 +260,8 @@ def train_network(trial: Trial, clock: Clock) -> None:
     gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
     optimizer = lars(network, params.lr)
-    scaler = mode.scaler()
+    scale = LossScale(mode, params.loss_scale)
+    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
 
     def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         parts = list(zip(*(each.chunk(params.accumulate) for each in batch), strict=True))
@@ -266,9 +269,8 @@ def train_network(trial: Trial, clock: Clock) -> None:
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
                     loss = cross_entropy(model(images).float(), labels) / len(parts)
-                scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+                scale.apply(loss).backward()
+        scale.step([optimizer])
         optimizer.zero_grad()
 
     model.train()

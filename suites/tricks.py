@@ -113,6 +113,7 @@ class Pipeline:
         warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
         self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
         device = torch.device(trial.case.device)
+        first = device.index or 0
         if self.ranks > 1:
             join(store, rank, self.ranks, device)
         # Trick 3: mixed precision.
@@ -120,7 +121,7 @@ class Pipeline:
         self.scaler = getattr(precision, "scaler", None)
         self.fabric = Fabric(
             accelerator=device.type,
-            devices=self.ranks if self.ranks > 1 or device.type != "cuda" else [device.index or 0],
+            devices=list(range(first, first + self.ranks)) if device.type == "cuda" else self.ranks,
             strategy=strategy(self.params, device),
             plugins=[precision],
         )
@@ -268,7 +269,7 @@ def precision_plugin(trial: Trial) -> Any:
     kind = torch_device_type(trial.case.device)
     if name == "bf16":
         return MixedPrecision("bf16-mixed", kind)
-    return MixedPrecision("16-mixed", kind, mode_of(name, trial.case.device).scaler(trial.params.loss_scale))
+    return MixedPrecision("16-mixed", kind, mode_of(name, trial.case.device).scaler())
 
 
 def torch_device_type(device: str) -> str:
@@ -296,11 +297,11 @@ def other_processes(trial: Trial) -> Iterator[Any]:
     if ranks == 1:
         yield None
         return
-    there = torch.cuda.device_count()
+    there = torch.cuda.device_count() - (torch.device(trial.case.device).index or 0)
     if kind not in {"cpu", "cuda"}:
         raise Unsupported(f"{kind} has no process group for several devices")
     if kind == "cuda" and there < ranks:
-        raise Unsupported(f"{ranks} processes need {ranks} devices; torch sees {there} here")
+        raise Unsupported(f"{ranks} processes need {ranks} devices; torch sees {there} from {trial.case.device} on")
     share_cores(ranks)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     spawn = multiprocessing.get_context("spawn")
@@ -309,6 +310,7 @@ def other_processes(trial: Trial) -> Iterator[Any]:
         for process in others:
             process.start()
         yield store
+        dist.destroy_process_group()  # with the others: NCCL waits for all that are left
         for process in others:
             process.join()
     except Exception as error:
@@ -318,7 +320,7 @@ def other_processes(trial: Trial) -> Iterator[Any]:
     finally:
         for process in others:
             process.kill()
-        if dist.is_initialized():
+        if dist.is_initialized() and kind == "cpu":  # NCCL would wait for those that are gone
             dist.destroy_process_group()
 
 
@@ -481,6 +483,8 @@ def refuse(case: Case) -> str:
         return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
     if case.precision in {"fp16-master", "fp16-pure"}:
         return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
+    if case.params["loss_scale"]:
+        return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"
     if case.params["sharded"] and case.precision == "fp16":
         return "Lightning's sharding has no fp16 mixed precision, only bf16"
     if case.params["stopping"] and case.mode != "full":

@@ -49,7 +49,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     mode = mode_of(trial.case.precision, trial.case.device)
     train_text, valid_text, test_text, vocabulary = load_text(trial, device)
     model = mode.prepare(network(trial, vocabulary).to(device))
-    optimizer = torch.optim.SGD(model.parameters(), lr=params.lr)
+    # On CUDA a GradScaler waits for the device in every step of an optimizer that is not fused.
+    optimizer = torch.optim.SGD(model.parameters(), lr=params.lr, fused=device.type == "cuda")
     with_apex = params.engine == "apex"
     stepper: Any = (
         ApexStepper(model, optimizer, clock, clip_norm=params.clip, loss_scale=params.loss_scale)
@@ -372,7 +373,11 @@ def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 
 def refuse(case: Case) -> str:
-    """Why Apex cannot train this case."""
+    """Why this case cannot be trained: no RNN in that precision, or no Apex for it."""
+    from gpubench.trial import rnn_refusal
+
+    if case.model != "transformer" and (why := rnn_refusal(case.precision, case.device)):
+        return why
     if case.params["engine"] != "apex":
         return ""
     if case.precision != "fp16-master":

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from gpubench.errors import UserError
 from gpubench.measuring.lapping import Laps
@@ -33,6 +33,16 @@ class Notes:
     """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
 
 
+class Memory(Protocol):
+    """Whoever watches the device's memory (see device.MemoryUse)."""
+
+    def trained(self) -> None:
+        """The first lap of training is over: until then libraries load and try algorithms."""
+
+    def resting(self) -> None:
+        """The steps on a resident batch begin, which are all alike."""
+
+
 class Clock:
     """What a suite runs its epochs and steps through.
 
@@ -45,6 +55,7 @@ class Clock:
         settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
         peers: the processes that train together. At every lap boundary they agree on the lap: samples of
             all of them over the time of the slowest. So all decide alike, and stop at the same step.
+        memory: told of two moments of the training.
     """
 
     def __init__(
@@ -56,12 +67,15 @@ class Clock:
         watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
         settled: Callable[[], bool] | None = None,
         peers: Peers | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._sampling, self._synchronize, self._now = sampling, synchronize, now
         self._report, self._watch, self._settled = report, watch, settled
         self._peers = peers or Peers()
+        self._memory = memory
         self._built = now()
         self._first_step: float | None = None
+        self._trained = False
         self._run = Run()
         self._ended: list[Run] = []
         self._epoch_open: float | None = None
@@ -170,7 +184,8 @@ class Clock:
         end = min((stage for stage in self._run.stages if stage > start), default=self._run.planned)
         # Epochs may be so short that two of them show little.
         wanted = 0.0 if self._sampling.steps else self._sampling.train_seconds or 0.0
-        timed = [lap.seconds for lap in self._run.timed if lap.epoch >= start]
+        # The first has the start-up, and is in no rate once there are others.
+        timed = [lap.seconds for lap in self._run.timed if lap.epoch > start]
         if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
             return after
         return end if end < self._run.planned else None
@@ -269,6 +284,9 @@ class Clock:
                 self._synchronize()
                 ended = self._now()
                 lap = self._agreed(laps.running(ended))
+                if self._memory and phase == "train" and not self._trained:
+                    self._trained = True
+                    self._memory.trained()
                 laps.close(lap, ended if self._peers.world == 1 else self._now())
                 self._tell(lap, stop.share(total_steps))
                 if stop.reached:
@@ -320,6 +338,9 @@ class Clock:
         """
         self.end_epoch()  # where a cancelled fit has not
         self._notes = self.notes  # these steps are no training
+        self._synchronize()
+        if self._memory:
+            self._memory.resting()
         for stage in sorted(self._residents):
             batch, size = self._residents.pop(stage)
             if not self.proved:

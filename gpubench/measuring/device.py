@@ -1,5 +1,6 @@
 """Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -154,6 +155,37 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
+class MemoryUse:
+    """What a training needs of `device`'s memory.
+
+    In the first steps cuDNN tries algorithms, and torch takes the workspace of each, or gives all it has cached back
+    and asks again where it gets none (Conv_v8.cpp). That is no sign of a batch too large, and nothing that lasts:
+    the peak counts from after the first lap of training, retries over the steps on a resident batch.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._retries_before = device, 0
+
+    def trained(self) -> None:
+        """The first lap of training is over."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def resting(self) -> None:
+        """The steps on a resident batch begin."""
+        self._retries_before = allocator_retries(self._device)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most, so far."""
+        return peak_memory_bytes(self._device)
+
+    @property
+    def retries(self) -> int:
+        """How often the allocator had to give memory back, so far."""
+        return allocator_retries(self._device) - self._retries_before
+
+
 def peak_memory_bytes(device: torch.device) -> int | None:
     """Accelerator: most memory allocated by torch; CPU: peak resident memory of this process."""
     if device.type == "cpu":
@@ -190,19 +222,34 @@ def peak_resident_bytes() -> int:
 OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
-    "unable to find a valid cudnn algorithm",
-    "cudnn_status_not_supported",
     "cudnn_status_alloc_failed",
     "cublas_status_alloc_failed",
     "cublas_status_not_initialized",
-    "cudnn_status_internal_error",
-    "unable to find an engine to execute this computation",
 )
-"""What a full memory says, also in disguise (pytorch/benchmark#496, huggingface/accelerate)."""
+"""What a full memory says."""
+
+DISGUISED = (
+    "unable to find a valid cudnn algorithm",
+    "unable to find an engine to execute this computation",
+    "cudnn_status_not_supported",
+    "cudnn_status_internal_error",
+)
+"""What it says in disguise (pytorch/benchmark#496, huggingface/accelerate), and a card without such a kernel, too."""
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether `error` means that the batch was too large."""
+def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_bytes: int | None = None) -> bool:
+    """Whether `error`, raised in a training on `device`, means that the batch was too large.
+
+    Words that a missing kernel has as well are believed where more than half of the memory was taken.
+    """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(s in str(error).lower() for s in OUT_OF_MEMORY)
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    if any(words in text for words in DISGUISED):
+        return not device.startswith("cuda") or _mostly_taken(device, memory_limit_bytes)
+    return any(words in text for words in OUT_OF_MEMORY)
+
+
+def _mostly_taken(device: str, memory_limit_bytes: int | None) -> bool:
+    there = min(torch.cuda.get_device_properties(device).total_memory, memory_limit_bytes or math.inf)
+    return torch.cuda.max_memory_reserved(device) > there / 2

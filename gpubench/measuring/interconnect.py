@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import psutil
@@ -18,10 +20,9 @@ _PATHS = {
 }
 
 
-def interconnect(kind: str, case: Case, address: str) -> str:
-    """Within a machine what joins its devices; between machines also the network that `address` is on."""
-    local = case.processes // case.nodes
-    inside = _between_cards(local) if kind == "cuda" and local > 1 else ""
+def interconnect(cards: Sequence[str], case: Case, address: str) -> str:
+    """Within a machine what joins its NVIDIA `cards` (UUIDs); between machines also the network of `address`."""
+    inside = _between_cards(cards) if len(cards) > 1 else ""
     if case.nodes > 1:
         return "; ".join(part for part in (inside, _network(address)) if part)
     return inside or "loopback"
@@ -52,19 +53,25 @@ def _network(address: str) -> str:
     return f"network {name}{speed}{fabric}" if name else "network"
 
 
-def _between_cards(count: int) -> str:
-    """How the first `count` NVIDIA cards are joined: by NVLink, or the longest way over PCIe."""
+def _between_cards(uuids: Sequence[str]) -> str:
+    """How these NVIDIA cards are joined: by NVLink, or the longest way over PCIe."""
     with contextlib.suppress(Exception):  # no NVML (a container without it) is no reason not to measure
         import pynvml
 
         pynvml.nvmlInit()
-        cards = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        links = min(_nvlinks(card) for card in cards)
-        if links:
-            return f"NVLink, {links} links a card"
+        cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]
+        if all(_by_nvlink(one, other) for one, other in combinations(cards, 2)):
+            return f"NVLink, {min(_nvlinks(card) for card in cards)} links a card"
         worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], other) for other in cards[1:])
         return next(text for name, text in _PATHS.items() if getattr(pynvml, name) == worst)
     return "unknown"
+
+
+def _by_nvlink(one: object, other: object) -> bool:
+    import pynvml
+
+    status = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
 def _nvlinks(card: object) -> int:

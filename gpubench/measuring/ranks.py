@@ -98,8 +98,17 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
     for rank, (node, index) in enumerate(_gather([place.node, -1 if device.index is None else device.index])):
         where = f", {device.type}:{index:.0f}" if index >= 0 else ""
         names.append(f"rank {rank} (node {node:.0f}{where})")
-    facts = {"backend": backend, "interconnect": interconnect(device.type, trial.case, place.address)}
+    facts = {"backend": backend, "interconnect": interconnect(_cards(trial, device), trial.case, place.address)}
     return Peers(_gather, tuple(names)), facts
+
+
+def _cards(trial: Trial, device: torch.device) -> list[str]:
+    """UUIDs of the NVIDIA cards that this machine's processes train on, as the first of them sees it."""
+    if device.type != "cuda" or trial.rank or not torch.version.cuda:
+        return []
+    first = device.index or 0
+    local = range(first, first + trial.case.processes // trial.case.nodes)
+    return [str(torch.cuda.get_device_properties(index).uuid) for index in local]
 
 
 def leave() -> None:

@@ -132,6 +132,8 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
+        self.fitted: list[Case] = []
+        """Cases whose batch the search has found so far."""
         self.interrupts = Interrupts()
         self.nodes: Nodes | None = None
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
@@ -205,8 +207,9 @@ class Runner:
                             times[trial.case.label].append(row.seconds)
                         waiting = waiting[1:]
         except (KeyboardInterrupt, NodeLost) as stop:
-            # With nothing done it was stopped in the batch search.
-            rest = waiting or ([] if statuses else schedule(cases, self.options.rounds, self.options.seed))
+            # With nothing done it was stopped in the batch search, of which a later run uses what was found.
+            known = [*self.fitted, *cases[len(self.fitted) :]]
+            rest = waiting or ([] if statuses else schedule(known, self.options.rounds, self.options.seed))
             rest = self._left(rest)
             done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
             if isinstance(stop, NodeLost):
@@ -240,6 +243,7 @@ class Runner:
             known=self.earlier.batch_of if self.earlier else lambda case: None,
             measure=measure,
             say=lambda line: console.print(line, markup=False),
+            fitted=self.fitted,
         )
 
     def _left(self, trials: Sequence[Trial]) -> list[Trial]:

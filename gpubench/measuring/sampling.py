@@ -38,19 +38,21 @@ class Sampling:
     """With `steps`: when the training stops even though there were too few of them."""
     most_laps: int | None = None
     """About how many laps one epoch of a phase is cut into, so that a full run's row stays short."""
+    least_warmup_seconds: float = 0.0
+    """However flat, not before: a card's clock and heat follow the load, and often nobody reads them."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     """The sampling of a mode. On a CPU steps are long and warm-up is short."""
-    warmup = 30.0 if accelerator else 3.0
+    least, warmup = (5.0, 30.0) if accelerator else (0.0, 3.0)
     if mode == "full":
-        return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32)
+        return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=least)
     if mode == "sampled":
-        return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0)
+        return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0, least_warmup_seconds=least)
     if mode == "quick":
         return Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)
     # A probe: its rate chooses the fastest batch, so that two short steps would not do.
-    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)
+    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 1, 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
 class Stop:
@@ -86,7 +88,8 @@ class Stop:
         else:
             flat = self._flat()
             moving = "the card's clock or temperature" if flat else "step times"
-            self.reason = flat if flat and self._settled() else self._too_long(moving)
+            long_enough = self._warmed_seconds >= self._sampling.least_warmup_seconds
+            self.reason = flat if flat and long_enough and self._settled() else self._too_long(moving)
             if self.reason:
                 self.kind = "timed"
 
@@ -122,9 +125,13 @@ class Stop:
         spent = sum(lap.seconds for lap in self._warmup)
         return f"flat: last {window} laps within {change:.1%} after {len(self._warmup)} warm-up laps, {spent:.1f} s"
 
-    def _too_long(self, moving: str) -> str:
+    @property
+    def _warmed_seconds(self) -> float:
         # The first lap holds start-up, however long that is; it says nothing of what follows.
-        spent = sum(lap.seconds for lap in self._warmup[1:])
+        return sum(lap.seconds for lap in self._warmup[1:])
+
+    def _too_long(self, moving: str) -> str:
+        spent = self._warmed_seconds
         if spent < self._sampling.warmup_seconds:
             return ""
         if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:

@@ -56,9 +56,13 @@ def fit_batches(
     known: Callable[[Case], "pd.Series | None"],
     measure: Measure,
     say: Say,
+    fitted: list[Case] | None = None,
 ) -> list[Case]:
-    """All cases with a batch. `known` gives the row of an earlier run's search, which then is not repeated."""
-    fitted = []
+    """All cases with a batch. `known` gives the row of an earlier run's search, which then is not repeated.
+
+    `fitted` gets each case as soon as it has its batch, for whoever is interrupted.
+    """
+    fitted = [] if fitted is None else fitted
     for case in cases:
         if case.refusal or case.batch_size or case.batch_policy == "max-fp32":
             fitted.append(case)

@@ -54,6 +54,8 @@ class Stepper:
         self._blind = self._kind.weights is not torch.float32 and not self._kind.masters
         self._factor = float(loss_scale or 1) if self._blind else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
+        for each in self._optimizers:
+            begin_momentum(each)
         self._steps = 0
         self._losses = Tally()
         clock.note(self.notes)
@@ -255,6 +257,20 @@ def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Pa
                     halves.append(half)
                     masters.append(master)
     return halves, masters
+
+
+def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Give a fused SGD its momentum, zero, before the first step.
+
+    Made in the first step it is memory that nobody wrote, and stays so where that step is skipped for an overflow
+    (torch/optim/sgd.py, FusedSgdKernel.cu). From zero a step without dampening is the same.
+    """
+    if not isinstance(optimizer, torch.optim.SGD):
+        return
+    for group in optimizer.param_groups:
+        if group["fused"] and group["momentum"] and not group["dampening"]:
+            for weight in group["params"]:
+                optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
 
 
 def learnt(model: nn.Module) -> list[torch.Tensor]:

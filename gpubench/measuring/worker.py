@@ -20,13 +20,13 @@ from typing import Any
 
 from gpubench import suite as suites
 from gpubench.errors import Unsupported
-from gpubench.measuring.clock import Clock
+from gpubench.measuring.clock import Clock, Memory
 from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 
-NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers], Clock]
-"""Takes how to wait for the device, the context that sees one step's operands, and who trains along."""
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
+"""Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
 Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
 """Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
@@ -184,7 +184,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
-        clock = new_clock(lambda: None, nullcontext(), Peers())
+        clock = new_clock(lambda: None, nullcontext(), Peers(), None)
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
@@ -230,10 +230,10 @@ def _run_torch_suite(
     proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work = precision.OperandWatch(), Work()
+    watch, work, memory = precision.OperandWatch(), Work(), devices.MemoryUse(device)
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = proof is not None and not case.params.get("compile")
-    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers)
+    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -245,8 +245,8 @@ def _run_torch_suite(
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
-        peak_memory_bytes=devices.peak_memory_bytes(device),
-        allocator_retries=devices.allocator_retries(device),
+        peak_memory_bytes=memory.peak_bytes,
+        allocator_retries=memory.retries,
         settings={"threads": str(torch.get_num_threads())},
         **between,
         **clock.summary(),
@@ -290,13 +290,14 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
 
 def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
     """What makes the trial's clock, once its device is open."""
-    return lambda synchronize, watch, peers: Clock(
+    return lambda synchronize, watch, peers, memory: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
         settled=settled,
         peers=peers,
+        memory=memory,
     )
 
 
@@ -307,7 +308,7 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
     if "torch" in sys.modules:
         from gpubench.measuring.device import is_out_of_memory
 
-        if is_out_of_memory(error):
+        if is_out_of_memory(error, trial.case.device, trial.case.memory_limit_bytes):
             words = str(error).partition("\n")[0][:300]
             return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
