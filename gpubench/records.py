@@ -168,9 +168,11 @@ class Row:
     )
     nonfinite_losses: int | None = column("training steps whose loss was infinite or not a number", None)
     peak_memory_bytes: int | None = column(
-        "accelerator: most memory allocated; CPU: peak resident memory of the process", None
+        "accelerator: most memory allocated, on CUDA after the first lap; CPU: peak resident memory of the process", None
     )
-    allocator_retries: int | None = column("CUDA: how often the allocator had to give memory back and ask again", None)
+    allocator_retries: int | None = column(
+        "CUDA: how often the allocator had to give memory back and ask again, in steps on a resident batch", None
+    )
     # Read by the parent over the timed training laps; empty where less than a second of them was read.
     device_memory_bytes: int | None = column("most memory in use on the card, by everyone", None)
     mean_power_watts: float | None = column("energy / seconds of the timed training laps", None)

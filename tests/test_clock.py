@@ -132,10 +132,52 @@ def test_quick_stops_sooner_when_steps_are_long():
     assert [lap.kind for lap in summary["laps"]] == ["warmup", "timed", "resident"]
 
 
-def test_a_probe_runs_no_resident_laps():
+def test_a_probe_runs_no_resident_laps_on_a_cpu_and_one_on_an_accelerator():
     summary, _ = train("probe", 1, lambda e, s: 0.1, valid=0.1)
     assert not [lap for lap in summary["laps"] if lap.kind == "resident"]
     assert summary["samples_per_second"] == pytest.approx(100)
+    assert sampling_for("probe", accelerator=True).resident_laps == 1
+
+
+@pytest.mark.parametrize("reader", [None, lambda: True])
+def test_an_accelerator_warms_for_five_seconds_however_flat_its_steps_are(reader):
+    time = Time()
+    clock = Clock(sampling_for("sampled", accelerator=True), now=time, settled=reader)
+    for _ in clock.epochs(2):
+        for _ in clock.steps(Loader(100_000, time), "train"):
+            time.now += 0.002
+    laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 0]
+    warm = sum(lap.seconds for lap in laps if lap.kind == "warmup")
+    assert 5 <= warm < 6
+    assert sum(lap.seconds for lap in laps if lap.kind == "timed") >= 4
+
+
+def test_a_sample_of_short_epochs_has_seconds_of_those_after_the_first():
+    summary, _ = train("sampled", 30, lambda e, s: 0.002, steps=1000)
+    counted = [lap for lap in summary["laps"] if lap.epoch > 0 and lap.kind == "timed" and lap.phase == "train"]
+    assert sum(lap.seconds for lap in counted) >= 4
+    assert {lap.epoch for lap in counted} == {1, 2, 3}
+
+
+def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
+    heard, time = [], Time()
+
+    class Memory:
+        def trained(self):
+            heard.append(("trained", time.now))
+
+        def resting(self):
+            heard.append(("resting", time.now))
+
+    clock = Clock(sampling_for("full", accelerator=False), now=time, memory=Memory())
+    for _ in clock.epochs(2):
+        for _ in clock.steps(Loader(4, time), "train"):
+            time.now += 1
+        for _ in clock.steps(Loader(4, time), "valid"):
+            time.now += 1
+    for _ in clock.resident():
+        time.now += 1
+    assert heard == [("trained", 1), ("resting", 16)]
 
 
 def test_a_probe_times_short_steps_for_half_a_second_and_long_ones_for_ten_at_most():
@@ -181,7 +223,7 @@ def test_a_loader_without_a_length_is_projected_from_its_samples():
         for _ in clock.steps(NoLength(100_000), "train", samples=1_000_000):
             time.now += 0.001
     assert clock.summary()["seconds"] == pytest.approx(100)
-    assert len(calls) < 40
+    assert len(calls) < 60
 
 
 def test_a_loader_without_a_length_needs_samples_only_where_it_is_cut():

@@ -40,6 +40,12 @@ def test_tf32_under_the_label_fp32_is_caught():
         precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
 
 
+def test_no_rnn_speaks_for_bf16_on_cuda_where_autocast_computes_them_in_fp16():
+    assert set(precision.parts_of(mode_of("bf16", "cuda:0"))) == {"matmul", "convolution"}
+    assert set(precision.parts_of(mode_of("fp16", "cuda:0"))) == {"matmul", "convolution", "RNN"}
+    assert set(precision.parts_of(mode_of("bf16", "cpu"))) == {"matmul", "convolution", "RNN"}
+
+
 def test_tf32_may_leave_a_small_problem_exact_but_not_all_of_them():
     precision.check_probe("tf32", Probe({"matmul": 2.9e-4, "convolution": 2e-7, "RNN": 2.9e-4}))
     with pytest.raises(PrecisionError, match=r"asked for tf32.*looks like fp32"):

@@ -95,6 +95,21 @@ def test_a_search_ends_where_memory_does_not_grow():
     assert len(asked) < 25
 
 
+def test_what_was_found_before_an_interruption_is_kept():
+    def measure(trial):
+        if trial.case.model == "n":
+            raise KeyboardInterrupt
+        return fits(trial.case.batch_size)
+
+    fitted = []
+    with pytest.raises(KeyboardInterrupt):
+        fit_batches(
+            [CASE, replace(CASE, model="n")], {"demo": suite_of(2000)}, {"cuda:0": CARD}, Options(),
+            known=lambda case: None, measure=measure, say=lambda line: None, fitted=fitted,
+        )  # fmt: skip
+    assert [(case.model, case.batch_size) for case in fitted] == [("m", 96)]
+
+
 @pytest.mark.parametrize("capped", [True, False])
 def test_a_batch_that_was_found_earlier_is_not_looked_for_again(capped):
     row = pd.DataFrame({"batch_size": [64.0], "batch_capped": [capped], "batch_curve": ["[[8,1.5,100]]"]}).iloc[0]

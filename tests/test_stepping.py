@@ -143,6 +143,23 @@ def test_two_optimizers_step_together():
 
 
 @pytest.mark.parametrize("name", SCALED)
+def test_a_fused_sgd_whose_first_step_is_skipped_begins_its_momentum_at_zero(name):
+    def weights(*factors):
+        torch.manual_seed(0)
+        model = mode_of(name, "cpu").prepare(nn.Linear(64, 64, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, fused=True)
+        clock = Clock(sampling_for("full", accelerator=False))
+        stepper = Stepper(mode_of(name, "cpu"), model, optimizer, clock, loss_scale=128)
+        x = torch.ones(1, 64, dtype=model.weight.dtype)
+        for factor in factors:
+            stepper.backward(model(x).float().sum() * factor)
+            stepper.step()
+        return model.weight.detach().clone()
+
+    assert torch.equal(weights(math.inf, 1.0, 1.0), weights(1.0, 1.0))
+
+
+@pytest.mark.parametrize("name", SCALED)
 def test_a_dynamic_scale_that_is_too_high_recovers(name):
     """From 65536 it takes 7 halvings until a gradient of 64 fits into fp16, whose largest number is 65504."""
     one = One(name).steps(*[64] * 7)

@@ -24,8 +24,8 @@ SWITCHES = ("loading", "ddp", "stopping", "sharded", "evaluation")
 SMALL = ("epochs=1", "width=2", "train_images=64", "valid_images=33", "test_images=17", "patience=1")
 
 
-def cases(mode="full", device=CPU):
-    options = Options(suites=("tricks",), device="cpu", mode=mode)
+def cases(mode="full", device=CPU, **settings):
+    options = Options(suites=("tricks",), device="cpu", mode=mode, settings=settings)
     return {case.model: case for case in plan([TRICKS], options, [device], {"tricks": "cifar10"}, {})}
 
 
@@ -48,6 +48,7 @@ def test_a_trick_the_machine_cannot_do_is_refused_with_its_reason():
     assert cases(device=OLD_CPU)["mixed"].refusal == "emulated"
     assert cases(device=OLD_CPU)["plain"].refusal == ""
     assert "--full" in cases(mode="sampled")["stopping"].refusal
+    assert "always dynamic" in cases(loss_scale="128")["mixed"].refusal
 
 
 class Scripted:

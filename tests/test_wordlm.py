@@ -4,6 +4,7 @@ import math
 import random
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,16 @@ def test_the_rows_of_an_lstm(cli, tmp_path, text):
     assert frame["data"].str.match(r"corpus-[0-9a-f]{8}").all()
     assert frame["perplexity"].isna().all()
     assert math.isnan(frame["flops_per_sample"]["fp32"])  # the suite counts for WikiText-2's vocabulary
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "refused"),
+    [("lstm", "cuda:0", True), ("rnn_tanh", "cuda:1", True), ("transformer", "cuda:0", False), ("lstm", "cpu", False)],
+)
+def test_an_rnn_in_bf16_is_refused_where_autocast_would_compute_it_in_fp16(text, model, device, refused):
+    case = replace(trial_of(text, model, "bf16").case, device=device)
+    assert ("in fp16 on CUDA" in WORDLM.suite.refuse(case)) is refused
+    assert not WORDLM.suite.refuse(replace(case, precision="fp16"))
 
 
 def test_a_full_run_learns_and_counts_predicted_tokens(text):

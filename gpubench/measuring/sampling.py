@@ -51,8 +51,9 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
         return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0, least_warmup_seconds=least)
     if mode == "quick":
         return Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)
-    # A probe: its rate chooses the fastest batch, so that two short steps would not do.
-    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 1, 0.0, steps=True, timed_steps=2, train_limit=10.0)
+    # A probe: its rate chooses the fastest batch, so that two short steps would not do. Whether a batch fits, an
+    # accelerator's allocator shows in steps that are all alike.
+    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
 class Stop:
