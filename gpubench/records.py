@@ -168,7 +168,7 @@ class Row:
     )
     nonfinite_losses: int | None = column("training steps whose loss was infinite or not a number", None)
     peak_memory_bytes: int | None = column(
-        "accelerator: most memory allocated, on CUDA after the first lap; CPU: peak resident memory of the process", None
+        "accelerator: most memory allocated (CUDA: after the first lap); CPU: peak resident of the process", None
     )
     allocator_retries: int | None = column(
         "CUDA: how often the allocator had to give memory back and ask again, in steps on a resident batch", None
