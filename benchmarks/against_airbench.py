@@ -6,8 +6,10 @@
 
 The other side is its own script, read from that file, with the lines that need CUDA or fp16 put in terms of --device
 and --precision, its epochs set, and its clock replaced by one that works anywhere; its schedules scale by themselves,
-and its whitening bias is trained for the same share of the epochs. Runs alternate, each in a process of its own that
-first trains one step, and are resumed from --out.
+and its whitening bias is trained for the same share of the epochs. Both have the same precision: fp32 weights, under
+autocast in bf16 and fp16 (its own is fp16-pure). Both keep their memory on a CPU, as torch does on CUDA and as
+speedrun asks malloc to. Runs alternate, each in a process of its own that first trains one step, and are resumed from
+--out. train_seconds has what is done to the images before and in the epochs, all_seconds whitening and evaluation, too.
 
 --share S trains both on the first S of the images at S times the batch, with as many steps as before: airbench94's
 learning rate and weight decay, which it states per image, are raised by 1/S so that a step is as long.
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +40,8 @@ from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")
 COLUMNS = ("side", "seed", "epochs", "images", "batch", "train_seconds", "images_per_second", "all_seconds", "accuracy")
-DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16"}
+OWN = CIFAR10.suite.train.__globals__
+PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")
 
 
 class Event:
@@ -63,11 +67,11 @@ class Event:
 
 def patched(source: str, name: str, device: str) -> str:
     """airbench94's source for this device and precision; raises ValueError where it is not the script we know."""
+    dtype = precision.KINDS[name].weights
     changes = {
         "map_location=torch.device(gpu)": f"map_location=torch.device({device!r})",
-        "(self.images.half() / 255)": f"(self.images.to({DTYPES[name]}) / 255)",
-        "net.half().cuda()": f"net.to(device={device!r}, dtype={DTYPES[name]})",
-        "(torch.half, torch.float)": "(torch.half, torch.bfloat16, torch.float)",
+        "(self.images.half() / 255)": f"(self.images.to({dtype}) / 255)",
+        "net.half().cuda()": f"under_autocast(net.to(device={device!r}, dtype={dtype}))",
         "torch.cuda.Event": "Event",
         "torch.cuda.synchronize()": "None",
     }
@@ -76,6 +80,18 @@ def patched(source: str, name: str, device: str) -> str:
             raise ValueError(f"this airbench94.py has no {old!r}; take legacy/airbench94.py at f1c599c4")
         source = source.replace(old, new)
     return source
+
+
+def under_autocast(mode: precision.Mode, net: torch.nn.Module) -> torch.nn.Module:
+    """`net` with its forward pass in the mode's precision, and a float32 answer, as ours is judged."""
+    forward = net.forward
+
+    def cast(x: torch.Tensor) -> torch.Tensor:
+        with mode.autocast():
+            return forward(x).float()
+
+    net.forward = cast  # type: ignore[method-assign]
+    return net
 
 
 def images_of(options: argparse.Namespace) -> int:
@@ -97,7 +113,10 @@ class Theirs:
             torch.save(content, folder / "cifar10" / f"{file}.pt")
         os.chdir(folder)  # it reads its data from there
         source = patched(options.airbench.read_text(), options.precision, options.device)
-        self.names: dict[str, Any] = {"__name__": "airbench94", "Event": Event}
+        mode = precision.mode_of(options.precision, options.device)
+        self.names: dict[str, Any] = {
+            "__name__": "airbench94", "Event": Event, "under_autocast": partial(under_autocast, mode),
+        }  # fmt: skip
         exec(compile(source, str(options.airbench), "exec"), self.names)
         self.names["print_columns"] = lambda *arguments, **more: None
         opt = self.names["hyp"]["opt"]
@@ -130,10 +149,10 @@ class Ours:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.batch = round(CIFAR10.suite.train.__globals__["RECIPES"]["speedrun"].batch * options.share)
+        self.batch = round(OWN["RECIPES"]["speedrun"].batch * options.share)
         settings = {
             "epochs": str(options.epochs), "train_images": str(images_of(options)),
-            "valid_images": str(options.test_images), "compile": str(options.compile).lower(),
+            "valid_images": str(options.test_images),
         }  # fmt: skip
         self.settings = settings
         self.case = Case(
@@ -151,10 +170,9 @@ class Ours:
     def run(self, seed: int) -> list[object]:
         """One line of the file."""
         accuracy, found = self.train(self.case, seed)
-        rate = found.samples / found.train_seconds
-        return [
-            self.options.epochs, found.samples, self.batch, found.train_seconds, rate, found.seconds, accuracy,
-        ]  # fmt: skip
+        seconds = found.seconds - found.valid_seconds
+        rate = found.samples / seconds
+        return [self.options.epochs, found.samples, self.batch, seconds, rate, found.seconds, accuracy]
 
     def train(self, case: Case, seed: int) -> tuple[float, SimpleNamespace]:
         """Accuracy, and what the clock found."""
@@ -175,6 +193,8 @@ def report(path: Path) -> None:
     pairs = [(sides["ours"][seed], sides["theirs"][seed]) for seed in both]
     ratios = [float(a["images_per_second"]) / float(b["images_per_second"]) for a, b in pairs]
     print(f"images/s, ours / theirs: median {median(ratios):.3f}, 95% {median_interval(ratios)}, pairs: {len(ratios)}")
+    whole = [median([float(line["all_seconds"]) for line in side]) for side in zip(*pairs, strict=True)]
+    print(f"all seconds: ours {whole[0]:.1f}, theirs {whole[1]:.1f}, medians")
     means = [sum(float(line["accuracy"]) for line in side) / len(side) for side in zip(*pairs, strict=True)]
     print(f"mean accuracy: ours {means[0]:.2%}, theirs {means[1]:.2%}, difference {100 * (means[0] - means[1]):+.2f}")
 
@@ -190,11 +210,10 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--images", type=int, default=0, help="train on so many, at the whole batch")
     parser.add_argument("--test-images", type=int, default=10_000)
-    parser.add_argument("--precision", default="bf16", choices=list(DTYPES))
+    parser.add_argument("--precision", default="bf16", choices=PRECISIONS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", choices=("ours", "theirs"), help="one side, in this process")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so many")
     options = parser.parse_args()
     options.airbench, options.data, out = options.airbench.resolve(), options.data.resolve(), options.out.resolve()
@@ -208,6 +227,8 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
     if options.only:
+        if options.device == "cpu":
+            OWN["keep_memory"]()
         with tempfile.TemporaryDirectory() as folder:
             side = Theirs(options, Path(folder)) if options.only == "theirs" else Ours(options)
             side.warm_up()

@@ -1,10 +1,10 @@
 """What the documentation states of a CPU, tried on a card: stages of minutes, their logs and rows, and a table.
 
-    python benchmarks/on_a_card.py --data DIR --out card                  # about an hour
+    python benchmarks/on_a_card.py --data DIR --out card                  # hours, at most 15 minutes a stage
     python benchmarks/on_a_card.py --data DIR --out card --stages tests,selftest,resnet
 
 A stage is what a user would type. Its output goes to OUT/STAGE.log, its rows to OUT/STAGE.csv, and how it ended to a
-line of OUT/stages.csv. What has such a line is not run again; what `--minutes` cut off goes on from its rows.
+line of OUT/stages.csv. What ended well is not run again; what failed or what `--minutes` cut off goes on from its rows.
 `--seconds` ends all after that long. Without `--data` the images and texts are made up, and nothing is trained to a
 goal. `--device cpu --small` tries the script itself where there is no card.
 """
@@ -64,8 +64,13 @@ def command_of(stage: str, options: argparse.Namespace) -> list[str]:
     return [
         sys.executable,
         "-m",
-        *(word.replace("DEVICE", options.device).replace("OUT", options.out) for word in words),
+        *(_filled(word, options) for word in words),
     ]
+
+
+def _filled(word: str, options: argparse.Namespace) -> str:
+    head, slash, rest = word.partition("/")
+    return {"DEVICE": options.device, "OUT": options.out}.get(head, head) + slash + rest
 
 
 def outcome(command: list[str], seconds: float, log: Path) -> str:
@@ -100,7 +105,7 @@ def main() -> None:
     ends = folder / "stages.csv"
     if not ends.exists():
         ends.write_text("stage,ended,seconds\n")
-    done = {line["stage"] for line in csv.DictReader(ends.open()) if line["ended"] != "cut off"}
+    done = {line["stage"] for line in csv.DictReader(ends.open()) if line["ended"] == "0"}
     until = time.monotonic() + options.seconds
     for stage in options.stages.split(","):
         began = time.monotonic()

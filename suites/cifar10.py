@@ -34,7 +34,6 @@ SIZE = 32
 MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)
 """Of the training images' bytes, per channel."""
 TEST_BATCH = 1000
-WHITENING_IMAGES = 5000
 GOAL = 0.94
 
 Knots = tuple[tuple[float, float], ...]
@@ -75,6 +74,8 @@ class Recipe:
     """Parts of a batch that BatchNorm takes for batches of their own."""
     norm_scale: bool = True
     """Train BatchNorm's scale."""
+    norm_start: str = "uniform"
+    """Where that scale begins: `uniform` in [0, 1], as in torch 0.4, with which the ladder began, or at `one`."""
     norm_momentum: float = 0.1
     logit_scale: float = 1.0
     label_smoothing: float = 0.0
@@ -88,6 +89,8 @@ class Recipe:
     """Momentum of Muon, which trains the convolutions instead of SGD."""
     whiten: int = 0
     """Edge of the patches that a fixed first convolution whitens."""
+    whiten_images: int = 10_000
+    """How many of the first images those patches are taken from."""
     whiten_epochs: int = 0
     """Epochs for which that convolution's bias is trained."""
     ema: float = 0.0
@@ -97,6 +100,8 @@ class Recipe:
     doubtful: float = 1.0
     """Share of the images, the least certain ones, that get more than one view."""
     channels_last: bool = False
+    part_batch: bool = True
+    """Train a last batch that is smaller than the others."""
 
 
 def peak(epochs: int, lr: float) -> Knots:
@@ -115,9 +120,17 @@ def ladder() -> dict[str, Recipe]:
     rungs["cutout"] = now = replace(now, cutout=8, epochs=30, lr=((0, 0), (8, 0.4), (30, 0)))
     rungs["batch-768"] = now = replace(now, batch=768, lr=((0, 0), (8, 0.6), (30, 0)))
     rungs["resnet9"] = now = replace(
-        now, network="resnet9", logit_scale=1 / 8, batch=512, epochs=24, lr=((0, 0), (5, 0.4), (24, 0))
+        now,
+        network="resnet9",
+        norm_start="one",
+        logit_scale=1 / 8,
+        batch=512,
+        epochs=24,
+        lr=((0, 0), (5, 0.4), (24, 0)),
     )
-    rungs["gpu-preprocessing"] = now = replace(now, pipeline="device", pool_first=True, epochs=25, lr=peak(25, 0.4))
+    rungs["gpu-preprocessing"] = now = replace(
+        now, pipeline="device", part_batch=False, pool_first=True, epochs=25, lr=peak(25, 0.4)
+    )
     rungs["label-smoothing"] = now = replace(now, label_smoothing=0.2, epochs=23, lr=peak(23, 0.4))
     rungs["celu"] = now = replace(now, activation="celu", celu=0.075, epochs=20, lr=peak(20, 0.4))
     rungs["ghost-bn"] = now = replace(now, ghosts=16, epochs=18, lr=peak(18, 0.6))
@@ -130,7 +143,7 @@ def ladder() -> dict[str, Recipe]:
     rungs["speedrun"] = replace(
         now, network="narrow", activation="gelu", norm_momentum=0.4, ghosts=1, logit_scale=1 / 256,
         muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (9, 0)),
-        batch=2000, epochs=9, whiten=2, whiten_epochs=1, ema=0, pad=2, alternate=True,
+        batch=2000, epochs=9, whiten=2, whiten_images=5000, whiten_epochs=1, ema=0, pad=2, alternate=True,
         views=6, doubtful=0.25, channels_last=True,
     )  # fmt: skip
     return rungs
@@ -163,7 +176,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     for number in clock.runs(max(1, params.runs_per_process)):
         torch.manual_seed(trial.seed + 1000 * number)
         model.load_state_dict(network(recipe).state_dict())
-        run = Run(model, recipe, mode, trial, clock)
+        run = Run(model, recipe, mode, replace(trial, seed=trial.seed + 1000 * number), clock)
         found.append(run.whole(images))
     model.train()
     for batch in clock.resident():
@@ -253,7 +266,7 @@ class Run:
         batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
         self.steps_per_epoch = len(batches)
         if self.recipe.whiten:
-            sample = images.train[0][:WHITENING_IMAGES].to(self.device)
+            sample = images.train[0][: self.recipe.whiten_images].to(self.device)
             whiten(whitening_layer(self.model), normalised(sample, 0), self.recipe.whiten)
         if self.recipe.ema:
             self.average.load_state_dict(self.model.state_dict())
@@ -474,6 +487,8 @@ def layers() -> Any:
             super().__init__(channels, momentum=recipe.norm_momentum)
             self.narrow, self.ghosts = recipe.narrow_norm, recipe.ghosts
             self.weight.requires_grad_(recipe.norm_scale)
+            if recipe.norm_start == "uniform":
+                nn.init.uniform_(self.weight)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             dtype = x.dtype if self.narrow else torch.float32
@@ -826,11 +841,15 @@ class OnDevice(Batches):
 
         images, labels = part
         super().__init__(len(images), trial.batch_size if augment else TEST_BATCH)
+        self.whole_only = augment and not recipe.part_batch and self.samples > self.batch
         self.recipe, self.augment, self.epoch = recipe, augment, -1
         self.images = normalised(images.to(device), recipe.pad if augment else 0).to(dtype)
         self.labels = labels.to(device)
         self.dice = torch.Generator(device).manual_seed(trial.seed)
         self.sides = torch.randint(2, (self.samples,), generator=self.dice, device=device)
+
+    def __len__(self) -> int:
+        return self.samples // self.batch if self.whole_only else super().__len__()
 
     def __iter__(self) -> Iterator[Any]:
         import torch
@@ -844,7 +863,7 @@ class OnDevice(Batches):
         if self.recipe.alternate:
             drawn[:, 2] = (self.sides + self.epoch) % 2
         order = torch.randperm(self.samples, generator=self.dice, device=self.labels.device)
-        for index in order.split(self.batch):
+        for index in order.split(self.batch)[: len(self)]:
             yield layout(self.augmented(index, drawn[index]), self.recipe), self.labels[index]
 
     def augmented(self, index: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BAR = 0.29
 """Inches of a bar with its gap."""
+COMMON = 5.0
+"""Panels whose longest bars differ by no more than this factor have one axis."""
 LIMIT_COLOURS = {"listed": COLOURS[5], "measured": COLOURS[2]}
 
 
@@ -38,6 +40,8 @@ class Rung:
     """Mean over the trials that have one."""
     success_rate: float | None
     """Share of the runs that reached the goal."""
+    one_run_each: bool
+    """Whether each trial was one run."""
     rate: float
     """Samples a second, the median; NaN where it is not known."""
     interval: tuple[float, float] | None
@@ -116,6 +120,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
         seconds=tuple(rows["seconds"]),
         accuracy=_known(rows["accuracy"].mean()),
         success_rate=_known(rows["success_rate"].mean()),
+        one_run_each=bool(rows["success_rate"].dropna().isin([0.0, 1.0]).all()),
         rate=float(rows["samples_per_second"].median()),
         interval=stats.median_interval(tuple(rows["seconds"]), bool((rows["until"] > 0).any())),
         notes=_notes(rows),
@@ -172,7 +177,7 @@ def lines(ladder: Ladder) -> list[dict[str, str]]:
                 "samples/s": rate_text(rung.rate),
                 "trials": str(len(rung.seconds)),
                 "accuracy": f"{rung.accuracy:.2%}" if rung.accuracy is not None else "",
-                "reached the goal": f"{rung.success_rate:.0%}" if rung.success_rate is not None else "",
+                "reached the goal": _reached(rung),
                 "to a success": f"{seconds_text(rung.expected_seconds)} s" if rung.expected_seconds else "",
                 **{f"limit, {name} peak": _limit(rung, name) for name in LIMIT_COLOURS},
                 "notes": rung.notes,
@@ -181,12 +186,20 @@ def lines(ladder: Ladder) -> list[dict[str, str]]:
     return found
 
 
+def _reached(rung: Rung) -> str:
+    """How many trials did; of trials with several runs, the share of runs."""
+    if rung.success_rate is None:
+        return ""
+    many = rung.success_rate * len(rung.seconds)
+    return f"{many:.0f} of {len(rung.seconds)}" if rung.one_run_each else f"{rung.success_rate:.0%} of the runs"
+
+
 def figures(ladders: Sequence[Ladder]) -> Iterator[tuple[str, "Figure"]]:
     """(suite, chart) for each suite that has a ladder of two rungs or more; all its ladders are in one chart."""
     for suite in dict.fromkeys(ladder.suite for ladder in ladders):
-        drawn = [ladder for ladder in ladders if ladder.suite == suite and len(ladder.rungs) > 1]
-        if drawn:
-            yield suite, figure_of(suite, drawn)
+        drawn = [ladder for ladder in ladders if ladder.suite == suite]
+        if any(len(ladder.rungs) > 1 for ladder in drawn):
+            yield suite, figure_of(suite, sorted(drawn, key=lambda ladder: -len(ladder.rungs)))
 
 
 def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
@@ -205,10 +218,13 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
     longest = max(len(rung.model) for ladder in ladders for rung in ladder.rungs)
     left = (0.3 + 0.09 * longest) / WIDTH
     top = height - 0.45
-    for ladder, inches in zip(ladders, heights, strict=True):
+    ends = [max(rung.median for rung in ladder.rungs) for ladder in ladders]
+    # On one axis where the bars can be told apart: a laptop's hours would leave a card's seconds no width.
+    common = max(ends) if max(ends) <= COMMON * min(ends) else None
+    for ladder, inches, own in zip(ladders, heights, ends, strict=True):
         bottom = top - above - inches
         axes = figure.add_axes((left, bottom / height, 1 - left - 2 * EDGE / WIDTH, inches / height))
-        _draw(axes, ladder)
+        _draw(axes, ladder, common or own)
         start = EDGE / WIDTH
         figure.text(start, (top - 0.1) / height, ladder.name, va="top", weight="bold")
         figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color=soft)
@@ -232,7 +248,7 @@ def _limit_text(name: str) -> str:
     return f"compute limit: the training at 100% of the {name} peak"
 
 
-def _draw(axes: "Axes", ladder: Ladder) -> None:
+def _draw(axes: "Axes", ladder: Ladder, end: float) -> None:
     times = [rung.median for rung in ladder.rungs]
     for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gains(), strict=True)):
         axes.barh(y, rung.median, height=0.8, color=COLOURS[0])
@@ -243,7 +259,7 @@ def _draw(axes: "Axes", ladder: Ladder) -> None:
             if name in rung.limits:
                 axes.plot([rung.limits[name]] * 2, [y - 0.5, y + 0.5], color=colour, linewidth=2)
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(0, max(times) * 1.25)
+    axes.set_xlim(0, end * 1.25)
     axes.set_ylim(len(times) - 0.5, -0.5)
     axes.set_yticks(range(len(times)), [rung.model for rung in ladder.rungs])
     axes.tick_params(axis="y", length=0)
