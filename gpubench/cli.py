@@ -90,7 +90,7 @@ On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0
 def run(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="Built-in suite (resnet), or a suite file's path. Repeatable."),
+        typer.Option(help="Built-in suite (resnet; see `gpubench list`), or a suite file's path. Repeatable."),
     ] = None,
     precision: Annotated[
         str,
@@ -317,7 +317,9 @@ An entry per full run: `gpubench export mine.csv --format dawnbench --out entrie
 def export(
     files: Files,
     format_name: Annotated[str, typer.Option("--format", help="benchstat, pyperf, timm, mllog or dawnbench.")],
-    out: Annotated[Path | None, typer.Option(help="File to write (dawnbench: folder); printed by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write (dawnbench: folder); printed by default.")
+    ] = None,
 ) -> None:
     """Write the ok rows in another tool's format."""
     from gpubench.comparing import exports
@@ -511,8 +513,8 @@ def list_data() -> None:
 
     cache = datasets.cache_folder()
     for name, dataset in datasets.DATASETS.items():
-        here = datasets.is_complete(name, cache)
-        typer.echo(f"{name}: {dataset.about}; {'in ' + str(cache) if here else 'not fetched'}")
+        here = datasets.locate([name], None)
+        typer.echo(f"{name}: {dataset.about}; {f'in {here}' if here else 'not fetched'}")
     for name, about in datasets.TREES.items():
         typer.echo(f"{name}: {about}; give it with --data DIR")
     for name in datasets.names()[len(datasets.DATASETS) :]:

@@ -1,5 +1,8 @@
 """Goals and ladders: a miss is a row, its time counts, and the limit is where it can be known."""
 
+import runpy
+from dataclasses import replace
+
 import pytest
 from rows import row, rows
 
@@ -114,3 +117,32 @@ def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
     append(tmp_path / "a.csv", [*rung(1, [10.0]), *rung(2, [5.0])])
     assert len(compare([tmp_path / "a.csv"]).ladders) == 1
     assert answer([tmp_path / "a.csv"], Question(metric="rate")).ladders == []
+
+
+def test_the_published_file_is_what_its_script_writes(tmp_path, request):
+    root = request.path.parents[1]
+    runpy.run_path(str(root / "benchmarks" / "published_cifar10.py"))["main"](tmp_path)
+    name = "2019-cifar10-ladder-v100.csv"
+    assert (tmp_path / name).read_text() == (root / "results" / name).read_text()
+
+
+def test_a_ladder_of_one_rung_stands_beside_a_longer_one(tmp_path):
+    given = [*rung(1, [300.0]), *rung(2, [100.0])]
+    (longer,) = ladders_of(tmp_path, *given)
+    alone = replace(longer, name="one", rungs=longer.rungs[1:])
+    ((_, figure),) = figures([alone, longer])
+    first, second = figure.axes
+    assert (len(first.patches), len(second.patches)) == (2, 1)
+    assert first.get_xlim() == second.get_xlim()
+    assert list(figures([alone])) == []
+    far = replace(longer, rungs=[replace(each, seconds=(100 * each.median,)) for each in longer.rungs])
+    ((_, figure),) = figures([far, longer])
+    first, second = figure.axes
+    assert first.get_xlim() != second.get_xlim()
+
+
+def test_trials_of_one_run_are_counted_and_of_several_told_as_a_share(tmp_path):
+    both = [replace(each, success_rate=rate) for each, rate in zip(rung(1, [30.0, 31.0]), (1.0, 0.0), strict=True)]
+    given = [*both, *rung(2, [26.0], success_rate=0.9)]
+    (ladder,) = ladders_of(tmp_path, *given)
+    assert [line["reached the goal"] for line in lines(ladder)] == ["1 of 2", "90% of the runs"]

@@ -73,12 +73,22 @@ class Ladder:
     """Card and precision, and whose figures they are."""
     kind: str
     """What the figures are: measured or projected, trials, source."""
+    settings: str
+    """The parameters that make it no plain run: fewer epochs, fewer images."""
     rungs: list[Rung]
 
     def gains(self) -> list[float | None]:
-        """For each rung, seconds of the rung before it / its own."""
+        """For each rung, seconds of the one before it that ran / its own."""
         times = [rung.median for rung in self.rungs]
         return [None, *(before / now for before, now in pairwise(times))]
+
+    def gain_texts(self) -> list[str]:
+        """The same in words, which say from where it is where rungs in between are missing."""
+        since = [
+            f" since {before.model}" if rung.number - before.number > 1 else "" for before, rung in pairwise(self.rungs)
+        ]
+        found = [f"{gain:.2f}x" if gain else "" for gain in self.gains()]
+        return [text + where for text, where in zip(found, ["", *since], strict=True)]
 
 
 def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
@@ -96,7 +106,9 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
                 best[rung.model] = rung
         label = labels[texts_of(first, LABELLED)]
         name = f"{label} {first['precision']}"
-        found.append(Ladder(str(first["suite"]), _recipe(first), name, _kind(own), list(best.values())))
+        found.append(
+            Ladder(str(first["suite"]), _recipe(first), name, _kind(own), _settings(first), list(best.values()))
+        )
     return found
 
 
@@ -145,6 +157,12 @@ def _recipe(row: Mapping[str, Any]) -> str:
     return ", ".join(shown(str(part)) for part in parts if part)
 
 
+def _settings(row: Mapping[str, Any]) -> str:
+    """The parameters that are on, or not 0."""
+    on = [part for part in str(row["params"]).split() if part.partition("=")[2] not in {"", "0", "0.0", "false"}]
+    return shown(" ".join(on))
+
+
 def _kind(rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
     measured = "projected" if (rows["measured"] == "projected").any() else first["measured"]
@@ -164,7 +182,7 @@ def _limit(rung: Rung, name: str) -> str:
 def lines(ladder: Ladder) -> list[dict[str, str]]:
     """The ladder as lines of a table."""
     found = []
-    for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
+    for rung, gain in zip(ladder.rungs, ladder.gain_texts(), strict=True):
         half = _half(rung)
         found.append(
             {
@@ -173,10 +191,10 @@ def lines(ladder: Ladder) -> list[dict[str, str]]:
                 "batch": str(rung.batch or ""),
                 "seconds": seconds_text(rung.median, half),
                 "95%": " to ".join(seconds_text(end, half) for end in rung.interval or ()),
-                "gain": f"{gain:.2f}x" if gain else "",
+                "gain": gain,
                 "samples/s": rate_text(rung.rate),
                 "trials": str(len(rung.seconds)),
-                "accuracy": f"{rung.accuracy:.2%}" if rung.accuracy is not None else "",
+                "mean accuracy": f"{rung.accuracy:.2%}" if rung.accuracy is not None else "",
                 "reached the goal": _reached(rung),
                 "to a success": f"{seconds_text(rung.expected_seconds)} s" if rung.expected_seconds else "",
                 **{f"limit, {name} peak": _limit(rung, name) for name in LIMIT_COLOURS},
@@ -227,7 +245,8 @@ def figure_of(suite: str, ladders: Sequence[Ladder]) -> "Figure":
         _draw(axes, ladder, common or own)
         start = EDGE / WIDTH
         figure.text(start, (top - 0.1) / height, ladder.name, va="top", weight="bold")
-        figure.text(start, (top - 0.32) / height, ladder.kind, va="top", fontsize=9, color=soft)
+        about = ", ".join(filter(None, [ladder.kind, ladder.settings]))
+        figure.text(start, (top - 0.32) / height, about, va="top", fontsize=9, color=soft)
         top = bottom - below
     figure.text(EDGE / WIDTH, 1 - 0.12 / height, f"{suite}: seconds per rung", va="top", fontsize=15, weight="bold")
     marks = [Line2D([], [], color=LIMIT_COLOURS[name], linewidth=2, label=_limit_text(name)) for name in known]
@@ -250,9 +269,11 @@ def _limit_text(name: str) -> str:
 
 def _draw(axes: "Axes", ladder: Ladder, end: float) -> None:
     times = [rung.median for rung in ladder.rungs]
-    for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gains(), strict=True)):
+    for y, (rung, gain) in enumerate(zip(ladder.rungs, ladder.gain_texts(), strict=True)):
         axes.barh(y, rung.median, height=0.8, color=COLOURS[0])
-        text = seconds_text(rung.median, _half(rung)) + (f"  ({gain:.2f}x)" if gain else "")
+        missed = rung.success_rate is not None and rung.success_rate < 1
+        parts = [f"({gain})" if gain else "", f"{_reached(rung)} reached the goal" if missed else ""]
+        text = "  ".join(filter(None, [seconds_text(rung.median, _half(rung)), *parts]))
         axes.annotate(text, (rung.median, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10)
     for name, colour in LIMIT_COLOURS.items():
         for y, rung in enumerate(ladder.rungs):  # one line down the rungs, broken where it is not known

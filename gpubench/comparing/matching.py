@@ -90,14 +90,14 @@ def pairs_along(
 
 
 def _most_alike(axis: str, cell: Cell, others: Sequence[Cell]) -> list[Cell]:
-    """Those of the same suite and model, in full or in mixed precision as it is, that differ in the fewest keys."""
+    """Those of its suite, model and card, in full or in mixed precision as it is, that differ in the fewest keys."""
     free = {axis, *FOLLOWS.get(axis, ())}
 
     def kind(c: Cell) -> tuple[str, ...]:
         full = str(c.precision in FULL)
         return tuple(
             value
-            for column, value in (("suite", c.suite), ("model", c.model), ("precision", full))
+            for column, value in (("suite", c.suite), ("model", c.model), ("card", str(c.card)), ("precision", full))
             if column not in free
         )
 
@@ -116,6 +116,8 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
     found = []
     for column in KEY:
         one, two = text_of(subject.row[column]), text_of(other.row[column])
+        if column == "fixed_batch" and one != two:  # which is 0 where another policy chose it
+            one, two = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
         if column in free or one == two:
             continue
         if column == "params":

@@ -106,7 +106,9 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     for _, case in ok.groupby([*CASE, "mode"], dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
-        if len(case) < least:
+        if first["mode"] == "quick":
+            yield f"trials: {first['model']} {first['precision']} was timed by --quick, a first look: run it without"
+        elif len(case) < least:
             yield (
                 f"trials: {first['model']} {first['precision']} has {len(case)} of the {least} that a"
                 f" {first['mode']} case needs"

@@ -21,6 +21,7 @@ from gpubench.comparing.stats import Ratio
 from gpubench.comparing.tricks import lines as trick_lines
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
+from gpubench.trial import TRAINED
 
 PIPE_WIDTH = 1000
 """Wide enough that a pipe never wraps; a table takes only what it needs."""
@@ -146,7 +147,7 @@ def _table(lines: Sequence[Mapping[str, str | Text]], sections: Sequence[str] = 
 
 def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     """Every case's median seconds, relative to the fastest of its task; a case without any says why."""
-    relative, cells = relative_texts(group.cells), group.cases
+    relative, cells = relative_texts(group.cells, metric), group.cases
     lines: list[dict[str, str | Text]] = []
     for number, cell in enumerate(cells):
         optional = {
@@ -163,7 +164,7 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
                 "card": cell.label,
                 "precision": cell.precision,
                 "batch": batch_text(cell),
-                metric.title: _figure_of(cell, metric) if cell.seconds else Text(cell.status, style="yellow"),
+                metric.title: _figure_of(cell, metric) if cell.seconds else _without_figure(cell),
                 "95%": interval_text(cell, metric),
                 "relative": relative.get(id(cell), ""),
                 **optional,
@@ -173,9 +174,15 @@ def cells_table(group: Group, metric: Metric = SECONDS) -> Table:
     return _table(lines, [cell.model for cell in cells])
 
 
-def relative_texts(cells: Sequence[Cell]) -> dict[int, str]:
-    """By the cell's id, its multiple of its task's best; none of a task with a single cell."""
-    return {key: f"{times:.2f}" for key, times in relative_to_best(cells).items()}
+def _without_figure(cell: Cell) -> Text:
+    """Its status; nothing where all went well and the row only lacks this figure."""
+    return Text("" if cell.status in TRAINED else cell.status, style="yellow")
+
+
+def relative_texts(cells: Sequence[Cell], metric: Metric = SECONDS) -> dict[int, str]:
+    """By the cell's id, its multiple of its task's best as the reader sees it; none of a task with a single cell."""
+    found = relative_to_best(cells)
+    return {key: f"{1 / times if metric.inverse else times:.2f}" for key, times in found.items()}
 
 
 def batch_text(cell: Cell) -> str:
