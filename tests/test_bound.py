@@ -105,6 +105,13 @@ def test_a_peak_that_is_passed_is_to_be_measured_again():
     assert "run `gpubench peak` again" in found.evidence
 
 
+def test_so_is_one_that_only_the_whole_pipeline_passes():
+    # The resident steps, later, found the machine busy.
+    found = bound_of(changed(measured_peak_flops=7.5e11, resident_samples_per_second=500.0))
+    assert found.mfu > 1.05
+    assert found.evidence.count("run `gpubench peak` again") == 1
+
+
 def test_processes_of_one_cpu_share_its_peak():
     group = {"processes": 2, "device": "cpu", "samples_per_second": 1000.0, "resident_samples_per_second": 1000.0}
     assert bound_of(changed(**group)).mfu == bound_of(changed()).mfu

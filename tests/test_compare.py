@@ -284,7 +284,7 @@ def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_
     result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2", model="resnet34"))
     assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti"}
     result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2"))
-    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti [s1]", "RTX 2080 Ti [s2]"}
+    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti [session s1]", "RTX 2080 Ti [session s2]"}
     assert "one specimen each" in only(result).notes
 
 
@@ -331,6 +331,12 @@ def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
     (note,) = [note for note in c.notes if note.startswith("differs in")]
     for part in ("params (epochs=1 / epochs=2)", "data (cifar100 / synthetic)", "batch (64 / 128)"):
         assert part in note
+
+
+def test_allow_mismatch_compares_no_precision_across_cards(tmp_path):
+    groups = rows(SLOW, precision="fp32"), rows(FAST, **OTHER, precision="fp16", params="epochs=2")
+    found = result_of(tmp_path, *groups, allow_mismatch=True).comparisons
+    assert "precision" not in {each.axis for each in found}
 
 
 def test_allow_mismatch_leaves_like_rows_as_they_are(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from rows import row, rows
 
 from gpubench.comparing.compare import Question, answer, compare
-from gpubench.comparing.ladder import figures, lines
+from gpubench.comparing.ladder import figures, lines, side_by_side
 from gpubench.loading import load
 from gpubench.records import append
 
@@ -146,3 +146,37 @@ def test_trials_of_one_run_are_counted_and_of_several_told_as_a_share(tmp_path):
     given = [*both, *rung(2, [26.0], success_rate=0.9)]
     (ladder,) = ladders_of(tmp_path, *given)
     assert [line["reached the goal"] for line in lines(ladder)] == ["1 of 2", "90% of the runs"]
+
+
+def test_ladders_stand_side_by_side_rung_by_rung(tmp_path):
+    given = [*rung(1, [30.0]), *rung(3, [20.0]), *rung(2, [9.0], source="elsewhere", session="s2")]
+    ladders = ladders_of(tmp_path, *given)
+    first, second = (ladder.name for ladder in ladders)
+    assert side_by_side(ladders) == [
+        {"model": "m1", first: "30.0", second: ""},
+        {"model": "m2", first: "", second: "9.00"},
+        {"model": "m3", first: "20.0", second: ""},
+    ]
+    assert side_by_side(ladders[:1]) == []
+
+
+def test_a_gain_over_missing_rungs_says_since_where(tmp_path):
+    (ladder,) = ladders_of(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
+    assert [line["gain"] for line in lines(ladder)] == ["", "1.50x", "2.00x since m2"]
+
+
+def test_the_chart_says_what_missed_the_goal_and_what_was_set(tmp_path):
+    given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
+             *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
+    ((_, figure),) = figures(ladders_of(tmp_path, *given))
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["30.0  0 of 1 reached the goal", "20.0  (1.50x)"]
+    assert any(text.get_text().endswith("epochs=1") for text in figure.texts)
+
+
+def test_a_miss_says_more_than_an_interruption_after_it(tmp_path):
+    (missed,) = rung(1, [30.0], success_rate=0.0, status="goal_missed")
+    stopped = replace(missed, status="interrupted", seconds=None, success_rate=None, trial=1)
+    append(tmp_path / "a.csv", [missed, stopped])
+    (group,) = compare([tmp_path / "a.csv"]).groups
+    assert [hole.status for hole in group.holes] == ["goal_missed"]

@@ -24,8 +24,9 @@ listed peak four fifths of that, since the best matrix products reach about 80% 
 NVIDIA's cards from A100 to GB200)."""
 CLEAR_LEAD = 1.25
 """How far the largest share has to be ahead of the next one: two that are close are no answer."""
-OVER = 1.1
+OVER = 1.05
 """A measured limit that is passed by more than this was measured under another load: measure it again."""
+AGAIN = " (more than was measured: run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """Share of the FLOPs in products that tensor cores cannot tile whole, from which on shapes explain a mixed precision
 that is not faster."""
@@ -65,6 +66,8 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     samples = _number(row, "run_samples")
     limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
     word, evidence = _word(row, throttled)
+    if mfu is not None and which == "measured" and mfu > OVER and AGAIN not in evidence:
+        evidence += AGAIN
     return Bound(word, evidence, mfu, which, limit)
 
 
@@ -90,7 +93,7 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
     shares = busy_shares(row)
     described = ", ".join(f"{name} {share.text}" for name, share in shares.items())
     if any(share.value > OVER and not share.at_most for share in shares.values()):
-        described += " (more than was measured: run `gpubench peak` again)"
+        described += AGAIN
     if throttled:
         return "throttled", "heat or hardware held the clock down" + (f"; {described}" if described else "")
     known = _stall(row)

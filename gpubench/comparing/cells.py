@@ -284,6 +284,8 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """One cell without trials for every case of which no row is ok."""
     lost = frame[~ok.groupby(_numbered(frame, CASE)).transform("any")]
+    # What came to an end says more than what was stopped after it.
+    lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
     found = _records(lost.drop_duplicates(CASE, keep="last"))
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
@@ -348,7 +350,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
         elif not source and max(specimens[card], unknown[card]) > 1:
             label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
         if _texts_without_session(row) in repeated:
-            label += f" [{session[:6]}]"
+            label += f" [session {session[:6]}]"
         labels[key] = label
     return labels
 

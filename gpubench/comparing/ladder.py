@@ -212,6 +212,22 @@ def _reached(rung: Rung) -> str:
     return f"{many:.0f} of {len(rung.seconds)}" if rung.one_run_each else f"{rung.success_rate:.0%} of the runs"
 
 
+def side_by_side(ladders: Sequence[Ladder]) -> list[dict[str, str]]:
+    """A line per rung that some ladder has, with each ladder's seconds; empty where there is but one ladder."""
+    if len(ladders) < 2:
+        return []
+    names, seen = [], Counter[str]()
+    for ladder in ladders:
+        seen[ladder.name] += 1
+        names.append(f"{ladder.name} ({seen[ladder.name]})" if seen[ladder.name] > 1 else ladder.name)
+    places = {rung.model: rung.number for ladder in ladders for rung in ladder.rungs}
+    times = [{rung.model: seconds_text(rung.median, _half(rung)) for rung in ladder.rungs} for ladder in ladders]
+    return [
+        {"model": model} | {name: own.get(model, "") for name, own in zip(names, times, strict=True)}
+        for model in sorted(places, key=places.__getitem__)
+    ]
+
+
 def figures(ladders: Sequence[Ladder]) -> Iterator[tuple[str, "Figure"]]:
     """(suite, chart) for each suite that has a ladder of two rungs or more; all its ladders are in one chart."""
     for suite in dict.fromkeys(ladder.suite for ladder in ladders):

@@ -14,6 +14,7 @@ from gpubench.comparing.compare import Comparison, Group, Mean, Result
 from gpubench.comparing.digits import rate_text, seconds_text
 from gpubench.comparing.hours import lines as hours_lines
 from gpubench.comparing.ladder import lines as ladder_lines
+from gpubench.comparing.ladder import side_by_side
 from gpubench.comparing.matching import axis_value
 from gpubench.comparing.questions import SECONDS, Metric
 from gpubench.comparing.specimens import unit_of, units_of
@@ -72,6 +73,10 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         title = f"{ladder.recipe}, the ladder: {ladder.name}, {ladder.kind}"
         console.print(Text(title, style="bold"), soft_wrap=True)
         _print(console, _table(ladder_lines(ladder)))
+    for suite in dict.fromkeys(ladder.suite for ladder in result.ladders):
+        if beside := side_by_side([ladder for ladder in result.ladders if ladder.suite == suite]):
+            console.print(Text(f"{suite}, its ladders side by side: seconds, each by the rules above", style="bold"))
+            _print(console, _table(beside))
     if result.left_out:
         console.print(Text("Left out", style="bold"))
         for line in result.left_out:

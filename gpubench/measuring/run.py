@@ -434,7 +434,9 @@ def _measurement_of(outcome: Outcome) -> Measurement:
 
 
 def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Console) -> None:
-    if options.mode != "quick" and len(cases) > 1 and options.rounds < SAMPLED_REPEATS:
+    if options.mode == "quick":
+        console.print("a first look: three timed steps of a case at most, so its projection is rough", markup=False)
+    elif len(cases) > 1 and options.rounds < SAMPLED_REPEATS:
         console.print(
             f"{options.rounds} trial(s) per case give ratios but no verdict;"
             f" --repeats {SAMPLED_REPEATS} or more can decide",
