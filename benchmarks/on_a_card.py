@@ -1,6 +1,6 @@
 """What the documentation states of a CPU, tried on a card: stages of minutes, their logs and rows, and a table.
 
-    python benchmarks/on_a_card.py --data DIR --out card                  # hours, at most 15 minutes a stage
+    python benchmarks/on_a_card.py --data DIR --out card                  # at most 15 minutes a stage
     python benchmarks/on_a_card.py --data DIR --out card --stages tests,selftest,resnet
 
 A stage is what a user would type. Its output goes to OUT/STAGE.log, its rows to OUT/STAGE.csv, and how it ended to a

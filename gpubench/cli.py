@@ -462,7 +462,7 @@ def peak(
 @app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
 @advised
 def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
-    """Whether the tool tells the truth on this device, in minutes (a CPU 4, a card 12). Exit code 1 if not."""
+    """Whether the tool tells the truth on this device, in minutes. Exit code 1 if it does not."""
     from gpubench.selftest import run_selftest
 
     return run_selftest(device)
@@ -513,7 +513,7 @@ def list_data() -> None:
 
     cache = datasets.cache_folder()
     for name, dataset in datasets.DATASETS.items():
-        here = datasets.locate([name], None)
+        here = datasets.seen(name)
         typer.echo(f"{name}: {dataset.about}; {f'in {here}' if here else 'not fetched'}")
     for name, about in datasets.TREES.items():
         typer.echo(f"{name}: {about}; give it with --data DIR")

@@ -137,6 +137,13 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     return root
 
 
+def seen(name: str) -> Path | None:
+    """The root that has the dataset's files, unread: the folder of $GPUBENCH_DATA, or the cache."""
+    environment = os.environ.get(ENVIRONMENT_VARIABLE)
+    roots = [Path(environment).absolute()] if environment else []
+    return next((root for root in (*roots, cache_folder()) if is_complete(name, root)), None)
+
+
 def _locate_tree(named: Path | None, *, by_option: bool) -> Path | None:
     if named is None:
         return None

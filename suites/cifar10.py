@@ -624,7 +624,9 @@ def muon() -> Any:
                     if weight.grad is None:
                         continue
                     state = self.state[weight]
-                    buffer = state["momentum"] if state else state.setdefault("momentum", torch.zeros_like(weight))
+                    if not state:
+                        state["momentum"] = torch.zeros_like(weight)
+                    buffer = state["momentum"]
                     buffer.mul_(group["momentum"]).add_(weight.grad)
                     update = weight.grad.add(buffer, alpha=group["momentum"]).flatten(1)
                     alike.setdefault(tuple(update.shape), []).append((weight, update))

@@ -811,7 +811,7 @@ def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     default_models=("resnet50",),
     params={

@@ -218,7 +218,7 @@ def refuse(case: Case) -> str:
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=("small",),
     params={
         "global_batch": Param(512, "samples of a step, over all processes", least=2),

@@ -367,7 +367,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": al
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=("allreduce", *NETWORKS),
     refuse=refuse,
     params={

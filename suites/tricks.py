@@ -527,7 +527,7 @@ MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},

@@ -396,7 +396,7 @@ def refuse(case: Case) -> str:
 
 SUITE = Suite(
     train=train,
-    version=1,
+    version=2,
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),
     params={

@@ -223,3 +223,17 @@ def test_the_real_cifar_100(real_data, monkeypatch):
     assert np.bincount(train.labels).tolist() == [500] * 100
     # torchvision states the same means for these images.
     assert np.allclose(train.images.mean((0, 2, 3)) / 255, (0.5071, 0.4866, 0.4409), atol=1e-3)
+
+
+def test_the_list_finds_what_a_named_folder_has_and_does_not_stop_at_what_it_lacks(cli, tmp_path, monkeypatch):
+    here = datasets.DATASETS["cifar10"]
+    for file in here.files:
+        (tmp_path / "mine" / here.folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / here.folder / file).touch()
+    monkeypatch.setenv("GPUBENCH_DATA", str(tmp_path / "mine"))
+    done = cli("data", "list")
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("cifar10:")
+    assert first.endswith(f"in {tmp_path / 'mine'}")
+    assert second.endswith("not fetched")

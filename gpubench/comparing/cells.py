@@ -286,7 +286,7 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = frame[~ok.groupby(_numbered(frame, CASE)).transform("any")]
     # What came to an end says more than what was stopped after it.
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
-    found = _records(lost.drop_duplicates(CASE, keep="last"))
+    found = _records(lost.drop_duplicates(CASE, keep="last").sort_index())
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
 

@@ -74,7 +74,7 @@ class Ladder:
     kind: str
     """What the figures are: measured or projected, trials, source."""
     settings: str
-    """The parameters that make it no plain run: fewer epochs, fewer images."""
+    """Its parameters that are on, or not 0: epochs or images that somebody chose among them."""
     rungs: list[Rung]
 
     def gains(self) -> list[float | None]:
@@ -158,7 +158,6 @@ def _recipe(row: Mapping[str, Any]) -> str:
 
 
 def _settings(row: Mapping[str, Any]) -> str:
-    """The parameters that are on, or not 0."""
     on = [part for part in str(row["params"]).split() if part.partition("=")[2] not in {"", "0", "0.0", "false"}]
     return shown(" ".join(on))
 

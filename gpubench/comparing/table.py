@@ -75,7 +75,7 @@ def print_result(result: Result, console: Console | None = None, *, why: bool = 
         _print(console, _table(ladder_lines(ladder)))
     for suite in dict.fromkeys(ladder.suite for ladder in result.ladders):
         if beside := side_by_side([ladder for ladder in result.ladders if ladder.suite == suite]):
-            console.print(Text(f"{suite}, its ladders side by side: seconds, each by the rules above", style="bold"))
+            console.print(Text(f"{suite}, its ladders side by side: seconds", style="bold"))
             _print(console, _table(beside))
     if result.left_out:
         console.print(Text("Left out", style="bold"))
