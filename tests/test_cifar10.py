@@ -329,6 +329,32 @@ def test_muon_multiplies_in_the_precision_under_test(name):
     assert all(p.dim() != 4 for group in sgd.param_groups for p in group["params"])
 
 
+@pytest.mark.parametrize("edge", [2, 3, 5])
+def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
+    parts = OWN["layers"]()
+    product = parts.SmallConv(4, 6, edge).double()
+    plain = torch.nn.Conv2d(4, 6, 3, padding=1, bias=False).double()
+    plain.load_state_dict(product.state_dict())
+    results = []
+    for layer in (product, plain):
+        x = torch.linspace(-1, 1, 2 * 4 * edge**2, dtype=torch.float64).view(2, 4, edge, edge).sin().requires_grad_()
+        y = layer(x)
+        (y * torch.arange(y.numel(), dtype=y.dtype).view(y.shape).cos()).sum().backward()
+        results.append((y.detach(), x.grad, layer.weight.grad))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_last_convolution_of_speedrun_sees_images_of_the_edge_it_is_made_for():
+    model = OWN["network"](RECIPES["speedrun"])
+    seen = []
+    small = [module for module in model.modules() if type(module).__name__ == "SmallConv"]
+    small[0].register_forward_hook(lambda module, inputs, output: seen.append(tuple(inputs[0].shape)))
+    model(torch.randn(2, 3, 32, 32))
+    assert len(small) == 1
+    assert seen == [(2, 256, 3, 3)]
+
+
 def test_ghost_batches_have_statistics_of_their_own():
     norm = OWN["layers"]().Norm(4, RECIPES["ghost-bn"])
     x = torch.randn(32, 4, 5, 5) * (1 + torch.arange(32).view(32, 1, 1, 1) // 2)
