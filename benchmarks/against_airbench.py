@@ -7,9 +7,10 @@
 The other side is its own script, read from that file, with the lines that need CUDA or fp16 put in terms of --device
 and --precision, its epochs set, and its clock replaced by one that works anywhere; its schedules scale by themselves,
 and its whitening bias is trained for the same share of the epochs. Both have the same precision: fp32 weights, under
-autocast in bf16 and fp16 (its own is fp16-pure). Both keep their memory on a CPU, as torch does on CUDA and as
-speedrun asks malloc to. Runs alternate, each in a process of its own that first trains one step, and are resumed from
---out. train_seconds has what is done to the images before and in the epochs, all_seconds whitening and evaluation, too.
+autocast in bf16 and fp16 (its own is fp16-pure), and images of 16 bits there. Both keep their memory on a CPU, as torch
+does on CUDA and as speedrun asks malloc to. Runs alternate, each in a process of its own that first trains one step,
+and are resumed from --out. train_seconds has what is done to the images before and in the epochs (of ours also the
+whitening), all_seconds whitening and evaluation of both.
 
 --share S trains both on the first S of the images at S times the batch, with as many steps as before: airbench94's
 learning rate and weight decay, which it states per image, are raised by 1/S so that a step is as long.
@@ -67,11 +68,11 @@ class Event:
 
 def patched(source: str, name: str, device: str) -> str:
     """airbench94's source for this device and precision; raises ValueError where it is not the script we know."""
-    dtype = precision.KINDS[name].weights
+    kind = precision.KINDS[name]
     changes = {
         "map_location=torch.device(gpu)": f"map_location=torch.device({device!r})",
-        "(self.images.half() / 255)": f"(self.images.to({dtype}) / 255)",
-        "net.half().cuda()": f"under_autocast(net.to(device={device!r}, dtype={dtype}))",
+        "(self.images.half() / 255)": f"(self.images.to({kind.operand}) / 255)",
+        "net.half().cuda()": f"under_autocast(net.to(device={device!r}, dtype={kind.weights}))",
         "torch.cuda.Event": "Event",
         "torch.cuda.synchronize()": "None",
     }

@@ -23,19 +23,24 @@ from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")
-COLUMNS = ("rung", "precision", "images", "batch", "steps", "first_loss", "last_loss", "images_per_second")
+COLUMNS = (
+    "rung", "precision", "images", "epochs", "suite_version", "batch", "steps", "first_loss", "last_loss",
+    "images_per_second",
+)  # fmt: skip
+KEY = 5
+"""So many of them say what was measured; the others are what came of it."""
 
 
 def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[object]:
     """The line of one rung in one precision."""
     train = CIFAR10.suite.train
     params = CIFAR10.resolve_params({"train_images": str(images), "valid_images": "1000"})
-    run, losses = train.__globals__["Run"], {}
+    run, losses = train.__globals__["Run"], {}  # the runs themselves are the keys: another may get the same id
     original = run.step
 
     def recording(self, batch):  # type: ignore[no-untyped-def]
         loss = original(self, batch)
-        losses.setdefault(id(self), []).append(loss)
+        losses.setdefault(self, []).append(loss)
         return loss
 
     batch = min(train.__globals__["recipe_batch"](rung, params), images)
@@ -57,7 +62,7 @@ def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[
     steps, quarter = len(seen), max(1, len(seen) // 4)
     ends = [f"{sum(part) / quarter:.4f}" for part in (seen[:quarter], seen[-quarter:])]
     rate = clock.summary()["samples_per_second"]
-    return [rung, name, images, batch, steps, *ends, f"{rate:.1f}"]
+    return [rung, name, images, epochs, CIFAR10.suite.version, batch, steps, *ends, f"{rate:.1f}"]
 
 
 def main() -> None:
@@ -73,13 +78,14 @@ def main() -> None:
     options = parser.parse_args()
     done = set()
     if options.out.exists():
-        done = {tuple(line[:2]) for line in csv.reader(options.out.open())}
+        done = {tuple(line[:KEY]) for line in csv.reader(options.out.open())}
     else:
         options.out.write_text(",".join(COLUMNS) + "\n")
     began = time.monotonic()
     for name in options.precision.split(","):
         for rung in options.rungs.split(","):
-            if (rung, name) in done or time.monotonic() - began > options.seconds:
+            key = (rung, name, str(options.images), str(options.epochs), str(CIFAR10.suite.version))
+            if key in done or time.monotonic() - began > options.seconds:
                 continue
             line = ",".join(map(str, trained(rung, name, options.images, options.epochs, options.data)))
             print(line, flush=True)

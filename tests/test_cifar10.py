@@ -1,6 +1,7 @@
 """The cifar10 suite, small: every rung trains, its work is the published one, and its parts do what they say."""
 
 from dataclasses import fields, replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -60,10 +61,10 @@ def test_every_rung_trains_in_its_precision(rung, name):
     assert {"warmup", "preprocess", "train", "valid"} <= set(phases)
 
 
-def counted_flops(rung):
+def counted_flops(rung, *, whitening_bias=False):
     network = OWN["network"](RECIPES[rung])
     if RECIPES[rung].whiten_epochs:
-        OWN["whitening_layer"](network).bias.requires_grad_(False)
+        OWN["whitening_layer"](network).bias.requires_grad_(whitening_bias)
     with FlopCounterMode(display=False) as counter:
         network(torch.randn(2, 3, 32, 32)).sum().backward()
     return counter.get_total_flops() / 2
@@ -80,8 +81,9 @@ def test_the_formula_says_what_torch_counts(rung):
 
 
 def test_the_formula_of_speedrun_has_its_whitening_bias_trained_for_part_of_the_epochs():
-    without, formula = counted_flops("speedrun"), CIFAR10.suite.flops("speedrun", {})
-    assert without < formula < 1.01 * without
+    without, whole = counted_flops("speedrun"), counted_flops("speedrun", whitening_bias=True)
+    share = RECIPES["speedrun"].whiten_epochs / RECIPES["speedrun"].epochs
+    assert CIFAR10.suite.flops("speedrun", {}) == pytest.approx(without + (whole - without) * share, rel=1e-6)
 
 
 def test_each_rung_is_the_one_before_with_a_change():
@@ -343,6 +345,31 @@ def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
         results.append((y.detach(), x.grad, layer.weight.grad))
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(("weights", "other"), [(torch.float32, torch.bfloat16), (torch.float16, torch.float32)])
+def test_a_matrix_product_refuses_what_the_convolution_refuses(weights, other):
+    layer = OWN["layers"]().SmallConv(4, 6, 3).to(weights)
+    with pytest.raises(RuntimeError, match="dtype"):
+        layer(torch.zeros(2, 4, 3, 3, dtype=other))
+
+
+def test_the_gradient_of_a_matrix_product_is_as_exact_as_the_convolutions():
+    torch.manual_seed(1)
+    x, out = torch.randn(64, 32, 3, 3).bfloat16(), torch.randn(64, 32, 3, 3).bfloat16()
+    layer = OWN["layers"]().SmallConv(32, 32, 3)
+    with torch.no_grad():
+        layer.weight.copy_(layer.weight.bfloat16())
+
+    def error(forward, expected=None):
+        layer.weight.grad = None
+        with torch.autocast("cpu", torch.bfloat16, enabled=expected is not None):
+            forward(x if expected is not None else x.float()).float().backward(out.float())
+        return layer.weight.grad if expected is None else (layer.weight.grad - expected).norm() / expected.norm()
+
+    convolution = partial(torch.nn.Conv2d.forward, layer)
+    exact = error(convolution)
+    assert error(layer, exact) < 1.1 * error(convolution, exact)
 
 
 def test_the_last_convolution_of_speedrun_sees_images_of_the_edge_it_is_made_for():

@@ -168,6 +168,11 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     assert "best: flat" in done.stdout
     assert "4096 samples a step   65.90%   -3.58 points" in done.stdout
     assert ">model of it: alpha" in (tmp_path / "charts/scaling.svg").read_text()
+    assert not [line for line in done.stdout.splitlines() if line.strip().startswith("allreduce ")]  # no training
+    for name, title in (("allreduce", "bus bandwidth by size"), ("largebatch", "accuracy as the batch grows")):
+        drawn = (tmp_path / f"charts/{name}.svg").read_text()
+        assert title in drawn
+        assert "; gpubench<" in drawn
     for name in ("largebatch.svg", "scaling.png", "allreduce.png"):
         assert cli("compare", f"charts/{name}").stdout == done.stdout.partition("charts/")[0]
     assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2

@@ -127,6 +127,11 @@ class Cell:
         raise AttributeError(name)
 
 
+def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Which rows trained nothing: they sum gradients, and what they found is their table, not their seconds."""
+    return (frame["suite"] == "scaling") & (frame["model"] == "allreduce")
+
+
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows without the long columns that no comparison needs, and with what the key and the stack need.
 

@@ -22,6 +22,7 @@ from gpubench.comparing.cells import (
     labels_of,
     list_bad,
     once,
+    only_sums,
     title_of,
 )
 from gpubench.comparing.cells import Cell as Cell
@@ -153,7 +154,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         rows = Rows(paths, question.where)
         lines = draw(result, shape.charts, rows, shape.chart_kinds, shape.theme)
     if scales:
-        from gpubench.comparing.scaleview import draw_scaling, print_scaling
+        from gpubench.comparing.scaleview import draw_scaling, origin_of, print_scaling
         from gpubench.comparing.scaling import curves_of, held_of, sums_of
 
         frame = once(completed(loaded.frame), [])
@@ -161,7 +162,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         if shape.table == "terminal":
             print_scaling(*views, console_of_output())
         if shape.charts is not None:
-            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme, rows)
+            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme, rows, origin_of(frame))
     for line in lines:
         print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:
@@ -225,6 +226,7 @@ def compare_rows(
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if by else set()
     left_out: list[str] = []
     frame = once(completed(loaded.frame), left_out)
+    frame = frame[~(only_sums(frame) & (frame["status"] == "ok"))]  # the views of scaling have them
     if metric.name == "time-to-goal":
         frame = expected(frame)
     ok = frame["status"].isin(metric.statuses) & (frame["seconds"] > 0)

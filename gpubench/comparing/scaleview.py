@@ -1,15 +1,17 @@
 """Scaling as text and charts: T and e against N, busbw against size; what only the model says is dotted."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.scaling import Curve, Fit, Held, Sums
-from gpubench.comparing.style import COLOURS, plain_numbers, save, themed
+from gpubench.comparing.style import COLOURS, EDGE, FOOTER_CHARACTERS, WIDTH, plain_numbers, save, shortened, themed
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -79,27 +81,53 @@ def draw_scaling(
     kinds: Sequence[str] = ("png", "svg"),
     theme: str = "light",
     rows: Rows | None = None,
+    origin: str = "gpubench",
 ) -> list[str]:
     """Write `scaling.*`, `allreduce.*` and `largebatch.*`, where there is anything; returns their paths.
 
-    Each carries the rows that `rows` has.
+    Each carries the rows that `rows` has, and `origin` at its foot.
     """
     import matplotlib
 
     lines: list[str] = []
     table = rows.all() if rows and (curves or sums or held) else b""
+    figures: list[tuple[str, str, Figure]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(themed(theme)):  # type: ignore[arg-type]
             if curves:
-                lines += save(scaling_chart(curves), folder / "scaling", table, kinds)
+                figures.append(("scaling", "scaling: samples per second and efficiency", scaling_chart(curves)))
             if sums:
-                lines += save(busbw_chart(sums), folder / "allreduce", table, kinds)
+                figures.append(("allreduce", "all-reduce: bus bandwidth by size", busbw_chart(sums)))
             if held:
-                lines += save(accuracy_chart(held), folder / "largebatch", table, kinds)
+                figures.append(("largebatch", "accuracy as the batch grows", accuracy_chart(held)))
+            for name, title, figure in figures:
+                _headed(figure, title, origin)
+                lines += save(figure, folder / name, table, kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return lines
+
+
+def origin_of(frame: pd.DataFrame) -> str:
+    """Cards and torch of the rows that were measured, for the foot of a chart."""
+    measured = frame[(frame["status"] == "ok") & (frame["mode"] != "published")]
+    cards, stacks = (
+        [shortened(str(name), 40) for name in measured[column].unique() if name] for column in ("card", "torch")
+    )
+    return "; ".join(
+        [*([", ".join(cards)] if len(cards) < 4 else []), *(f"torch {name}" for name in stacks), "gpubench"]
+    )
+
+
+def _headed(figure: "Figure", title: str, origin: str) -> None:
+    """A title at the top left and the origin at the foot, as every other chart has them."""
+    import matplotlib
+
+    style = {"x": EDGE / WIDTH, "ha": "left"}
+    figure.suptitle(title, fontsize=15, fontweight="bold", **style)
+    lines = "\n".join(textwrap.wrap(origin, FOOTER_CHARACTERS))
+    figure.supxlabel(lines, fontsize=11, color=matplotlib.rcParams["axes.edgecolor"], **style)
 
 
 def scaling_chart(curves: Sequence[Curve]) -> "Figure":

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from gpubench.comparing.cells import SPECIMEN, STACK, short, text_of
+from gpubench.comparing.cells import SPECIMEN, STACK, only_sums, short, text_of
 from gpubench.comparing.tables import table_of
 
 REACH = 8
@@ -126,7 +126,7 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     """
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
-    ok = ok[~((ok["suite"] == "scaling") & (ok["model"] == "allreduce")) & (ok["batch_size"] > 0)]
+    ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
     keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
     several = [(known, rows) for known, rows in _like(ok, keys) if rows["processes"].nunique() > 1]
     titles = [
@@ -238,7 +238,7 @@ def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, float]:
 
 def sums_of(frame: pd.DataFrame) -> list[Sums]:
     """All-reduce tables by card, stack and type of number."""
-    ok = frame[(frame["status"] == "ok") & (frame["suite"] == "scaling") & (frame["model"] == "allreduce")]
+    ok = frame[(frame["status"] == "ok") & only_sums(frame)]
     tables = list(_like(ok, ["suite_version", "backend", "interconnect", "precision"]))
     titles = [
         f"all-reduce, {known['precision']} gradients, {short(str(known['card']))},"
