@@ -173,9 +173,19 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
         drawn = (tmp_path / f"charts/{name}.svg").read_text()
         assert title in drawn
         assert "; gpubench<" in drawn
+    assert "3 row(s) of allreduce train nothing" in done.stdout
+    assert "row(s) of allreduce" in cli("compare", "rows.csv", "--format", "json").stdout
     for name in ("largebatch.svg", "scaling.png", "allreduce.png"):
         assert cli("compare", f"charts/{name}").stdout == done.stdout.partition("charts/")[0]
     assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2
+
+
+def test_a_report_of_sums_alone_says_where_they_are(cli, tmp_path):
+    frame_of(tmp_path, [allreduce(count, "flat", 2) for count in (2, 4)])
+    assert cli("report", "rows.csv", "-o", "r.html").returncode == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "<h1>nothing to compare</h1>" in page
+    assert "2 row(s) of allreduce train nothing" in page
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,11 @@ def compare_rows(
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if by else set()
     left_out: list[str] = []
     frame = once(completed(loaded.frame), left_out)
-    frame = frame[~(only_sums(frame) & (frame["status"] == "ok"))]  # the views of scaling have them
+    sums = only_sums(frame) & (frame["status"] == "ok")
+    if sums.any():
+        many = f"{sums.sum()} row(s) of allreduce train nothing"
+        left_out.append(f"{many}: `gpubench compare` prints and charts their sums")
+    frame = frame[~sums]
     if metric.name == "time-to-goal":
         frame = expected(frame)
     ok = frame["status"].isin(metric.statuses) & (frame["seconds"] > 0)

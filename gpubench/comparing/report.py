@@ -116,7 +116,7 @@ def _heading(result: Result) -> str:
     cells = [cell for group in result.groups for cell in group.cases]
     suites, labels = dict.fromkeys(str(cell.suite) for cell in cells), dict.fromkeys(cell.label for cell in cells)
     cards = " against ".join(labels) if len(labels) < 4 else f"{len(labels)} cards"
-    return f"{', '.join(suites)}: {cards}"
+    return f"{', '.join(suites)}: {cards}" if cells else "nothing to compare"
 
 
 def _summary(result: Result) -> str:
