@@ -100,7 +100,11 @@ def run(
     ] = "both",
     models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",
     batch: Annotated[
-        str | None, typer.Option(help="max, fastest, or a number; each suite has its own default.")
+        str | None,
+        typer.Option(
+            help="Samples of one process: max, fastest, or a number. By default max for resnet and scaling on an"
+            " accelerator, else the suite's own number."
+        ),
     ] = None,
     device: Annotated[
         str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round over each in turn).")

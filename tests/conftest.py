@@ -7,13 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from inside import described, run_inside, skip_sleep
+from typer.testing import CliRunner
 
 from gpubench import datasets
+from gpubench.cli import app
 from gpubench.doctor import nvidia_cards
+from gpubench.measuring.run import run
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Files run side by side, and torch's threads are many times slower where they have to share their cores.
@@ -35,12 +41,37 @@ def own_folders(tmp_path_factory, monkeypatch):
     monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
 
 
-@pytest.fixture
-def cli(tmp_path):
-    """Runs gpubench in a process of its own, in `tmp_path`, and returns what it printed and its exit code."""
+@dataclass(frozen=True)
+class Done:
+    """What a command left: as subprocess.CompletedProcess, whichever way it ran."""
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch):
+    """Runs gpubench inside this process, in `tmp_path`; each trial too, and sleep takes no time (tests/inside.py)."""
+    monkeypatch.chdir(tmp_path)
+    skip_sleep(monkeypatch)
+    monkeypatch.setattr("gpubench.measuring.process.describe", lambda: described()["facts"])
+    monkeypatch.setattr("gpubench.measuring.run.run", partial(run, run_child=run_inside))
+    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", lambda: 0.1)  # half a second, and told elsewhere
+
+    def invoke(*arguments: object) -> Done:
+        result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return invoke
+
+
+@pytest.fixture
+def cli_process(tmp_path):
+    """Runs gpubench in a process of its own, in `tmp_path`, with real children."""
+
+    def invoke(*arguments: object) -> Done:
+        done = subprocess.run(
             [sys.executable, "-m", "gpubench", *map(str, arguments)],
             cwd=tmp_path,
             capture_output=True,
@@ -48,8 +79,9 @@ def cli(tmp_path):
             timeout=300,
             check=False,
         )
+        return Done(done.returncode, done.stdout, done.stderr)
 
-    return run
+    return invoke
 
 
 @pytest.fixture

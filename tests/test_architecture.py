@@ -73,6 +73,9 @@ def module_of(name: str) -> str | None:
     return None
 
 
+IMPORTS = {module: imports(PACKAGE / module) for module in MODULES}
+
+
 def layer(module: str) -> int:
     return next(number for number, members in enumerate(LAYERS) if module in members)
 
@@ -81,21 +84,30 @@ def test_every_module_has_a_layer():
     assert {module for members in LAYERS for module in members} == set(MODULES)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_below_and_never_from_the_other_wing(module):
-    for name in imports(PACKAGE / module):
-        used = module_of(name)
-        if used is None:
-            continue
-        assert layer(used) <= layer(module), f"{module} imports {used}"
-        wings = {used.partition("/")[0], module.partition("/")[0]}
-        assert wings != {"measuring", "comparing"}, f"{module} imports {used}"
+def test_a_module_imports_only_from_below_and_never_from_the_other_wing():
+    wrong = [
+        f"{module} imports {used}"
+        for module, names in IMPORTS.items()
+        for used in filter(None, map(module_of, names))
+        if layer(used) > layer(module)
+        or {used.partition("/")[0], module.partition("/")[0]} == {"measuring", "comparing"}
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_only_a_few_modules_may_know_torch(module):
-    if module not in MAY_IMPORT_TORCH:
-        assert not {name.partition(".")[0] for name in imports(PACKAGE / module)} & TORCH
+def test_only_a_few_modules_may_know_torch():
+    knowing = {module for module, names in IMPORTS.items() if {name.partition(".")[0] for name in names} & TORCH}
+    assert knowing - MAY_IMPORT_TORCH == set()
+
+
+def test_no_parent_module_imports_a_childs_module():
+    wrong = [
+        f"{module} would import torch through {used}"
+        for module, names in IMPORTS.items()
+        if module not in MAY_IMPORT_TORCH
+        for used in {module_of(name) for name in names} & MAY_IMPORT_TORCH
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "suites").glob("*.py")), ids=lambda p: p.stem)
@@ -106,31 +118,26 @@ def test_a_suite_loads_without_torch_and_stands_alone(path):
     assert ast.get_docstring(ast.parse(text))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_most_commands_never_import_torch():
+    """One process does them all, so that the one at fault is the first after which torch is there."""
+    results = [str(path) for path in sorted((ROOT / "results").glob("*.csv"))]
+    lines = [
         ["--help"],
         ["--version"],
         ["run", "--help"],
         ["list"],
         ["columns"],
         ["data", "list"],
-        ["compare", "results"],
-    ],
-    ids=" ".join,
-)
-def test_these_commands_never_import_torch(arguments):
-    if arguments == ["compare", "results"]:
-        arguments = ["compare", *map(str, sorted((ROOT / "results").glob("*.csv")))]
+        ["compare", *results],
+    ]
     script = f"""
-import sys
+import contextlib, io, sys
 from gpubench.cli import app
-try:
-    app({arguments!r})
-except SystemExit:
-    pass
-loaded = {{name for name in {sorted(TORCH)!r} if name in sys.modules}}
-sys.exit(f"imported {{loaded}}" if loaded else 0)
+for line in {lines!r}:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        app(line)
+    if not out.getvalue() or {TORCH!r} & set(sys.modules):
+        sys.exit(f"{{line}}: {{out.getvalue()[:80]!r}}, {{ {TORCH!r} & set(sys.modules) }}")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -140,9 +147,3 @@ def test_help_loads_nothing_heavy():
     script = "import sys, gpubench.cli; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in MAY_IMPORT_TORCH])
-def test_no_parent_module_imports_a_childs_module(module):
-    used = {module_of(name) for name in imports(PACKAGE / module)}
-    assert not used & MAY_IMPORT_TORCH, f"{module} would import torch through {used & MAY_IMPORT_TORCH}"

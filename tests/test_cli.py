@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpubench.arguments import parse_duration, parse_size
@@ -110,22 +111,50 @@ def test_run_without_options_asks_for_the_defaults(asked):
     assert asked == [Options()]
 
 
-def test_run_passes_every_option_on(asked):
-    line = (
-        "run --suite resnet --suite mine.py --precision fp32,bf16 --models a,b --batch max --device cuda:0,cuda:1"
-        " --repeats 3 --full --out x.csv --data d --weights w --synthetic --memory-limit 11GiB"
-        " --time-limit 1h30m --seed 7 --set epochs=1 --set note=a=b --dry-run"
-    )
-    result = invoke(app, shlex.split(line))
-    assert result.exit_code == 0, result.output
+MANY = (
+    "run --suite resnet --suite mine.py --precision fp32,bf16 --models a,b --batch max --device cuda:0,cuda:1"
+    " --processes 1,2 --nodes 2 --rendezvous 10.0.0.1:29400 --repeats 3 --full --out x.csv --data d --weights w"
+    " --synthetic --memory-limit 11GiB --time-limit 1h30m --seed 7 --set epochs=1 --set note=a=b --tensorboard t"
+    " --dry-run"
+)
+REST = "run --until 2% --budget 90s"
+QUICK = "run --quick"
+ON_SLURM = "run --slurm partition=gpu,nodes=4 --seed 9 --out x.csv"
+
+
+def test_run_passes_every_option_on(asked, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())  # tensorboard need not be installed
+    for line in (MANY, REST, QUICK):
+        result = invoke(app, shlex.split(line))
+        assert result.exit_code == 0, result.output
     assert asked == [
         Options(
             suites=("resnet", "mine.py"), precision="fp32,bf16", models=("a", "b"), batch="max",
-            device="cuda:0,cuda:1", repeats=3, mode="full", out=Path("x.csv"), data=Path("d"),
-            weights=Path("w"), synthetic=True, memory_limit_bytes=11 * 2**30, time_limit_seconds=5400.0,
-            seed=7, settings={"epochs": "1", "note": "a=b"}, dry_run=True,
-        )
+            device="cuda:0,cuda:1", processes=(1, 2), nodes=2, rendezvous="10.0.0.1:29400", repeats=3, mode="full",
+            out=Path("x.csv"), data=Path("d"), weights=Path("w"), synthetic=True, memory_limit_bytes=11 * 2**30,
+            time_limit_seconds=5400.0, seed=7, settings={"epochs": "1", "note": "a=b"}, tensorboard=Path("t"),
+            dry_run=True,
+        ),
+        Options(until=0.02, budget_seconds=90.0),
+        Options(mode="quick"),
     ]  # fmt: skip
+
+
+def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
+    got = []
+    monkeypatch.setattr("gpubench.measuring.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
+    monkeypatch.setattr("sys.argv", ["gpubench", *shlex.split(ON_SLURM)])
+    assert invoke(app, shlex.split(ON_SLURM)).exit_code == 0
+    ((wishes, arguments, options, _),) = got
+    assert wishes == {"partition": "gpu", "nodes": 4}
+    assert arguments == ["run", "--seed", "9"]
+    assert options == Options(nodes=4, seed=9, out=Path("x.csv"))
+
+
+def test_no_option_of_run_is_missing_above():
+    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
+    flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
+    assert flags - tried == set()
 
 
 @given(st.text(max_size=12))
@@ -175,6 +204,7 @@ app()
 """
 
 
+@pytest.mark.alone
 def test_help_starts_as_fast_as_an_empty_app(tmp_path):
     (tmp_path / "empty.py").write_text(EMPTY)
     ours = [sys.executable, "-m", "gpubench", "--help"]

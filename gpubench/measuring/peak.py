@@ -14,7 +14,7 @@ from rich.console import Console
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device, cpu_count, devices_of
 from gpubench.measuring.plan import choose_devices, choose_precisions
-from gpubench.measuring.process import describe, run_child
+from gpubench.measuring.process import RunChild, describe, run_child
 
 SOAK_SECONDS = 30.0
 CPU_SOAK_SECONDS = 2.0
@@ -51,7 +51,9 @@ def known(device: Device, torch: str, precision: str, threads: int) -> Peak | No
     return Peak(**found) if all(isinstance(value, int | float) for value in found.values()) else None
 
 
-def measure(device: Device, torch: str, precision: str, threads: int, soak_seconds: float) -> Peak:
+def measure(
+    device: Device, torch: str, precision: str, threads: int, soak_seconds: float, run_child: RunChild = run_child
+) -> Peak:
     """Measure in a child of its own, and remember; raises UserError with the reason where it cannot be done."""
     task = {"task": "peak", "device": device.device, "precision": precision, "threads": threads}
     outcome = run_child({**task, "soak_seconds": soak_seconds}, time_limit_seconds=TIME_LIMIT_SECONDS)

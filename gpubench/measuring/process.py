@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Protocol
 
 import psutil
 
@@ -53,6 +53,21 @@ class Outcome:
     @property
     def _printed(self) -> str:
         return f"; it printed: {self.tail}" if self.tail else ""
+
+
+class RunChild(Protocol):
+    """Has a task done by somebody else and waits for how that ended: `run_child`, or what stands in for it in tests."""
+
+    def __call__(
+        self,
+        task: Mapping[str, Any],
+        *,
+        on_event: Callable[[Mapping[str, Any]], None] = ...,
+        on_output: Callable[[str], None] = ...,
+        on_wake: Callable[[int], Mapping[str, Any] | None] = ...,
+        time_limit_seconds: float | None = ...,
+        resident_limit_bytes: int | None = ...,
+    ) -> Outcome: ...
 
 
 def run_child(
@@ -145,7 +160,7 @@ class ServingChild:
             self._socket.sendall(json.dumps(words).encode() + b"\n")
 
 
-def describe() -> dict[str, Any]:
+def describe(run_child: RunChild = run_child) -> dict[str, Any]:
     """What a child finds of torch and its devices; raises UserError where torch does not even import."""
     outcome = run_child({"task": "describe"}, time_limit_seconds=300)
     if outcome.answer is None or "facts" not in outcome.answer:

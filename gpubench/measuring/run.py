@@ -33,7 +33,7 @@ from gpubench.measuring.plan import (
     rounds,
     schedule,
 )
-from gpubench.measuring.process import Outcome, describe, run_child
+from gpubench.measuring.process import Outcome, RunChild, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, case_terms, row_of, terms_of
@@ -56,11 +56,14 @@ SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
 
 
-def run(options: Options, console: Console | None = None) -> int:
-    """Measure what `options` ask for and append a row per trial; returns the exit code."""
+def run(options: Options, console: Console | None = None, run_child: RunChild = run_child) -> int:
+    """Measure what `options` ask for and append a row per trial; returns the exit code.
+
+    Everything that touches a device goes through `run_child`, one fresh process a call.
+    """
     console = console or Console(stderr=True, highlight=False)
     loaded = suite.find_all(options.suites)
-    facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
+    facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
     check_processes(options, list(devices.values()), there)
@@ -83,6 +86,7 @@ def run(options: Options, console: Console | None = None) -> int:
         environment=environment,
         path=path,
         folders=folders,
+        run_child=run_child,
     )
     with runner.interrupts:
         if options.nodes == 1:
@@ -122,9 +126,11 @@ class Runner:
         environment: env.Environment,
         path: Path,
         folders: Mapping[str, Path | None],
+        run_child: RunChild,
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.path, self.folders = environment, path, folders
+        self.run_child = run_child
         self.session = secrets.token_hex(6)
         self.earlier: Earlier | None = None
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
@@ -174,7 +180,7 @@ class Runner:
                 console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
                 nodes.report(self._measure_here(trial, nodes.place(number))[0])
             else:
-                run_child(task, time_limit_seconds=task["seconds"] + 120)
+                self.run_child(task, time_limit_seconds=task["seconds"] + 120)
         console.print(nodes.trouble or nodes.text, markup=False)
         return nodes.code
 
@@ -308,7 +314,7 @@ class Runner:
         load = host.cpu_load(self.environment.cpu_count) if on_cpu and case.nodes == 1 else None
         memory = case.memory_limit_bytes if on_cpu else None
         with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
-            outcome = run_child(
+            outcome = self.run_child(
                 {
                     "task": "trial",
                     "trial": trial_to_json(placed),
@@ -357,7 +363,7 @@ class Runner:
         task = {"task": "soak", "devices": names, "seconds": SOAK_SECONDS}
         if self.nodes:
             self.nodes.begin(task)
-        run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
+        self.run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
 
     def _find_peaks(self, cases: Iterable[Case]) -> None:
         """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
@@ -373,7 +379,7 @@ class Runner:
             self.say(f"measuring the peak of {name} in {precision}, once for this torch")
             try:
                 soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
-                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak, self.run_child)
             except UserError as error:
                 self.say(f"{error}; rows go without it")
 

@@ -27,6 +27,8 @@ from gpubench.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_fr
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
+Send = Callable[[Mapping[str, Any]], None]
+"""Tells the parent of something that happened."""
 Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
 """Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
@@ -55,25 +57,30 @@ def main() -> None:
     settled = threading.Event()
     threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
 
-    if task["task"] == "describe":
-        answer = _describe()
-    elif task["task"] == "soak":
-        answer = _soak(task["devices"], task["seconds"])
-    elif task["task"] == "peak":
-        answer = _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
-    elif task["trial"]["case"]["processes"] > 1:
+    if task["task"] == "trial" and task["trial"]["case"]["processes"] > 1:
         from gpubench.measuring.agent import run
 
         answer = run(task, channel)
     else:
-        trial = trial_from_json(task["trial"])
-        # Only a parent that reads the card can tell when it has settled.
-        answer = _measure(trial, _clock_for(trial, send, settled.is_set if task.get("watched") else None))
+        answer = answer_to(task, send, settled.is_set)
     send({"event": "answer", **answer})
     sys.stdout.flush()
     sys.stderr.flush()
     # Everything is said; tearing an interpreter full of torch down costs most of a second.
     os._exit(0)
+
+
+def answer_to(task: Mapping[str, Any], send: Send, settled: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """What this one process finds out about `task`; `send` takes news, `settled` tells what the parent has said."""
+    if task["task"] == "describe":
+        return _describe()
+    if task["task"] == "soak":
+        return _soak(task["devices"], task["seconds"])
+    if task["task"] == "peak":
+        return _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
+    trial = trial_from_json(task["trial"])
+    # Only a parent that reads the card can tell when it has settled.
+    return _measure(trial, _clock_for(trial, send, settled if task.get("watched") else None))
 
 
 def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
@@ -107,7 +114,7 @@ def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
     return replace(trial, rank=rank, case=replace(trial.case, device=device))
 
 
-def _sender(channel: socket.socket) -> Callable[[Mapping[str, Any]], None]:
+def _sender(channel: socket.socket) -> Send:
     def send(event: Mapping[str, Any]) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
 
@@ -288,11 +295,12 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     )
 
 
-def _clock_for(trial: Trial, send: Any, settled: Callable[[], bool] | None) -> NewClock:
+def _clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> NewClock:
     """What makes the trial's clock, once its device is open."""
     return lambda synchronize, watch, peers, memory: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
+        time.perf_counter,
         report=lambda event: send({"event": "lap", **event}),
         watch=lambda: watch,
         settled=settled,

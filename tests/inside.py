@@ -1,0 +1,74 @@
+"""Stands in for `run_child`: the worker's own code, in the test's process, behind the same JSON both ways.
+
+A trial then costs what it trains and not a new interpreter with torch. What only a process has (crashes, limits, groups
+of processes, signals) is not here: those tests start real ones. And sleep is a number that clocks are moved by.
+"""
+
+import io
+import json
+import os
+import sys
+import time
+import warnings
+from contextlib import redirect_stdout
+from functools import cache
+
+from gpubench.measuring import worker
+from gpubench.measuring.process import Outcome
+
+
+def run_inside(
+    task,
+    *,
+    on_event=lambda event: None,
+    on_output=lambda line: None,
+    on_wake=lambda pid: None,
+    time_limit_seconds=None,
+    resident_limit_bytes=None,
+):
+    """As `run_child`, but for the limits, which need a process to kill."""
+    if task["task"] == "describe":
+        return Outcome("answered", 0.0, described())
+    started = time.monotonic()
+    printed, told = io.StringIO(), []
+
+    def send(event):
+        on_event(json.loads(json.dumps(event)))
+        told.append(on_wake(os.getpid()))
+
+    threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    environ = dict(os.environ)
+    try:
+        # A child prints its warnings; here they would be errors of the test.
+        with redirect_stdout(printed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            settled = lambda: any(word and word.get("settled") for word in told)  # noqa: E731
+            answer = worker.answer_to(json.loads(json.dumps(task)), send, settled)
+    finally:
+        os.environ.clear()
+        os.environ.update(environ)
+        if threads:
+            sys.modules["torch"].set_num_threads(threads)
+    for line in printed.getvalue().splitlines():
+        on_output(line)
+    return Outcome("answered", time.monotonic() - started, json.loads(json.dumps({"event": "answer", **answer})))
+
+
+def skip_sleep(monkeypatch):
+    """From now on `time.sleep` returns at once, and the clocks say that it did not."""
+    slept = 0.0
+
+    def sleep(seconds):
+        nonlocal slept
+        slept += seconds
+
+    for name in ("monotonic", "perf_counter"):
+        real = getattr(time, name)
+        monkeypatch.setattr(time, name, lambda real=real: real() + slept)
+    monkeypatch.setattr(time, "sleep", sleep)
+
+
+@cache
+def described():
+    """What torch says of this machine; it says the same all day."""
+    return worker.answer_to({"task": "describe"}, lambda event: None)
