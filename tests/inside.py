@@ -29,6 +29,8 @@ def run_inside(
     """As `run_child`, but for the limits, which need a process to kill."""
     if task["task"] == "describe":
         return Outcome("answered", 0.0, described())
+    if task["task"] == "trial":
+        assert task["trial"]["case"]["processes"] == 1, "several processes need cli_process"
     started = time.monotonic()
     printed, told = io.StringIO(), []
 

@@ -161,17 +161,17 @@ EXPECTED = {model: model for model in ("input", "launch", "compute", "memory", "
 
 
 @pytest.mark.alone
-def test_constructed_suites_come_out_as_what_they_are(cli, tmp_path):
+def test_constructed_suites_come_out_as_what_they_are(cli_process, tmp_path):
     """Real runs: a sleeping loader, 50,000 tiny calls, matrix products, a streaming add, a slow exchange, a mixture.
 
     On a machine that is busy with other things one short trial can be off; then the medians of three decide.
     """
-    assert cli("peak", "--device", "cpu", "--precision", "fp32").returncode == 0
-    found = _bounds(cli, tmp_path, repeats=1)
+    assert cli_process("peak", "--device", "cpu", "--precision", "fp32").returncode == 0
+    found = _bounds(cli_process, tmp_path, repeats=1)
     if _words(found) != EXPECTED:
-        found = _bounds(cli, tmp_path, repeats=3)
+        found = _bounds(cli_process, tmp_path, repeats=3)
     assert _words(found) == EXPECTED, {model: each.evidence for model, each in found.items()}
-    shown = cli("compare", "--why", "a.csv")
+    shown = cli_process("compare", "--why", "a.csv")
     assert re.search(r"at most \d+%", shown.stdout), shown.stdout
 
 
@@ -179,10 +179,10 @@ def _words(found):
     return {model: each.word for model, each in found.items()}
 
 
-def _bounds(cli, tmp_path, repeats):
+def _bounds(cli_process, tmp_path, repeats):
     """What bounds each model, by the medians of `repeats` trials; the same file goes on."""
     options = ["--device", "cpu", "--precision", "fp32", "--quick", "--repeats", repeats, "--out", "a.csv"]
-    done = cli("run", "--suite", SUITES / "bounded.py", *options)
+    done = cli_process("run", "--suite", SUITES / "bounded.py", *options)
     assert done.returncode == 0, done.stderr
     frame = load([tmp_path / "a.csv"]).frame
     numbers = frame.groupby("model").median(numeric_only=True)

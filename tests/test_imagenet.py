@@ -145,10 +145,13 @@ def files_of(root, rank, **settings):
     return PARTS["Files"](replace(trial, rank=rank, case=replace(trial.case, processes=2)))
 
 
-def test_two_processes_train_and_validate_as_one(photos, cli, tmp_path):
+@pytest.mark.e2e
+def test_two_processes_train_and_validate_as_one(photos, cli_process, tmp_path):
     settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
     asked = ["--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "bf16", "--data", photos]
-    done = cli("run", *asked, *settings, "--full", "--batch", 8, "--processes", "1,2", "--seed", 1, "--out", "a.csv")
+    done = cli_process(
+        "run", *asked, *settings, "--full", "--batch", 8, "--processes", "1,2", "--seed", 1, "--out", "a.csv"
+    )
     frame = load([tmp_path / "a.csv"]).frame.set_index("processes")
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
     assert set(frame["samples"]) == {4 * 48}

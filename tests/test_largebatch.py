@@ -37,10 +37,11 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
         assert moved["lars-fp16-norms"] == pytest.approx(moved["lars"], rel=0.05)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["sgd", "lars"])
-def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli, tmp_path, name):
+def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli_process, tmp_path, name):
     pytest.importorskip("timm")
-    done = cli(
+    done = cli_process(
         "run", "--suite", "largebatch", "--device", "cpu", "--precision", "bf16", "--full", "--synthetic",
         "--batch", 32, "--processes", 2, "--set", "global_batch=200", "--set", "train_images=450", "--set",
         "valid_images=101", "--set", "epochs=2", "--set", f"optimizer={name}", "--out", "a.csv",

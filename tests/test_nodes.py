@@ -109,6 +109,7 @@ def end(*processes: subprocess.Popen[str], seconds: float = 90) -> list[tuple[in
     return found
 
 
+@pytest.mark.e2e
 def test_the_same_command_on_each_machine_makes_one_row(machines):
     (code, err), (other, other_err) = end(machines.start(0), machines.start(1))
     assert (code, other) == (0, 0), err + other_err
@@ -119,6 +120,7 @@ def test_the_same_command_on_each_machine_makes_one_row(machines):
     assert (row["processes"], row["nodes"]) == (2, 2)
 
 
+@pytest.mark.e2e
 def test_a_machine_that_never_comes(machines):
     ((code, err),) = end(machines.start(0, "--time-limit", "4s"), seconds=40)
     assert code == 4, err
@@ -127,6 +129,7 @@ def test_a_machine_that_never_comes(machines):
     assert row["reason"] == f"only 1 of 2 machines came to {machines.where} within 4 s"
 
 
+@pytest.mark.e2e
 @pytest.mark.slow
 def test_a_port_that_is_another_programs(machines):
     host, port = parse_rendezvous(machines.where)
@@ -138,6 +141,7 @@ def test_a_port_that_is_another_programs(machines):
     assert machines.where in machines.rows().iloc[0]["reason"]
 
 
+@pytest.mark.e2e
 def test_machines_that_differ_say_in_what(machines, tmp_path):
     edited = tmp_path / "ranks.py"
     edited.write_text(SUITE.read_text() + "\n")
@@ -162,6 +166,7 @@ def test_nodes_and_rendezvous_go_together(cli):
 # With a cable
 
 
+@pytest.mark.e2e
 def test_two_machines_with_a_cable(cabled):
     (code, err), (other, other_err) = end(cabled.start(0), cabled.start(1))
     assert (code, other) == (0, 0), err + other_err
@@ -171,6 +176,7 @@ def test_two_machines_with_a_cable(cabled):
     assert not cabled.out(1).exists()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "what", ["worker", "command", *(pytest.param(what, marks=pytest.mark.slow) for what in ("agent", "both", "link"))]
 )

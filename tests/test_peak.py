@@ -76,8 +76,9 @@ def test_an_unknown_card_says_so():
     assert "peak: unknown" in ceiling.source(CPU)
 
 
-def test_the_command_measures_remembers_and_prints(cli):
-    done = cli("peak", "--device", "cpu", "--precision", "fp32", "--threads", "1")
+@pytest.mark.e2e
+def test_the_command_measures_remembers_and_prints(cli_process):
+    done = cli_process("peak", "--device", "cpu", "--precision", "fp32", "--threads", "1")
     assert done.returncode == 0, done.stderr
     assert "peak: unknown" in done.stdout
     kept = list(json.loads(peak.cache_file().read_text()).values())
@@ -87,7 +88,8 @@ def test_the_command_measures_remembers_and_prints(cli):
     assert 1e-8 < kept[0]["op_seconds"] < 1e-2
 
 
-def test_a_precision_that_the_device_lacks_is_a_line_and_exit_code_4(cli):
-    done = cli("peak", "--device", "cpu", "--precision", "tf32")
+@pytest.mark.e2e
+def test_a_precision_that_the_device_lacks_is_a_line_and_exit_code_4(cli_process):
+    done = cli_process("peak", "--device", "cpu", "--precision", "tf32")
     assert done.returncode == 4
     assert "tf32" in done.stdout

@@ -224,6 +224,14 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, t
     assert all(float(row["seconds"]) > 0 for row in rows_of(out) if row["status"] == "ok")
 
 
+def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
+    done = cli(*scripted(tmp_path / "a.csv", "--processes", 2))
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path / "a.csv")
+    assert {row["status"] for row in rows} == {"unsupported"}
+    assert all("trains in one process" in row["reason"] for row in rows)
+
+
 def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr

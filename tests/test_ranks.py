@@ -11,15 +11,16 @@ import torch
 from gpubench.loading import load
 
 SUITES = Path(__file__).parent / "suites"
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def trial(cli, tmp_path, left_over):
+def trial(cli_process, tmp_path, left_over):
     """Runs tests/suites/ranks.py with these --set values; returns the rows. No process may be left."""
 
     def run(*arguments, **settings):
         pairs = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        done = cli(
+        done = cli_process(
             "run", "--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--quick",
             "--out", "a.csv", "--processes", 2, *arguments, *pairs,
         )  # fmt: skip
@@ -56,9 +57,9 @@ def test_a_straggler_is_named(trial):
     assert row["rank_spread"] > 1
 
 
-def test_a_goal_that_all_miss_is_the_groups_row(cli, tmp_path, left_over):
+def test_a_goal_that_all_miss_is_the_groups_row(cli_process, tmp_path, left_over):
     asked = ["--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--full", "--processes", 2]
-    done = cli("run", *asked, "--set", "goal=99", "--out", "a.csv")
+    done = cli_process("run", *asked, "--set", "goal=99", "--out", "a.csv")
     assert done.returncode == 4, done.stderr
     assert not left_over()
     row = load([tmp_path / "a.csv"]).frame.iloc[0]
@@ -88,12 +89,12 @@ def test_what_one_process_does_to_the_others_is_a_row(trial, what, status, words
     assert time.monotonic() - began < 60
 
 
-def test_gradients_are_those_of_one_process(cli, tmp_path):
+def test_gradients_are_those_of_one_process(cli_process, tmp_path):
     """On the same step of 10 samples; three processes share it unequally."""
     found = {}
     for processes, batch in ((1, 10), (2, 5), (3, 4)):
         to = tmp_path / f"{processes}.pt"
-        done = cli(
+        done = cli_process(
             "run", "--suite", SUITES / "gradients.py", "--device", "cpu", "--precision", "fp32", "--full",
             "--batch", batch, "--processes", processes, "--set", f"to={to}",
             "--out", f"{processes}.csv",
@@ -105,17 +106,9 @@ def test_gradients_are_those_of_one_process(cli, tmp_path):
             torch.testing.assert_close(found[processes][name], grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
-    done = cli("run", "--suite", SUITES / "scripted.py", "--device", "cpu", "--processes", 2, "--out", "a.csv")
-    assert done.returncode == 0, done.stderr
-    frame = load([tmp_path / "a.csv"]).frame
-    assert set(frame["status"]) == {"unsupported"}
-    assert frame["reason"].str.contains("trains in one process").all()
-
-
 @pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])
-def test_resnet_trains_in_two_processes(cli, tmp_path, pipeline):
-    done = cli(
+def test_resnet_trains_in_two_processes(cli_process, tmp_path, pipeline):
+    done = cli_process(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "bf16", "--device", "cpu", "--full",
         "--synthetic", "--batch", 8, "--processes", 2, "--out", "a.csv", "--set", "image_size=32", "--set", "epochs=1",
         "--set", "train_images=65", "--set", "valid_images=33", "--set", "workers=1", "--set", f"pipeline={pipeline}",

@@ -188,13 +188,14 @@ def test_a_report_of_sums_alone_says_where_they_are(cli, tmp_path):
     assert "2 row(s) of allreduce train nothing" in page
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("precision", "gradients"),
     # 87 million numbers in each process; fusion knows no type
     [pytest.param("fp32", True, marks=pytest.mark.slow), ("fp16", False)],
 )
-def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli, tmp_path, precision, gradients):
-    done = cli(
+def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli_process, tmp_path, precision, gradients):
+    done = cli_process(
         "run", "--suite", "scaling", "--models", "allreduce", "--device", "cpu", "--precision", precision, "--quick",
         "--processes", 4, "--set", "group=2", "--set", "largest=65536", "--set", "fusion_mib=16",
         "--set", f"gradients={gradients}".lower(), "--out", "a.csv",
@@ -243,10 +244,11 @@ def test_alone_allreduce_is_unsupported(cli, tmp_path):
     assert set(load([tmp_path / "a.csv"]).frame["status"]) == {"unsupported"}
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
-def test_networks_train_with_accumulation_in_two_processes(cli, tmp_path, model):
+def test_networks_train_with_accumulation_in_two_processes(cli_process, tmp_path, model):
     pytest.importorskip("timm")
-    done = cli(
+    done = cli_process(
         "run", "--suite", "scaling", "--models", model, "--device", "cpu", "--precision", "bf16", "--quick", "--batch",
         2, "--processes", 2, "--set", "image_size=64", "--set", "accumulate=2", "--out", "a.csv",
     )  # fmt: skip

@@ -94,12 +94,12 @@ def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, bat
 
 
 @pytest.mark.slow
-def test_ddp_and_fsdp_train_on_two_processes(cli, tmp_path):
+def test_ddp_and_fsdp_train_on_two_processes(cli_process, tmp_path):
     pytest.importorskip("lightning")
     models = "plain,ddp,sharded,with-evaluation"
     settings = [word for setting in SMALL for word in ("--set", setting)]
     asked = ["--suite", "tricks", "--models", models, "--device", "cpu", "--synthetic", "--full", "--batch", "32"]
-    done = cli("run", *asked, *settings, "--out", "a.csv")
+    done = cli_process("run", *asked, *settings, "--out", "a.csv")
     assert done.returncode == 0, done.stderr
     frame = load([tmp_path / "a.csv"]).frame.set_index("model")
     assert set(frame["status"]) == {"ok"}
