@@ -4,6 +4,7 @@ check: test lint types
 
 test:
     pytest
+    pytest -m 'e2e and not slow'
     pytest -n 0 -m alone
 
 lint:

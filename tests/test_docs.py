@@ -26,7 +26,7 @@ def test_ci_installs_and_tests_as_readme_does():
     assert install
     assert install[1] in ci
     assert "```bash\npytest\n```" in README
-    assert "\npytest\n" in ci
+    assert "\npart tests pytest --durations=15\n" in ci
 
 
 COMMANDS = {

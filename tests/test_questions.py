@@ -13,6 +13,7 @@ from gpubench.cli import app
 from gpubench.comparing.compare import Question, answer
 from gpubench.comparing.formats import FORMATS, rendered
 from gpubench.comparing.questions import METRICS, metric_named, read_prices
+from gpubench.comparing.table import print_result
 from gpubench.errors import UserError
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -265,20 +266,50 @@ def test_metrics_that_no_row_has_say_what_they_need(path):
     assert "seconds" in METRICS
 
 
-def test_every_format_says_the_same(path):
+MEDIANS = [200.05, 100.025, 62.515625]
+"""By hand, of the three cases of `path`: the card is twice, its mixed precision 1.6 times as fast as its fp32."""
+
+
+def test_every_format_holds_the_same_answer(path, capsys):
     result = answer([path], Question())
     texts = {name: rendered(result, name) for name in FORMATS}
+    print_result(result)
+    texts["terminal"] = capsys.readouterr().out
+    assert set(texts) == {"terminal", "markdown", "csv", "json", "hyperfine", "benchstat"}
+
+    for name in ("terminal", "markdown"):
+        found = [" ".join(line.replace("|", " ").split()) for line in texts[name].splitlines()]
+        for words in (
+            "200.1",
+            "100.0",
+            "62.52",
+            "resnet18 RTX 2080 Ti over GTX 1080 Ti, fp32 2.00 1.89 to 2.11 RTX 2080 Ti is faster",
+            "resnet18 fp16 over fp32 on RTX 2080 Ti 1.600 1.597 to 1.603 fp16 is faster",
+        ):
+            assert any(words in line for line in found), texts[name]
+
+    table = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert [float(line["median"]) for line in table] == MEDIANS
+
     whole = json.loads(texts["json"])
     assert whole["version"] == 1
-    cell = whole["groups"][0]["cells"][0]
-    assert {"model", "card", "precision", "median", "low", "high", "values", "trials", "status"} <= set(cell)
-    assert sorted(cell["values"])[0] <= cell["median"] <= sorted(cell["values"])[-1]
-    table = list(csv.DictReader(io.StringIO(texts["csv"])))
-    assert len(table) == 3
-    assert float(table[0]["median"]) == cell["median"]
-    assert texts["markdown"].count("| --- |") >= 2
-    assert "1.00 |" in texts["hyperfine"]
-    assert "vs base" in texts["benchstat"]
+    (group,) = whole["groups"]
+    assert [cell["median"] for cell in group["cells"]] == MEDIANS
+    assert sorted(group["cells"][0]["values"]) == [199.6, 199.8, 200.0, 200.1, 200.2, 200.4]
+    assert [(c["ratio"], c["verdict"]) for c in group["comparisons"]] == [
+        (pytest.approx(0.5), "RTX 2080 Ti is faster"),
+        (pytest.approx(0.625), "fp16 is faster"),
+    ]
+
+    lines = [[part.strip() for part in line.split("|")[1:-1]] for line in texts["hyperfine"].splitlines()]
+    assert [(line[1], line[4]) for line in lines if line and line[0].startswith("resnet18")] == [
+        ("200", "3.20"),
+        ("100", "1.60"),
+        ("62.5", "1.00"),
+    ]
+
+    changes = [line for line in texts["benchstat"].splitlines() if line.startswith("resnet18/")]
+    assert [("-50.00%" in line, "-37.50%" in line) for line in changes] == [(True, False), (False, True)]
 
 
 def test_markdown_and_csv_escape(tmp_path):
