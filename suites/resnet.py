@@ -158,10 +158,12 @@ def load_images(trial: Trial) -> tuple[Any, Any, Any, Any]:
 
     if trial.synthetic:
         dice = torch.Generator().manual_seed(trial.seed)
-        many = TRAIN_IMAGES + TEST_IMAGES
-        images = torch.randint(0, 256, (many, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice)
-        labels = torch.randint(0, CLASSES, (many,), generator=dice)
-        return images[:TRAIN_IMAGES], labels[:TRAIN_IMAGES], images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:]
+        train, valid = TRAIN_IMAGES, TEST_IMAGES
+        if trial.params.recipe == "full":  # the article draws from all images
+            train, valid = trial.params.train_images or train, trial.params.valid_images or valid
+        images = torch.randint(0, 256, (train + valid, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice)
+        labels = torch.randint(0, CLASSES, (train + valid,), generator=dice)
+        return images[:train], labels[:train], images[train:], labels[train:]
     from gpubench.datasets import load_cifar
 
     train_split, test_split = load_cifar("cifar100", Path(trial.data_dir))

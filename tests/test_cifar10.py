@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from brief import brief
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench import datasets, suite
@@ -13,7 +14,6 @@ from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.precision import mode_of
-from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")
@@ -36,7 +36,7 @@ def run_small(rung, name="fp32", **options):
     trial = trial_of(rung, name, **options)
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
     watch = precision.OperandWatch()
-    clock = Clock(sampling_for(trial.case.mode, accelerator=False), watch=lambda: watch)
+    clock = Clock(brief(trial.case.mode), watch=lambda: watch)
     return CIFAR10.suite.train(trial, clock), clock, watch
 
 
@@ -47,7 +47,7 @@ def run_small(rung, name="fp32", **options):
     + [pytest.param("speedrun", name, marks=pytest.mark.slow) for name in ("fp16", "fp16-master", "fp16-pure")],
 )
 def test_every_rung_trains_in_its_precision(rung, name):
-    images = 4 if name.startswith("fp16") else 16  # a CPU without fp16 convolutions takes seconds an image
+    images = 4 if name.startswith("fp16") else 8  # a CPU without fp16 convolutions takes seconds an image
     quality, clock, watch = run_small(rung, name, train_images=str(images), batch=images // 2)
     found = clock.summary()
     assert found["measured"]
@@ -141,7 +141,7 @@ def run_of(rung, name="fp32", **options):
     trial = trial_of(rung, name, **options)
     recipe = RECIPES[rung]
     model = OWN["place"](OWN["network"](recipe), recipe, torch.device("cpu"))
-    return OWN["Run"](model, recipe, mode_of(name, "cpu"), trial, Clock(sampling_for("full", accelerator=False)))
+    return OWN["Run"](model, recipe, mode_of(name, "cpu"), trial, Clock(brief("full")))
 
 
 def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
@@ -262,6 +262,7 @@ def test_several_runs_are_one_trial_with_the_share_that_reached_the_goal(monkeyp
     assert quality == pytest.approx({"accuracy": 0.94, "loss": 1.0, "success_rate": 2 / 3})
 
 
+@pytest.mark.e2e
 def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     monkeypatch.setitem(OWN, "TEST_BATCH", 8)
     compiled, whole = torch.nn.Module.compile, OWN["Run"].whole
@@ -322,7 +323,7 @@ def test_muon_multiplies_in_the_precision_under_test(name):
         RECIPES["speedrun"],
         mode_of(name, "cpu"),
         trial_of(),
-        Clock(sampling_for("quick", accelerator=False)),
+        Clock(brief("quick")),
     )
     sgd, muon = run.optimizers
     assert muon.dtype == precision.KINDS[name].operand

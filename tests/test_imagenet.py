@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from brief import brief
 from PIL import Image, ImageDraw
 
 from gpubench import datasets, images, suite
@@ -15,7 +16,6 @@ from gpubench.errors import UserError
 from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.sampling import sampling_for
 from gpubench.measuring.worker import judged
 from gpubench.phases import schedule_of
 from gpubench.trial import Case, Measurement, Trial
@@ -63,7 +63,7 @@ def run(trial, clock=None):
     """One trial inside this process; returns (quality, clock)."""
     precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
     torch.manual_seed(1)
-    clock = clock or Clock(sampling_for(trial.case.mode, accelerator=False))
+    clock = clock or Clock(brief(trial.case.mode))
     return IMAGENET.suite.train(trial, clock), clock
 
 
@@ -72,7 +72,7 @@ def network(trial, classes=3):
 
     module = sys.modules[IMAGENET.suite.train.__module__]
     torch.manual_seed(1)
-    return module, module.Network(trial, Clock(sampling_for("full", accelerator=False)), classes)
+    return module, module.Network(trial, Clock(brief("full")), classes)
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ class KillingClock(Clock):
 @pytest.mark.parametrize("kill_at", [(0, 1), (2, 3), (3, 0)])
 def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
     trial = trial_of(photos, folder=tmp_path / "kept")
-    clock = KillingClock(sampling_for("full", accelerator=False))
+    clock = KillingClock(brief("full"))
     clock.kill_at = kill_at
     with pytest.raises(Killed):
         run(trial, clock)
@@ -321,7 +321,7 @@ def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
 
 def test_a_broken_checkpoint_is_named(photos, tmp_path):
     trial = trial_of(photos, folder=tmp_path)
-    clock = KillingClock(sampling_for("full", accelerator=False))
+    clock = KillingClock(brief("full"))
     clock.kill_at = (1, 1)
     with pytest.raises(Killed):
         run(trial, clock)

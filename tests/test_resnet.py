@@ -4,15 +4,15 @@ import json
 
 import pytest
 import torch
+from brief import brief
 
 from gpubench import suite
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Case, Trial
 
 RESNET = suite.find("resnet")
-SMALL = {"image_size": "32", "train_images": "64", "valid_images": "32", "epochs": "1", "workers": "1"}
+SMALL = {"image_size": "32", "train_images": "32", "valid_images": "16", "epochs": "1", "workers": "1"}
 
 
 def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **settings):
@@ -31,11 +31,11 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
     case = Case(
         suite="resnet", suite_version=1, suite_digest="", suite_path=str(RESNET.path), model=model,
         precision=name, device="cpu", params=RESNET.resolve_params({**SMALL, **settings}), batch_policy="fixed",
-        batch_size=16, mode=mode, data="synthetic", weights="random",
+        batch_size=8, mode=mode, data="synthetic", weights="random",
     )  # fmt: skip
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
     watch = precision.OperandWatch()
-    clock = Clock(sampling_for(mode, accelerator=False), watch=lambda: watch)
+    clock = Clock(brief(mode), watch=lambda: watch)
     quality = RESNET.suite.train(Trial(case, 0, 1), clock)
     return quality, clock, watch, calls
 
@@ -50,7 +50,7 @@ def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     assert calls == [(1, 3e-3)]
     summary = clock.summary()
     assert summary["measured"]
-    assert summary["samples"] == 64
+    assert summary["samples"] == 32
     assert summary["valid_seconds"] > 0
     assert 0 <= quality["accuracy"] <= 1
     assert quality["loss"] > 0
@@ -61,7 +61,7 @@ def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
 def test_every_epoch_of_a_full_run_is_trained(monkeypatch):
     _, clock, _, _ = run_small(monkeypatch, epochs="3")
     summary = clock.summary()
-    assert summary["samples"] == 3 * 64
+    assert summary["samples"] == 3 * 32
     assert {lap.epoch for lap in summary["laps"] if lap.kind != "resident"} == {0, 1, 2}
 
 
@@ -104,9 +104,9 @@ def test_the_articles_body_is_frozen_but_for_its_batchnorm(monkeypatch):
 
 
 def test_a_lone_last_sample_is_left_out_and_its_time_scaled(monkeypatch):
-    _, clock, _, _ = run_small(monkeypatch, train_images="65")
+    _, clock, _, _ = run_small(monkeypatch, train_images="33")
     summary = clock.summary()
-    assert summary["samples"] == 64
+    assert summary["samples"] == 32
     assert not summary["measured"]
 
 
@@ -131,7 +131,7 @@ def test_cropping_and_flipping_keep_shape_and_type():
     assert out.dtype == torch.uint8
 
 
-@pytest.mark.parametrize("recipe", ["full", "article"])
+@pytest.mark.parametrize("recipe", ["full", pytest.param("article", marks=pytest.mark.slow)])
 def test_compiled_steps_are_still_proved(monkeypatch, recipe):
     """With a backend that runs the captured graph as it is: compiling a ResNet to machine code takes minutes."""
     compiled, original = [], torch.nn.Module.compile

@@ -1,15 +1,17 @@
 """The selftest's own judgement: what passes, what fails, and that its models do what they are for."""
 
 import csv
+from functools import partial
 
 import pytest
+from inside import described, run_inside
 from rows import row
 
 from gpubench import records, selftest
 from gpubench.comparing.stats import ratio
 from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
-from gpubench.measuring.process import describe
+from gpubench.measuring.run import run
 from gpubench.selftest import (
     Check,
     check_overhead,
@@ -163,16 +165,25 @@ def options(**changes):
     )  # fmt: skip
 
 
-def test_precisions_are_proved_and_a_lie_is_caught(tmp_path):
-    cpu = next(device for device in devices_of(describe()) if device.kind == "cpu")
+@pytest.fixture(params=["inside", pytest.param("processes", marks=pytest.mark.e2e)])
+def cpu(request, monkeypatch):
+    """This CPU, on which the selftest's trials run inside the test's process, or in their own as they really do."""
+    if request.param == "inside":
+        monkeypatch.setattr(selftest, "run_child", run_inside)
+        monkeypatch.setattr(selftest, "run", partial(run, run_child=run_inside))
+    return next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
+
+
+def test_precisions_are_proved_and_a_lie_is_caught(cpu, tmp_path):
     precisions, label = selftest._precisions(options(), cpu, tmp_path)
     assert precisions.passed, precisions.found
     assert "fp32" in precisions.found
     assert label.passed, label.found
 
 
+@pytest.mark.e2e
 def test_the_clock_is_timed_in_a_real_trial():
-    cpu = next(device for device in devices_of(describe()) if device.kind == "cpu")
+    cpu = next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
     found = selftest._clock(options(), cpu)
     assert check_timer(found).passed, found
     assert found["step_seconds"] > 0

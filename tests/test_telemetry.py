@@ -11,6 +11,7 @@ from gpubench.conditions import CardState, Commands, Processes, Reading
 from gpubench.measuring.environment import Device, cpu_facts, environment_of
 from gpubench.measuring.nvml import find
 from gpubench.measuring.plan import Options
+from gpubench.measuring.process import run_child
 from gpubench.measuring.run import Runner
 from gpubench.measuring.telemetry import Foreign, Sampler, fell, foreign, settled
 from gpubench.trial import Case, Lap, Telemetry, Trial
@@ -248,6 +249,7 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
         folders={"sleeps": None},
+        run_child=run_child,
     )
     measurement, _ = runner.measure(Trial(case, 0, 1))
     assert measurement.status == "ok", measurement.reason

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from brief import brief
 from rows import rows
 
 from gpubench import records, suite
@@ -14,7 +15,6 @@ from gpubench.loading import load
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, plan
-from gpubench.measuring.sampling import sampling_for
 
 TRICKS = suite.find("tricks")
 INSIDE = TRICKS.suite.train.__globals__
@@ -74,7 +74,7 @@ class Scripted:
 
 @pytest.mark.parametrize(("stopping", "epochs"), [(True, 4), (False, 6)])
 def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
-    clock = Clock(sampling_for("full", accelerator=False), watch=nullcontext)
+    clock = Clock(brief("full"), watch=nullcontext)
     pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
     assert INSIDE["lead"](pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
     summary = clock.summary()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from brief import brief
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
@@ -20,7 +21,6 @@ from gpubench.measuring import precision, stepping
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, choose_batch, plan
-from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import PRECISIONS, Case, Trial
 
 WORDLM = suite.find("wordlm")
@@ -66,7 +66,7 @@ def run_small(text, *arguments, **options):
     torch.manual_seed(1)
     precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
     watch = precision.OperandWatch()
-    clock = Clock(sampling_for(trial.case.mode, accelerator=False), watch=lambda: watch)
+    clock = Clock(brief(trial.case.mode), watch=lambda: watch)
     return WORDLM.suite.train(trial, clock), clock, watch
 
 
