@@ -1,8 +1,12 @@
 """The doctor's visit, with a device that cannot be loaded and cards whose answers are data."""
 
+import pytest
+from inside import skip_sleep
+
 from gpubench.conditions import CardState, Commands, Host, Processes, Reading, of_card
 from gpubench.measuring.checkup import checkup, examine
 from gpubench.measuring.environment import Device
+from gpubench.measuring.process import Outcome
 
 QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
 DEVICE = {
@@ -37,16 +41,26 @@ def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
     assert texts[-1] == "nothing on the host is in the way"
 
 
-def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding():
+def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding(monkeypatch):
+    skip_sleep(monkeypatch)
     device = Device("xpu:7", "xpu", "A card", None, "", "", "aaaa", {})
-    check = examine(device, Card())
+    asked = []
+
+    def run_child(task, **options):
+        asked.append(task)
+        return Outcome("died", 2.0, exit_code=1, tail="no such device")
+
+    check = examine(device, Card(), run_child)
+    assert asked == [{"task": "soak", "devices": ["xpu:7"], "seconds": 5.0}]
     assert check.idle.utilisation == 0.0  # our own work a moment ago fades
     assert check.state.power_limit_watts == 300
     (found,) = of_card(check)
     assert found.level == "fix"
     assert "multiplying matrices on it failed" in found.text
+    assert "no such device" in found.text
 
 
+@pytest.mark.e2e
 def test_a_load_that_goes_well_is_no_finding(monkeypatch):
     """On the CPU, which any machine has."""
     monkeypatch.setattr("gpubench.measuring.checkup.LOAD_SECONDS", 0.5)

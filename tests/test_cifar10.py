@@ -182,7 +182,7 @@ def test_the_average_moves_by_what_its_decay_leaves():
     assert slow.running_mean.tolist() == pytest.approx([0.1, 0.1])
     run = run_of("ema")
     assert run.average is not run.model
-    batch = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    batch = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
     run.average.load_state_dict(run.model.state_dict())
     before = run.average.head.weight.clone()
     for step in range(1, 6):

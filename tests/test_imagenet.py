@@ -2,6 +2,7 @@
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,7 +268,9 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
         run(trial_of(tmp_path, batch=4))
 
 
-def test_copies_are_read_and_asked_for(photos, tmp_path):
+def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):
+    # Processes resize them in test_images.py.
+    monkeypatch.setattr(images, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
     trial = trial_of(photos, copies="true")
     check = IMAGENET.suite.check
     with pytest.raises(UserError, match=r"prepare imagenet --sizes 40,64 --data"):
@@ -297,7 +300,9 @@ class KillingClock(Clock):
             yield batch
 
 
-@pytest.mark.parametrize("kill_at", [(0, 1), (2, 3), (3, 0)])
+@pytest.mark.parametrize(
+    "kill_at", [(2, 3), *(pytest.param(where, marks=pytest.mark.e2e) for where in ((0, 1), (3, 0)))]
+)
 def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
     trial = trial_of(photos, folder=tmp_path / "kept")
     clock = KillingClock(brief("full"))

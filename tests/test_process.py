@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from inside import run_inside, skip_sleep
 
 from gpubench import suite
 from gpubench.measuring.process import Outcome, run_child
@@ -97,6 +98,7 @@ def test_the_time_limit_kills_the_whole_group(tmp_path):
     assert gone(int(pids.read_text()))
 
 
+@pytest.mark.e2e
 def test_the_resident_limit_is_watched_by_the_parent(tmp_path):
     outcome = run_child(
         task(tmp_path, "import time; block = bytearray(b'x') * 300_000_000; time.sleep(30)"),
@@ -129,6 +131,7 @@ run_child(json.load(open({str(job)!r})))
     assert gone(child)
 
 
+@pytest.mark.e2e
 def test_waiting_for_a_child_costs_no_cpu(tmp_path):
     before = time.process_time()
     run_child(task(tmp_path, "import time; time.sleep(2)"))
@@ -143,7 +146,7 @@ for _ in clock.epochs(1):
 """
 
 
-def sampled(tmp_path, *, watched, on_wake=lambda pid: None):
+def sampled(tmp_path, *, watched, on_wake=lambda pid: None, run_child=run_child):
     """A measurement of short steps, and the parent's clock before and after."""
     asked = task(tmp_path, STEPS)
     asked["trial"]["case"]["mode"] = "sampled"
@@ -152,6 +155,7 @@ def sampled(tmp_path, *, watched, on_wake=lambda pid: None):
     return answer, before, time.monotonic()
 
 
+@pytest.mark.e2e
 def test_the_parent_is_woken_with_the_childs_id_and_what_it_says_reaches_the_child(tmp_path):
     woken = []
 
@@ -166,11 +170,13 @@ def test_the_parent_is_woken_with_the_childs_id_and_what_it_says_reaches_the_chi
     assert sorted(gaps)[len(gaps) // 2] < 0.3
 
 
-def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path):
-    answer, _, _ = sampled(tmp_path, watched=True)
+def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path, monkeypatch):
+    skip_sleep(monkeypatch)
+    answer, _, _ = sampled(tmp_path, watched=True, run_child=run_inside)
     assert answer.steady.startswith("unsteady: the card's clock or temperature")
 
 
+@pytest.mark.e2e
 def test_laps_are_stamped_with_the_clock_that_parent_and_child_share(tmp_path):
     answer, before, after = sampled(tmp_path, watched=False)
     assert answer.steady.startswith("flat")

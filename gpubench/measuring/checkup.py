@@ -9,7 +9,7 @@ from gpubench.doctor import Card, Finding, findings
 from gpubench.measuring import environment, host
 from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.environment import Device
-from gpubench.measuring.process import run_child
+from gpubench.measuring.process import RunChild, run_child
 from gpubench.measuring.telemetry import CardReader, Sampler
 
 REST_READINGS = 4
@@ -39,7 +39,7 @@ def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Se
     return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 
-def examine(device: Device, card: CardReader) -> conditions.CardCheck:
+def examine(device: Device, card: CardReader, run_child: RunChild = run_child) -> conditions.CardCheck:
     """One card at rest, then under load."""
     at_rest = []
     for _ in range(REST_READINGS):
