@@ -58,7 +58,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 }
 """The modules, and the tests nearest to each, the nearest first. Of these a revision may lack some."""
 
-LIBRARIES = ("numpy", "pandas", "scipy.stats", "hypothesis", "matplotlib.pyplot", "fastai.fp16_utils")
+LIBRARIES = ("numpy", "pandas", "scipy.stats", "matplotlib.pyplot", "fastai.fp16_utils")
 """Imported once, because each mutation runs in a fork of this process; never gpubench itself."""
 
 LONGER, AT_LEAST, WALL_SECONDS = 4, 20, 900
@@ -239,7 +239,11 @@ def tested(task: tuple[Path, str, str, float]) -> tuple[str, float, float, str]:
     began = time.monotonic()
     child = os.fork()
     if not child:
-        os._exit(_run_tests(mine, module, limit))
+        code = 99
+        try:
+            code = _run_tests(mine, module, limit)
+        finally:
+            os._exit(code)
     done, state, processor = 0, 0, 0.0
     while not done and time.monotonic() - began < WALL_SECONDS:
         time.sleep(0.02)
@@ -269,7 +273,8 @@ def _run_tests(mine: Path, module: str, limit: float) -> int:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     files = [f"tests/{name}.py" for name in TESTS[module] if Path(f"tests/{name}.py").exists()]
-    marks = "not slow and not alone and not e2e"
+    declared = Path("pyproject.toml").read_text(encoding="utf-8")
+    marks = " and ".join(f"not {mark}" for mark in ("slow", "alone", "e2e") if f'"{mark}: ' in declared)
     code = int(pytest.main(["-xq", "-n0", "-pno:cacheprovider", "--hypothesis-seed=0", "-m", marks, *files]))
     sys.stdout.flush()
     loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
