@@ -33,7 +33,8 @@ def cell(seconds: Sequence[float] = (100.0,), **changes: Any) -> Cell:
     What `completed` adds to a row can be named too, and `marks`, `lost` and `parts` of the cell.
     """
     own = {name: changes.pop(name) for name in ("label", "marks", "lost", "parts") if name in changes}
-    added = {name: changes.pop(name) for name in ("basis", "power_cap", "cudnn_benchmark") if name in changes}
+    known = ("basis", "power_cap", "cudnn_benchmark", "threads_asked")
+    added = {name: changes.pop(name) for name in known if name in changes}
     values = asdict(row(**changes))
     found = {
         **{name: float("nan") if value is None else value for name, value in values.items()},
