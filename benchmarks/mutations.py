@@ -51,7 +51,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/measuring/clock.py": ("test_clock", "test_peers"),
     "gpubench/measuring/projection.py": ("test_projection", "test_clock"),
     "gpubench/measuring/plan.py": ("test_plan",),
-    "gpubench/measuring/precision.py": ("test_precision",),
+    "gpubench/measuring/precision.py": ("test_precision_rules", "test_precision"),
     "gpubench/measuring/batch.py": ("test_batch",),
     "gpubench/records.py": ("test_records", "test_loading"),
     "gpubench/loading.py": ("test_loading", "test_records", "test_carried"),
