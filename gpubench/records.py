@@ -245,7 +245,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return repr(value)
+        return repr(float(value))  # NumPy's floats are floats too, and their repr is np.float64(1.5)
     # One row is one line, so that a torn write can only hurt the last line.
     return " ".join(str(value).split()) if isinstance(value, str) else str(value)
 

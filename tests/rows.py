@@ -1,8 +1,10 @@
-"""Short builders of rows: what a test does not name is the same in all of them."""
+"""Short builders of rows and cells: what a test does not name is the same in all of them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from gpubench.comparing.cells import Cell
 from gpubench.records import Row
 
 USUAL: dict[str, Any] = {
@@ -23,3 +25,26 @@ def row(**changes: Any) -> Row:
 def rows(seconds: Sequence[float], **changes: Any) -> list[Row]:
     """One trial per time, numbered from 0."""
     return [row(trial=trial, seconds=value, **changes) for trial, value in enumerate(seconds)]
+
+
+def cell(seconds: Sequence[float] = (100.0,), **changes: Any) -> Cell:
+    """A cell as `cells_of` makes it of such rows, called by its card's last word where no `label` is given.
+
+    What `completed` adds to a row can be named too, and `marks`, `lost` and `parts` of the cell.
+    """
+    own = {name: changes.pop(name) for name in ("label", "marks", "lost", "parts") if name in changes}
+    known = ("basis", "power_cap", "cudnn_benchmark", "threads_asked")
+    added = {name: changes.pop(name) for name in known if name in changes}
+    values = asdict(row(**changes))
+    found = {
+        **{name: float("nan") if value is None else value for name, value in values.items()},
+        "basis": values["measured"] if values["mode"] != "sampled" else "",
+        "fixed_batch": values["batch_size"] if values["batch_policy"] == "fixed" else 0,
+        "memory_limit_bytes": values["memory_limit_bytes"] or 0,
+        "unknown_device": "" if values["device_hash"] else values["device"],
+        "threads_asked": "",
+        "cudnn_benchmark": "",
+        "power_cap": "",
+        **added,
+    }
+    return Cell(found, tuple(seconds), **{"label": values["card"].split()[-1], **own})

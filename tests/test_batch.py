@@ -102,3 +102,111 @@ def test_fastest_stops_where_memory_ends():
 
 def test_fastest_obeys_the_cap():
     assert fastest_batch(Card(10**9), cap=100).batch == 96
+
+
+def search(card, *, cap=None, known=False):
+    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=cap)
+    return found.batch, found.capped, card.asked
+
+
+def test_the_largest_is_doubled_to_halved_and_the_next_two_are_tried():
+    assert search(Card(2000)) == (96, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
+
+
+def test_a_known_memory_is_aimed_at():
+    """Of 1000 that fit: 16 + 0.97 x 9840 / 10 is over 16 x 16; from there 976, then 992, then step by step."""
+    assert search(Card(11_000), known=True) == (1000, False, [8, 16, 256, 976, 992, 1000, 1016, 1008, 1024])
+
+
+def test_an_aim_that_is_too_high_is_lowered_before_it_is_halved():
+    """Beyond 96 a sample takes twice the memory, so that lines through smaller batches promise too much."""
+    asked = []
+
+    def probe(batch):
+        asked.append(batch)
+        memory = 1000 + batch * 10 + max(0, batch - 96) * 10
+        return Probe(memory <= 4000, batch, memory)
+
+    found = largest_batch(probe, capacity_bytes=4000, cap=None)
+    # The line through 8 and 16 says 280 with 94% of what is free, which is known not to fit: half way to 256. Through
+    # 16 and 136 a sample takes 13.3 bytes: 218 with 89%, 208 with 78%, 193 with 61%, and then half way to 208.
+    assert (found.batch, asked) == (192, [8, 16, 256, 136, 216, 208, 192, 200])
+
+
+def test_the_two_above_a_hole_are_tried():
+    assert search(Card(1000 + 125 * 10, holes={112})) == (120, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
+
+
+def test_nothing_above_the_cap_is_tried():
+    assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
+    assert search(Card(10**6), cap=8) == (8, True, [8])
+    assert search(Card(10**6), cap=15) == (8, True, [8])
+
+
+@pytest.mark.parametrize(
+    ("limit", "cap", "answer"),
+    [
+        (1050, None, (4, False, [8, 4])),
+        (1050, 100, (4, False, [8, 4])),
+        (1050, 6, (4, True, [4])),
+        (1020, 6, (2, False, [4, 2])),
+        (1020, 3, (2, True, [2])),
+        (1010, None, (1, False, [8, 4, 2, 1])),
+        (1009, 4, (None, False, [4, 2, 1])),
+    ],
+)
+def test_memories_in_which_8_do_not_fit(limit, cap, answer):
+    assert search(Card(limit), cap=cap) == answer
+    card = Card(limit)
+    found = fastest_batch(card, cap=cap)
+    assert (found.batch, found.capped, card.asked) == answer
+    assert bool(found.reason) == (answer[0] is None)
+
+
+def test_memory_that_does_not_grow_predicts_nothing():
+    asked = []
+
+    def probe(batch):
+        asked.append(batch)
+        return Probe(batch <= 40, batch, 500)
+
+    assert largest_batch(probe, capacity_bytes=1000, cap=None).batch == 40
+    assert asked == [8, 16, 32, 64, 48, 40, 56]
+
+
+def test_the_curve_by_hand():
+    def probe(batch):
+        return Probe(batch <= 16, 100 / 3, batch * 10)
+
+    assert largest_batch(probe, capacity_bytes=None, cap=None).curve == (
+        (8, 33.333, 80),
+        (16, 33.333, 160),
+        (24, 0.0, 240),
+        (32, 0.0, 320),
+        (40, 0.0, 400),
+    )
+
+
+DIPS = {8: 10, 16: 9, 32: 12, 64: 11, 128: 13, 256: 12, 512: 11}
+"""Falls once and rises again, twice."""
+
+
+@pytest.mark.parametrize(
+    ("card", "cap", "batch", "asked"),
+    [
+        (Card(10**9, rate=lambda b: 1000 - abs(b - 64)), None, 64, [8, 16, 32, 64, 128, 256, 48, 96]),
+        (Card(10**9, rate=lambda b: 1000 - abs(b - 8)), None, 8, [8, 16, 32]),
+        (Card(10**9, rate=lambda b: 5), None, 8, [8, 16, 32]),
+        (Card(10**9, rate=lambda b: DIPS.get(b, 1)), None, 128, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
+        (Card(10**9, rate=lambda b: DIPS.get(b, 14)), None, 96, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
+        (Card(2000), None, 96, [8, 16, 32, 64, 128, 48, 96]),
+        (Card(10**9), 100, 96, [8, 16, 32, 64, 96, 72]),
+        (Card(10**9), 96, 96, [8, 16, 32, 64, 96, 72]),
+        (Card(10**9, rate=lambda b: 1000 - abs(b - 64)), 96, 64, [8, 16, 32, 64, 96, 48]),
+        (Card(10**9), 8, 8, [8]),
+    ],
+)
+def test_the_probes_of_the_fastest(card, cap, batch, asked):
+    found = fastest_batch(card, cap=cap)
+    assert (found.batch, card.asked) == (batch, asked)
+    assert found.capped == (cap is not None and batch == cap // 8 * 8)

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.measuring.clock import Clock, first_dimension
+from gpubench.measuring.clock import Clock, Notes, first_dimension
+from gpubench.measuring.peers import Peers
 from gpubench.measuring.sampling import drift, sampling_for
 from gpubench.trial import Lap
 
@@ -576,3 +577,424 @@ def test_a_run_that_goes_on_has_the_time_of_both_parts():
     assert ours["measured"]
     assert ours["resumed"] == "at epoch 3, 50.1 s of an unfinished one counted"
     assert len(ours["laps"]) >= len(theirs["laps"]) - 4
+
+
+# Clocks in a few strokes, every figure by hand.
+
+
+def clock_of(mode="full", accelerator=False, **options):
+    time = Time()
+    return Clock(sampling_for(mode, accelerator=accelerator), now=time, **options), time
+
+
+def steps(clock, time, count, seconds, phase="train", **options):
+    """So many batches of ten, of so many seconds each."""
+    for _ in clock.steps(Loader(count, time), phase, **options):
+        time.now += seconds
+
+
+def test_a_run_is_complete_once_its_last_epoch_has_begun_and_nothing_was_cut():
+    clock, time = clock_of()
+    seen = []
+    for _ in clock.epochs(3):
+        steps(clock, time, 2, 1.0)
+        seen.append(clock.complete)
+    assert (seen, clock.complete) == ([False, False, True], True)
+    clock, time = clock_of()
+    clock.plan_epochs(3)
+    for epoch in range(2):
+        clock.begin_epoch(epoch)
+    assert not clock.complete  # two of three, the second not even over
+    clock.end_epoch()
+    assert not clock.complete
+
+
+def test_a_run_of_which_a_phase_was_cut_is_not_complete():
+    clock, time = clock_of("quick")
+    for _ in clock.epochs(1):
+        steps(clock, time, 9, 1.0)
+    assert not clock.complete
+    clock, time = clock_of("quick")
+    for _ in clock.epochs(1):
+        steps(clock, time, 4, 1.0)
+    assert clock.complete  # one warm-up step and three were all of it
+
+
+def test_news_by_hand():
+    """Two epochs of four steps and one of validation; validation is the last tenth of an epoch."""
+    news = []
+    clock, time = clock_of(report=news.append)
+    steps(clock, time, 2, 1.0, "warmup", counted=False)
+    for _ in clock.epochs(2):
+        steps(clock, time, 4, 0.5)
+        steps(clock, time, 2, 2.0, "valid")
+    assert [(event["phase"], event["epoch"], event["rate"]) for event in news] == [
+        *[("warmup", -1, 10)] * 2,
+        *[("train", 0, 20)] * 4,
+        *[("valid", 0, 5)] * 2,
+        *[("train", 1, 20)] * 4,
+        *[("valid", 1, 5)] * 2,
+    ]
+    fractions = [event["fraction"] for event in news]
+    first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
+    assert fractions == pytest.approx([0, 0, *first, *[0.5 + each for each in first]])
+    assert [event["epochs"] for event in news] == [1, 1, *[2] * 12]
+
+
+def test_news_of_a_sample_is_of_the_epochs_that_it_takes():
+    news = []
+    clock, time = clock_of("sampled", report=news.append)
+    for _ in clock.epochs(30):
+        steps(clock, time, 4, 1.0)
+    assert {event["epochs"] for event in news} == {2}
+    # The second epoch has but three timed seconds, so that a third follows that nobody reckoned with.
+    fractions = [0.1125, 0.225, 0.3375, 0.45, 0.6125, 0.725, 0.8375, 0.95, 1, 1, 1, 1]
+    assert [event["fraction"] for event in news] == pytest.approx(fractions)
+
+
+def test_news_comes_four_times_a_second_at_most():
+    news = []
+    clock, time = clock_of(report=lambda event: news.append(time.now))
+    for _ in clock.epochs(1):
+        steps(clock, time, 8, 0.125)
+    assert news == [0.375, 0.625, 0.875]  # a lap of one step and three of two; the last step is none yet
+
+
+def test_a_lap_without_any_time_has_no_rate():
+    rates = []
+    clock, time = clock_of("quick", report=lambda event: rates.append(event["rate"]))
+    time.now = 9.0
+    for _ in clock.epochs(1):
+        steps(clock, time, 1, 0.0)
+    assert rates == [None]
+
+
+def test_the_time_of_an_epoch_and_what_has_passed():
+    clock, time = clock_of()
+    assert clock.elapsed == 0
+    clock.plan_epochs(2)
+    clock.begin_epoch(0)
+    time.now += 3
+    assert clock.elapsed == 3
+    clock.begin_epoch(1)  # which ends the one before
+    time.now += 4
+    clock.end_epoch()
+    time.now += 50
+    clock.end_epoch()
+    assert clock.elapsed == 7
+    assert clock.summary()["seconds"] == 7
+
+
+def test_what_a_later_process_is_told_and_makes_of_it():
+    clock, time = clock_of()
+    for epoch in clock.epochs(5):
+        steps(clock, time, 2, 1.5)
+        if epoch == 1:
+            state = clock.state()
+            break
+    assert (state["lost"], state["resumed"], len(state["epochs"])) == (0.0, "", 1)
+    second, time = clock_of()
+    second.resume(state, 8.0)
+    assert second.elapsed == 8.0
+    for epoch in second.epochs(5):
+        steps(second, time, 2, 1.5)
+        if epoch == 2:
+            state = second.state()
+            break
+    assert state["lost"] == 5.0
+    assert state["resumed"] == "at epoch 1, 5.0 s of an unfinished one counted"
+    third, time = clock_of()
+    third.resume(state, 10.5)  # two epochs of 3 s, and 5 s lost: less than what is known already
+    assert third.elapsed == 11.0
+    assert third.summary()["resumed"] == (
+        "at epoch 1, 5.0 s of an unfinished one counted; at epoch 2, 0.0 s of an unfinished one counted"
+    )
+    assert third.summary()["steady"] == "resumed"
+    assert clock_of()[0].summary()["resumed"] == ""
+
+
+def epochs_taken(mode, count, step_seconds, *, planned=10, stages=(0,)):
+    clock, time = clock_of(mode)
+    ran = []
+    for epoch in clock.epochs(planned, stages):
+        assert epoch not in ran
+        ran.append(epoch)
+        steps(clock, time, count, step_seconds)
+    return ran
+
+
+def test_a_sample_takes_epochs_until_it_has_four_seconds_after_the_first():
+    """Of five steps of a quarter second the first is a warm-up: a second of each epoch is timed."""
+    assert epochs_taken("sampled", 5, 0.25) == [0, 1, 2, 3, 4]
+    assert epochs_taken("sampled", 5, 0.5) == [0, 1, 2]
+    assert epochs_taken("sampled", 5, 1.0) == [0, 1]
+    assert epochs_taken("sampled", 5, 0.25, planned=3) == [0, 1, 2]
+    assert epochs_taken("sampled", 5, 0.25, stages=(3, 0)) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert epochs_taken("sampled", 5, 1.0, stages=(0, 1, 6)) == [0, 1, 2, 6, 7]
+    assert epochs_taken("quick", 5, 0.25) == [0]
+    assert epochs_taken("quick", 5, 0.25, stages=(0, 4)) == [0, 4]
+    assert epochs_taken("full", 5, 0.25, planned=4) == [0, 1, 2, 3]
+
+
+def test_whether_the_clock_has_seen_enough():
+    clock, time = clock_of("sampled")
+    seen = []
+    for _ in clock.epochs(10):
+        steps(clock, time, 5, 0.5)
+        seen.append(clock.enough)
+    assert (seen, clock.enough) == ([False, False, True], True)
+    clock, time = clock_of()
+    clock.plan_epochs(2)
+    for epoch in range(2):
+        clock.begin_epoch(epoch)
+        assert clock.enough == (epoch == 1)
+
+
+def residents(sizes, step_seconds, mode="full"):
+    """(how often each batch came, the resident laps, the clock) after a pass of batches of these sizes."""
+    clock, time = clock_of(mode)
+    batches = [[index] * size for index, size in enumerate(sizes)]
+    for _ in clock.epochs(1):
+        for _ in clock.steps(batches, "train"):
+            time.now += 1.0
+        for _ in clock.steps([[99] * 50], "valid"):
+            time.now += 1.0
+    came = []
+    for batch in clock.resident():
+        time.now += step_seconds
+        came.append(batch[0])
+    laps = [lap for lap in clock.summary()["laps"] if lap.kind == "resident"]
+    return came, [(lap.steps, lap.samples, round(lap.seconds, 9)) for lap in laps], clock
+
+
+@pytest.mark.parametrize(
+    ("seconds", "mode", "times", "laps"),
+    [
+        (2.0, "full", 4, [(1, 12, 2.0)] * 2),
+        (0.5, "full", 4, [(1, 12, 0.5)] * 2),
+        (0.25, "full", 6, [(1, 12, 0.25)] * 4),
+        (0.125, "full", 2 + 1 + 8, [(2, 24, 0.25)] * 4),
+        (0.0625, "full", 2 + 1 + 2 + 16, [(4, 48, 0.25)] * 4),
+        (2.0, "quick", 2, [(1, 12, 2.0)]),
+    ],
+)
+def test_the_largest_batch_is_resident_and_the_later_of_two(seconds, mode, times, laps):
+    """One watched step, one to warm up (none in a quick run), then laps until there are two, and a second of them."""
+    came, found, clock = residents([10, 12, 12, 4], seconds, mode)
+    assert (came, found) == ([2] * times, laps)
+    assert (clock.proved, clock.watched_samples) == (True, 12)
+
+
+def test_only_the_first_resident_step_is_watched_though_there_are_stages():
+    seen = []
+
+    class Watch:
+        def __enter__(self):
+            seen.append("in")
+
+        def __exit__(self, *error):
+            seen.append("out")
+
+    clock, time = clock_of("quick", watch=Watch)
+    for epoch in clock.epochs(4, stages=(0, 2)):
+        for _ in clock.steps([[epoch] * (10 + epoch)] * 9, "train"):
+            time.now += 1.0
+    for batch in clock.resident():
+        seen.append(batch[0])
+        time.now += 1.0
+    assert seen == ["in", 0, "out", 0, 2]
+    assert clock.watched_samples == 10
+
+
+def test_what_the_steps_say_of_themselves_is_asked_once_before_the_resident_ones():
+    clock, time = clock_of("quick")
+    asked = []
+
+    def notes():
+        asked.append(time.now)
+        return Notes(loss_scale=256.0, skipped_steps=3, nonfinite_losses=2)
+
+    clock.note(notes)
+    for _ in clock.epochs(1):
+        steps(clock, time, 9, 1.0)
+    for _ in clock.resident():
+        time.now += 5.0
+    found = clock.summary()
+    assert asked == [4.0]
+    assert (found["loss_scale"], found["skipped_steps"], found["nonfinite_losses"]) == (256.0, 3, 2)
+    assert Notes() == Notes(None, None, None, "", {})
+
+
+def test_what_a_suite_wants_the_row_to_hold():
+    clock, _ = clock_of()
+    clock.table += [{"size": 8, "time": 0.5}, {"size": 16, "time": 0.75}]
+    clock.remarks += ["one thing", "and another"]
+    found = clock.summary()
+    assert found["table"] == ({"size": 8, "time": 0.5}, {"size": 16, "time": 0.75})
+    assert found["reason"] == "one thing; and another"
+    assert clock_of()[0].summary()["reason"] == ""
+
+
+def test_the_seconds_of_a_step_are_those_of_timed_laps():
+    clock, time = clock_of("quick")
+    for _ in clock.epochs(1):
+        for number, _ in enumerate(clock.steps(Loader(20, time), "train")):
+            time.now += 7.0 if number == 0 else 1.5
+        steps(clock, time, 3, 0.5, "valid")
+    assert (clock.step_seconds("train"), clock.step_seconds("valid")) == (1.5, 0.5)
+
+
+def test_a_training_that_never_took_a_step_was_setting_up():
+    clock, time = clock_of()
+    time.now += 6
+    found = clock.summary()
+    assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)
+
+
+def test_how_a_short_phase_is_called_and_that_the_first_one_decides():
+    clock, time = clock_of()
+    for _ in clock.epochs(2):
+        steps(clock, time, 3, 0.5)
+    assert clock.summary()["steady"] == "short: over after 3 laps, before it could be flat"
+
+
+class Talking:
+    """Another process, three times as slow as this one; hearing of it takes two seconds."""
+
+    def __init__(self, time):
+        self.time, self.asked = time, 0
+
+    def __call__(self, own):
+        self.asked += 1
+        self.time.now += 2.0
+        if len(own) == 4:
+            return [own, [own[0], own[1] + 1, own[2] * 3, own[3] + 0.25]]
+        return [own, [each * 3 for each in own]]
+
+
+def test_several_processes_agree_on_laps_and_wait_for_each_other_in_no_lap():
+    """Laps of a step, of two, and of one that the loader's end leaves: samples of both, the time of the slower."""
+    time = Time()
+    peers = Peers(Talking(time), ("rank 0", "rank 1"))
+    clock = Clock(sampling_for("full", accelerator=False), now=time, peers=peers)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(4, time, wait=0.0125), "train"):
+            time.now += 0.0375
+    found = clock.summary()
+    laps = [(lap.kind, lap.steps, lap.samples, lap.seconds, lap.wait_seconds) for lap in found["laps"]]
+    assert [lap[:3] for lap in laps] == [("warmup", 1, 21), ("timed", 2, 41), ("timed", 1, 21)]
+    assert [lap[3] for lap in laps] == pytest.approx([0.15, 0.3, 0.15])
+    assert [lap[4] for lap in laps] == pytest.approx([0.2625, 0.275, 0.2625])
+    assert found["seconds"] == pytest.approx(3 * 4 * 0.05)
+    assert found["samples"] == 83
+
+
+def test_the_last_steps_of_a_loop_that_was_left_count_for_every_process():
+    time = Time()
+    talking = Talking(time)
+    clock = Clock(sampling_for("full", accelerator=False), now=time, peers=Peers(talking, ("rank 0", "rank 1")))
+    for number, _ in enumerate(clock.steps(Loader(9, time), "train")):
+        time.now += 0.05
+        if number == 4:
+            break
+    laps = [(lap.steps, lap.samples, round(lap.seconds, 3)) for lap in clock.summary()["laps"]]
+    # A step and then two were agreed on; the fourth is this process's word alone, and the fifth was never over.
+    assert laps == [(1, 21, 0.15), (2, 41, 0.3), (1, 20, 0.1)]
+    assert talking.asked == 3  # at the beginning and for two laps
+
+
+def test_what_talking_costs_and_who_is_slower():
+    """Steps take 0.5 s with the others and 0.2 s alone; the other process takes three times as long."""
+    time = Time()
+    clock = Clock(sampling_for("quick", accelerator=False), now=time, peers=Peers(Talking(time), ("rank 0", "rank 1")))
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(9, time, wait=0.25), "train"):
+            time.now += 0.25
+    together = []
+    for _ in clock.resident():
+        together.append(clock.together)
+        time.now += 0.5 if clock.together else 0.2
+    found = clock.summary()
+    assert together == [True, True, False, False]
+    assert clock.together
+    # Alone 0.2 and 0.6 s. Of three timed steps each waited 0.25 s in this process and 0.5 s in the other.
+    assert found["rank_spread"] == pytest.approx((0.6 + 0.5) / (0.2 + 0.25) - 1)
+    assert found["straggler"] == "rank 1: 2.44 times the median"
+    assert found["communication_share"] == pytest.approx(1 - 0.6 / 1.5)
+
+
+def test_one_process_says_nothing_of_others():
+    clock, time = clock_of()
+    for _ in clock.epochs(1):
+        steps(clock, time, 3, 0.5)
+    assert not {"rank_spread", "straggler", "communication_share"} & set(clock.summary())
+
+
+class Shaped:
+    """Something that has a shape, as a tensor has, and a length where that is more than a number's."""
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("a number has no length")
+        return self.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        (Shaped(32, 3, 8), 32),
+        ((Shaped(7, 2), Shaped(9)), 7),
+        ([(Shaped(5, 2), 1), Shaped(9)], 5),
+        ({"image": Shaped(6, 2), "label": Shaped(9)}, 6),
+        ([Shaped(), Shaped(), Shaped()], 3),
+        ([], 0),
+        (([], [1, 2]), 0),
+        (("text", "another"), 2),
+        (range(8), 8),
+        (object(), 1),
+        ({"a": 3, "b": 4}, 2),
+    ],
+)
+def test_how_many_samples_a_batch_has(batch, samples):
+    assert first_dimension(batch) == samples
+
+
+def test_a_count_of_the_suites_own():
+    clock, time = clock_of()
+    for _ in clock.epochs(1):
+        for _ in clock.steps([3, 4, 5], "train", count=lambda batch: batch):
+            time.now += 1.0
+    assert clock.summary()["samples"] == 12
+
+
+def test_a_loader_that_has_no_close_or_that_ended_is_not_closed():
+    closed = []
+
+    class Batches:
+        def __init__(self, count):
+            self.left = count
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if not self.left:
+                raise StopIteration
+            self.left -= 1
+            return [0] * 10
+
+        def close(self):
+            closed.append(self.left)
+
+    clock, time = clock_of("quick")
+    for count, phase in ((9, "train"), (1, "valid"), (3, "final")):
+        for _ in clock.steps(Batches(count), phase, samples=90):
+            time.now += 1.0
+    assert closed == [5, 0, 2]
+    full, time = clock_of()
+    for _ in full.steps(Batches(3), "train"):
+        time.now += 1.0
+    assert closed == [5, 0, 2]

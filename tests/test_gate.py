@@ -1,11 +1,14 @@
 """`compare --fail-on-slower`: every exit code, and that a zero means what it says."""
 
 import pytest
-from rows import row, rows
+from rows import cell, row, rows
 
 from gpubench import records
-from gpubench.comparing.compare import compare
+from gpubench.comparing.compare import Group, Result, compare
 from gpubench.comparing.gate import gate
+from gpubench.comparing.judging import Comparison
+from gpubench.comparing.questions import METRICS
+from gpubench.comparing.stats import Ratio
 
 EVEN = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 BASE = rows(EVEN)
@@ -98,3 +101,119 @@ def test_failed_trials_are_4_on_the_command_line_too(cli, tmp_path):
     records.append(tmp_path / "rows.csv", [*BASE, *bf16(EVEN), FAILED])
     done = cli("compare", "rows.csv", "--by", "precision", "--baseline", "fp32", "--fail-on-slower", "5%")
     assert done.returncode == 4, done.stderr
+
+
+def compared(low, value, high, verdict="unsure", model="m", axis="precision", base=None):
+    """A case of bf16 over fp32 with such an interval."""
+    ours, theirs = cell(model=model, precision="bf16"), base or cell(model=model)
+    return Comparison(axis, ours, theirs, "bf16", "fp32", Ratio(value, low, high, 0.01), verdict)
+
+
+def gated(*comparisons, more=(), limit=0.05, **changes):
+    """What is said of these comparisons, and of the cells `more`."""
+    cells = [each for c in comparisons for each in (c.subject, c.other)]
+    group = Group("", [*cells, *more], list(comparisons))
+    return gate(Result([group], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes)), limit)
+
+
+OPEN = "undecided whether it is 5% slower than fp32"
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "code", "words"),
+    [
+        (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% slower (+5.1% to +20.0%): more than 5% slower than fp32"),
+        (
+            1.05,
+            1.1,
+            1.2,
+            3,
+            "m bf16, bf16, 10.0% slower (+5.0% to +20.0%): undecided whether it is 5% slower than fp32",
+        ),
+        (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% faster (-10.0% to +5.0%): " + OPEN),
+        (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below"),
+        (None, 2.0, None, 3, "m bf16, bf16, 100.0% slower: " + OPEN),
+        (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% slower: " + OPEN),
+    ],
+)
+def test_the_limit_is_1_and_the_share(low, value, high, code, words):
+    verdict = "unsure" if low and high else "one trial"
+    assert gated(compared(low, value, high, verdict)) == (code, [words])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "slow", "quick"),
+    [
+        ("slower", 1, 0), ("same", 1, 0), ("one specimen", 1, 0), ("few specimens", 1, 0), ("not alike", 3, 3),
+        ("not judged", 3, 3), ("incomplete", 3, 3), ("one trial", 3, 3), ("few trials", 3, 3), ("card + stack", 3, 3),
+    ],
+)  # fmt: skip
+def test_a_ratio_that_may_not_be_judged_decides_nothing(verdict, slow, quick):
+    assert gated(compared(1.2, 1.3, 1.4, verdict))[0] == slow
+    assert gated(compared(0.6, 0.7, 0.8, verdict))[0] == quick
+
+
+def test_without_an_interval_nothing_is_decided_whatever_the_verdict():
+    assert gated(compared(None, 0.5, None, "faster"))[0] == 3
+    assert gated(compared(None, 2.0, None, "slower"))[0] == 3
+    assert gated(compared(0.4, 0.5, None, "faster"))[0] == 3
+
+
+def test_another_limit():
+    assert gated(compared(1.06, 1.07, 1.08), limit=0.1)[0] == 0
+    code, (line,) = gated(compared(1.13, 1.14, 1.16), limit=0.125)
+    assert (code, line) == (1, "m bf16, bf16, 14.0% slower (+13.0% to +16.0%): more than 12.5% slower than fp32")
+
+
+def test_the_order_of_what_is_said_and_which_of_it_decides():
+    slow, open_, good = (
+        compared(1.2, 1.3, 1.4),
+        compared(1.0, 1.05, 1.1, model="n"),
+        compared(0.8, 0.9, 0.95, model="o"),
+    )
+    alone = cell(model="p")
+    code, lines = gated(good, open_, slow, more=[alone], failed=2, problems=["a.csv, line 3: torn"])
+    assert code == 1
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "more than 5% slower than fp32",
+        OPEN,
+        "only fp32 has it",
+        "2 trial(s) failed",
+        "torn",
+    ]
+    assert lines[2:] == [
+        "resnet p fp32: only fp32 has it",
+        "2 trial(s) failed",
+        "not all could be read: a.csv, line 3: torn",
+    ]
+    assert gated(good, open_, more=[alone], failed=2)[0] == 4
+    assert gated(good, open_, problems=["x"])[0] == 4
+    assert gated(good, failed=1) == (4, ["1 trial(s) failed"])
+    assert gated(good, problems=["x"]) == (4, ["not all could be read: x"])
+    assert gated(good, open_)[0] == 3
+    assert gated(good, more=[alone]) == (3, ["resnet p fp32: only fp32 has it"])
+    assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
+
+
+def test_a_slow_case_on_another_axis_is_another_question():
+    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=cell(model="n", precision="tf32"))
+    assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
+    assert gated(other, more=[cell()]) == (3, ["nothing is compared with fp32"])
+
+
+def test_one_cell_of_the_baseline_may_serve_several():
+    base = cell()
+    assert gated(compared(0.8, 0.9, 0.95, base=base), compared(0.8, 0.9, 0.95, base=base))[0] == 0
+    # The same case on another device has no partner.
+    assert gated(compared(0.8, 0.9, 0.95, base=base), more=[cell()])[0] == 3
+
+
+def test_without_a_baseline_nothing_is_compared():
+    assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
+
+
+def test_the_words_are_those_of_the_figure():
+    code, (line,) = gated(compared(1.2, 1.3, 1.4), metric=METRICS["energy"])
+    assert (code, line) == (1, "m bf16, bf16, 30.0% hungrier (+20.0% to +40.0%): more than 5% hungrier than fp32")
+    _, (line,) = gated(compared(0.7, 0.8, 1.1), metric=METRICS["energy"])
+    assert line.startswith("m bf16, bf16, 20.0% thriftier")

@@ -1,11 +1,12 @@
 """Whatever the file, good rows are used and every problem is a sentence that names file and line."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench import records
+from gpubench import loading, records
 from gpubench.loading import load
 
 
@@ -189,3 +190,251 @@ def test_files_of_different_columns_are_one_table(tmp_path):
     none = load([tmp_path / "missing.csv"], identity=["model"]).frame
     assert none.empty
     assert [none[name].dtype.kind for name in ("model", "seconds", "batch_capped", "identity")] == list("Ofbi")
+
+
+# What is looked at how, and what exactly is said: rows of a few columns, by hand.
+
+NAMES = "schema,suite,model,precision,status,seconds,batch_capped,end"
+LINE = "1,a,b,fp32,ok,2.5,true,end"
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The files that were looked at line by line, by name."""
+    names, closely = [], loading._closely
+
+    def watched(file, problems):
+        names.append(file.path.name)
+        return closely(file, problems)
+
+    monkeypatch.setattr(loading, "_closely", watched)
+    return names
+
+
+def written(tmp_path, *lines, names=NAMES, end="\n", name="a.csv"):
+    path = tmp_path / name
+    path.write_bytes(("\n".join([names, *lines]) + end).encode())
+    return path
+
+
+def found(path, column="seconds"):
+    loaded = load([path])
+    return loaded.frame[column].tolist(), [problem.removeprefix(str(path)) for problem in loaded.problems]
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ([LINE], [2.5]),
+        ([LINE] * 3, [2.5] * 3),
+        ([LINE.replace("2.5", "1e3"), LINE.replace("2.5", "-4")], [1000, -4]),
+        ([LINE.replace("a,b", '"a, ""b""",c')], [2.5]),
+        (["0" + LINE[1:]], [2.5]),
+    ],
+)
+def test_good_files_are_read_at_once(tmp_path, looked_at, lines, seconds):
+    assert found(written(tmp_path, *lines)) == (seconds, [])
+    assert looked_at == []
+
+
+NOT_WHOLE = ", line 3: not a whole row; left out"
+TORN = ", line 4: torn (its run was killed while writing it); left out"
+UPGRADE = "this one reads 1); upgrade gpubench to read them"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("1,a,b,fp32,ok,2.5", NOT_WHOLE),
+        ("1,a,b,fp32,ok,2.5,true,en", NOT_WHOLE),
+        ("1,a,b,fp32,ok,2.5,true,", NOT_WHOLE),
+        (",a,b,fp32,ok,2.5,true,end", NOT_WHOLE),
+        ("1,,b,fp32,ok,2.5,true,end", NOT_WHOLE),
+        ("1,a,,fp32,ok,2.5,true,end", NOT_WHOLE),
+        ("1,a,b,,ok,2.5,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,,2.5,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,ok,inf,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,ok,-inf,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,ok,nan,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,ok,two,true,end", NOT_WHOLE),
+        ("x,a,b,fp32,ok,2.5,true,end", NOT_WHOLE),
+        ('1,"a,b,fp32,ok,2.5,true,end', NOT_WHOLE),
+        ("2,a,b,fp32,ok,2.5,true,end", f": 1 row(s) by a newer gpubench (schema 2, {UPGRADE}"),
+    ],
+)
+def test_a_line_that_is_no_row_leaves_its_neighbours_alone(tmp_path, looked_at, line, problem):
+    assert found(written(tmp_path, LINE, line, LINE.replace("2.5", "7"))) == ([2.5, 7], [problem])
+    assert looked_at == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "problems"),
+    [
+        ([LINE, LINE], "", []),
+        ([LINE, LINE.replace("a,b", '"a",b')], "", []),
+        ([LINE, NAMES, "", "  ", LINE], "\n", []),
+        ([LINE, f"{NAMES}\r", f"{LINE}\r"], "\n", []),
+        ([LINE, LINE[:5] + "\0" + LINE[5:]], "\n", []),
+        ([LINE, LINE, "1,a,b,fp"], "", [TORN]),
+        ([LINE, LINE, '1,"a,b,fp32,ok,2.5,true,end'], "", [TORN]),
+        ([LINE, LINE, "1,a,b,fp32,ok,2.5,true,en"], "", [TORN]),
+        ([LINE, LINE, "  "], "", []),
+    ],
+)
+def test_two_rows_and_what_editors_and_kills_leave(tmp_path, lines, end, problems):
+    assert found(written(tmp_path, *lines, end=end)) == ([2.5, 2.5], problems)
+
+
+def test_a_torn_line_in_the_middle_is_no_torn_end(tmp_path):
+    path = written(tmp_path, "1,a,b", LINE, "1,a,b", end="")
+    assert found(path)[1] == [TORN, ", line 2: not a whole row; left out"]
+
+
+def test_five_lines_are_named_and_the_rest_counted(tmp_path):
+    bad = ["1,,b,fp32,ok,2.5,true,end", "1,a"]
+    five = [f", line {number}: not a whole row; left out" for number in range(2, 7)]
+    assert found(written(tmp_path, *bad * 2, bad[0], LINE)) == ([2.5], five)
+    assert found(written(tmp_path, *bad * 4, LINE)) == ([2.5], [*five, ": 3 more lines are no whole rows; left out"])
+
+
+def test_rows_of_a_newer_gpubench_are_counted_even_where_they_are_odd(tmp_path):
+    newer = "7,,,,,whatever,true,over"
+    assert found(written(tmp_path, newer, LINE, newer.replace("7", "8"))) == (
+        [2.5],
+        [f": 2 row(s) by a newer gpubench (schema 7, {UPGRADE}"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", ": empty"),
+        ("\n \n", ": empty"),
+        (" " * 2000, ": empty"),
+        ("\n" * 1100 + NAMES, ": not a gpubench file (it has no column schema, suite); left out"),
+        ("schema,model\n", ": not a gpubench file (it has no column suite); left out"),
+        ("suite,model\n", ": not a gpubench file (it has no column schema); left out"),
+        (f"{NAMES},suite\n{LINE},a\n", ", line 1: a column stands twice in the header; left out"),
+        (NAMES, ": no rows"),
+        (f"{NAMES}\n\n \n", ": no rows"),
+        ('"schema\n', ": not a gpubench file (it has no column suite); left out"),
+    ],
+)
+def test_files_without_a_row(tmp_path, content, problem):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    assert found(path) == ([], [problem])
+
+
+def test_a_file_whose_only_row_is_bad_is_not_called_empty(tmp_path):
+    assert found(written(tmp_path, "1,a")) == ([], [", line 2: not a whole row; left out"])
+
+
+def test_a_file_that_lacks_a_required_column_has_no_good_row(tmp_path):
+    path = written(tmp_path, "1,a,b,ok,end", names="schema,suite,model,status,end")
+    assert found(path) == ([], [", line 2: not a whole row; left out"])
+
+
+@pytest.mark.parametrize("name", ["at once", "closely"])
+def test_what_becomes_of_each_type(tmp_path, name):
+    flags = ["true", "TRUE", "True", "false", "", "1", "yes"]
+    lines = [f"1,a,b,fp32,ok,,{flag},mine,end" for flag in flags]
+    path = written(tmp_path, *lines, *([] if name == "at once" else ["torn"]), names=NAMES.replace("end", "note,end"))
+    frame = load([path]).frame
+    assert frame["batch_capped"].tolist() == [True, True, True, False, False, False, False]
+    assert frame["seconds"].isna().all()
+    assert frame["loss"].isna().all()
+    assert set(frame["card"]) == {""}
+    assert frame["schema"].tolist() == [1.0] * 7
+    assert (set(frame.columns), "note" in frame) == (set(records.COLUMNS), False)
+
+
+def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
+    frame = load([written(tmp_path, LINE)], without=["model", "seconds", "end"]).frame
+    assert set(records.COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
+
+
+def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypatch):
+    paths = [written(tmp_path, LINE, name=f"{number}.csv") for number in range(4)]
+    paths.append(written(tmp_path, LINE + ",x", names=NAMES + ",note", name="4.csv"))
+    paths.append(written(tmp_path, LINE, name="5.csv"))
+    size = paths[0].stat().st_size
+
+    def batches(limit):
+        monkeypatch.setattr(loading, "BATCH_BYTES", limit)
+        return [[int(file.path.stem) for file in batch] for batch in loading._batches(paths, [])]
+
+    assert batches(16 << 20) == [[0, 1, 2, 3], [4], [5]]
+    assert batches(2 * size) == [[0, 1], [2, 3], [4], [5]]
+    assert batches(2 * size - 1) == [[0], [1], [2], [3], [4], [5]]
+    assert batches(3 * size) == [[0, 1, 2], [3], [4], [5]]
+    assert loading.AHEAD == 2
+
+
+def test_folders_come_in_order_of_names(tmp_path):
+    for name in ("b.csv", "a.csv", "c.txt", "d.csv.bak"):
+        written(tmp_path, LINE.replace(",b,", f",{name[0]},"), name=name)
+    assert load([tmp_path]).frame["model"].tolist() == ["a", "b"]
+    assert load([tmp_path / "b.csv", tmp_path / "c.txt"]).frame["model"].tolist() == ["b", "c"]
+    (problem,) = load([tmp_path / "none.csv"]).problems
+    assert problem == f"{tmp_path / 'none.csv'}: cannot be read (No such file or directory)"
+
+
+def test_numbers_by_what_rows_agree_in(tmp_path):
+    models = ["b", "c", "b", "d", "c"]
+    one = written(tmp_path, *(LINE.replace(",b,", f",{model},") for model in models), name="one.csv")
+    two = written(tmp_path, *(LINE.replace(",b,", f",{model},").replace("2.5", "3") for model in "cb"), name="two.csv")
+    three = written(tmp_path, LINE, name="three.csv")
+
+    def identity(*columns):
+        return load([one, two, three], identity=columns).frame["identity"].tolist()
+
+    assert identity("model") == [0, 1, 0, 2, 1, 1, 0, 0]
+    assert identity("model", "seconds") == [0, 1, 0, 2, 1, 3, 4, 0]
+    assert identity("suite") == [0] * 8
+    assert identity("seconds", "suite") == [0] * 5 + [1, 1, 0]
+    assert "identity" not in load([one]).frame
+
+
+def test_very_many_different_values_still_have_numbers_of_their_own():
+    """Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st."""
+    usual = [f"v{at}" for at in range(4096)]
+    columns = {name: np.array([*usual, "v0", "v0"], object) for name in "bcdef"}
+    part = loading._Part(4098, {"a": np.array([*usual, "v0", "v16"], object), **columns})
+    assert loading._Numbers(list("abcdef")).of(part).tolist() == [*range(4096), 0, 4096]
+
+
+@pytest.mark.parametrize(
+    ("steering", "harmless"),
+    [("\x00\t\n\x1b\x1f", " "), ("\x7f\x80\x9b\x9f", "~\xa0"), ("\u200e\u200f", "\u200d\u2010"),
+     ("\u202a\u202c\u202e", "\u2029\u202f"), ("\u2066\u2069", "\u2065\u206a")],
+)  # fmt: skip
+def test_what_steers_a_terminal_is_not_shown(steering, harmless):
+    assert loading.shown(f"a{steering}b{harmless}c") == f"a{chr(0xFFFD) * len(steering)}b{harmless}c"
+
+
+def test_rows_as_the_text_they_were(tmp_path):
+    one = written(tmp_path, LINE, "torn,", LINE.replace("2.5", "2.50"), name="one.csv")
+    two = written(tmp_path, "1,a,b,fp32,failed,mine", names="schema,suite,model,precision,status,note", name="two.csv")
+    texts = loading.load_text([one, two])
+    assert texts.columns.tolist() == list(records.COLUMNS)
+    assert texts["seconds"].tolist() == ["2.5", "2.50", ""]
+    assert texts["status"].tolist() == ["ok", "ok", "failed"]
+    assert (texts["card"].tolist(), texts.index.tolist()) == (["", "", ""], [0, 1, 2])
+    header, *lines = loading.table_of(texts).decode().split("\n")
+    assert header == ",".join(records.COLUMNS)
+    assert [dict(zip(records.COLUMNS, line.split(","), strict=True))["seconds"] for line in lines[:3]] == [
+        "2.5",
+        "2.50",
+        "",
+    ]
+    assert lines[3:] == [""]
+    assert loading.load_text([tmp_path / "none.csv"]).columns.tolist() == list(records.COLUMNS)
+
+
+def test_laps_of_a_long_run_are_no_error(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, [row(laps="x" * 200_000), row(trial=1)])
+    path.write_text(path.read_text() + "torn")
+    loaded = load([path])
+    assert ([len(laps) for laps in loaded.frame["laps"]], len(loaded.problems)) == ([200_000, 0], 1)

@@ -1,6 +1,7 @@
 """Options become cases and interleaved trials; every refusal says why."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -8,14 +9,20 @@ from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import (
     Options,
+    check_names,
+    check_processes,
+    choose_batch,
     choose_devices,
+    choose_models,
     choose_precisions,
+    choose_threads,
     params_text,
     plan,
     schedule,
 )
 from gpubench.measuring.search import with_fp32_batches
 from gpubench.suite import LoadedSuite, Param, Suite
+from gpubench.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 GPU1 = replace(GPU, device="cuda:1", device_hash="bb")
@@ -157,3 +164,243 @@ def test_a_memory_limit_is_refused_where_torch_has_none(tmp_path):
     apple = replace(GPU, device="mps:0", kind="mps")
     with pytest.raises(UserError, match="--memory-limit"):
         cases_of(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)
+
+
+def test_what_nobody_asked_for():
+    assert asdict(Options()) == {
+        "suites": ("resnet",), "precision": "both", "models": (), "batch": None, "device": "auto", "processes": (1,),
+        "nodes": 1, "rendezvous": "", "repeats": None, "mode": "sampled", "out": Path("results"), "data": None,
+        "weights": None, "synthetic": False, "memory_limit_bytes": None, "time_limit_seconds": None, "until": None,
+        "budget_seconds": None, "seed": 42, "settings": {}, "tensorboard": None, "dry_run": False, "soak": True,
+        "peaks": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds"),
+    [
+        ({}, 6),
+        ({"mode": "full"}, 1),
+        ({"mode": "quick"}, 1),
+        ({"mode": "full", "until": 0.01}, 6),
+        ({"repeats": 3}, 3),
+        ({"mode": "full", "repeats": 2}, 2),
+    ],
+)
+def test_how_many_rounds(options, rounds):
+    assert Options(**options).rounds == rounds
+
+
+@pytest.mark.parametrize(
+    ("processes", "nodes", "threads", "expected"),
+    [
+        ((1,), 1, 0, 0),
+        ((1, 2, 4), 1, 0, 2),
+        ((4,), 1, 0, 2),
+        ((1,), 2, 0, 10),
+        ((16,), 1, 0, 1),
+        ((4,), 1, 3, 3),
+        ((1,), 2, 3, 3),
+    ],
+)
+def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, expected):
+    options = Options(processes=processes, nodes=nodes)
+    assert choose_threads(options, {"threads": threads, "epochs": 3}, 10) == {"threads": expected, "epochs": 3}
+
+
+def test_the_cases_have_those_threads(tmp_path):
+    suites = [loaded(tmp_path, processes=True)]
+    cases = plan(suites, Options(processes=(1, 2), batch="8"), [CPU], {"demo": "toy"}, {}, cpu_count=8)
+    assert {case.params["threads"] for case in cases} == {4}
+
+
+def test_settings_go_to_the_suites_that_declare_them(tmp_path):
+    demo = loaded(tmp_path)
+    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, params={"rate": Param(0.5, "pace")}))
+    options = Options(settings={"epochs": "5", "rate": "2", "nobody": "7"})
+    assert options.settings_for(demo, [demo, other]) == {"epochs": "5", "nobody": "7"}
+    assert options.settings_for(other, [demo, other]) == {"rate": "2", "nobody": "7"}
+    assert options.settings_for(demo, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
+
+
+def test_a_name_without_a_number_is_the_first_of_its_kind():
+    assert choose_devices("cuda,cpu,cuda:0", [GPU, GPU1, CPU]) == [GPU, CPU]
+    xpu, mps = replace(GPU, device="xpu:0", kind="xpu"), replace(GPU, device="mps:0", kind="mps")
+    assert choose_devices("mps,xpu", [xpu, mps, CPU]) == [mps, xpu]
+    assert choose_devices("all", [CPU]) == [CPU]
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ("mixed", ["fp16"]),
+        ("both,bf16", ["fp32", "fp16", "bf16"]),
+        ("fp16-pure,fp32", ["fp16-pure", "fp32"]),
+        ("all", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"]),
+    ],
+)
+def test_precisions_in_the_order_asked(wish, expected):
+    assert choose_precisions(wish, GPU) == expected
+
+
+def test_models_in_the_order_of_the_suite(tmp_path):
+    suite = loaded(tmp_path, models=("a", "b", "c"), default_models=("c", "a"))
+    other = loaded(tmp_path, models=("d",))
+    assert choose_models(suite, (), [suite]) == ["a", "c"]
+    assert choose_models(suite, ("c", "b"), [suite]) == ["b", "c"]
+    assert choose_models(suite, ("d", "b"), [suite, other]) == ["b"]
+    assert choose_models(other, (), [other]) == ["d"]
+    with pytest.raises(UserError, match=r"e: no such model; there are a, b, c, d$"):
+        choose_models(suite, ("b", "e"), [suite, other])
+
+
+def test_names_are_checked_for_every_suite_and_device(tmp_path):
+    suites = [loaded(tmp_path)]
+    check_names(suites, Options(models=("small",), precision="tf32"), [GPU, CPU])
+    with pytest.raises(UserError, match="huge"):
+        check_names(suites, Options(models=("huge",)), [GPU])
+    with pytest.raises(UserError, match="fp8"):
+        check_names(suites, Options(precision="fp8"), [GPU])
+
+
+@pytest.mark.parametrize(
+    ("device", "options", "changes", "answer"),
+    [
+        (GPU, {}, {}, ("max", None)),
+        (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
+        (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
+        (GPU, {}, {"batch": "24"}, ("fixed", 24)),
+        (CPU, {}, {"recipe_batch": lambda model, params: len(model) * params["epochs"]}, ("fixed", 15)),
+        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params: 7}, ("fixed", 48)),
+        (CPU, {"batch": "fastest"}, {}, ("fastest", None)),
+        (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
+        (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
+        (GPU, {"batch": "60"}, {"train_samples": 60}, ("fixed", 60)),
+    ],
+)
+def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
+    suite = loaded(tmp_path, **changes)
+    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}) == answer
+
+
+def test_an_epoch_is_the_largest_batch(tmp_path):
+    suite = loaded(tmp_path, train_samples=60, unit="columns")
+    with pytest.raises(UserError, match="--batch 61: an epoch of demo has 60 columns here"):
+        choose_batch(suite, Options(batch="61"), GPU, "small", {})
+
+
+GPU2 = replace(GPU, device="cuda:2", device_hash="ee")
+BROKEN = replace(GPU2, problem="no kernel image")
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen", "words"),
+    [
+        ({"nodes": 2}, GPU, "--nodes 2 needs --rendezvous"),
+        ({"rendezvous": "a:1"}, GPU, "--rendezvous needs --nodes"),
+        ({"processes": (1, 4)}, GPU, "--processes 4: one for each device, and from cuda:0 on this machine has 3"),
+        ({"processes": (3,)}, GPU1, "--processes 3: one for each device, and from cuda:1 on this machine has 2"),
+    ],
+)
+def test_processes_for_which_there_are_no_devices(options, chosen, words):
+    with pytest.raises(UserError, match=words):
+        check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
+
+
+def test_a_device_that_is_broken_is_none_for_a_process():
+    with pytest.raises(UserError, match="on this machine has 2"):
+        check_processes(Options(processes=(3,)), [GPU], [GPU, GPU1, BROKEN, CPU])
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({}, GPU1),
+        ({"nodes": 2, "rendezvous": "a:1"}, GPU),
+        ({"processes": (3,)}, GPU),
+        ({"processes": (2, 1)}, GPU1),
+        ({"processes": (9,)}, CPU),
+    ],
+)
+def test_processes_for_which_there_are_devices(options, chosen):
+    check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
+
+
+def test_a_case_has_all_that_was_asked(tmp_path):
+    suite = loaded(
+        tmp_path,
+        models=("small", "large"),
+        ladder=True,
+        processes=True,
+        ranks=lambda params: params["epochs"] + 1,
+        precisions={"large": "bf16"},
+    )
+    options = Options(batch="64", precision="fp32", mode="full", processes=(1, 2), nodes=3, memory_limit_bytes=10**9)
+    cases = plan([suite], options, [GPU], {"demo": "toy"}, {("demo", "large"): "imagenet"}, cpu_count=8)
+    params = {
+        "epochs": 3, "recipe": "full", "threads": 4, "cudnn_benchmark": True, "reduced_reduction": False,
+        "huge_pages": True, "loss_scale": 0,
+    }  # fmt: skip
+    first = Case(
+        suite="demo", suite_version=1, suite_digest="d" * 64, suite_path=str(tmp_path / "demo.py"), model="small",
+        precision="fp32", device="cuda:0", params=params, batch_policy="fixed", batch_size=64, mode="full", data="toy",
+        weights="", processes=3, nodes=3, own_processes=4, memory_limit_bytes=10**9, rung=1,
+    )  # fmt: skip
+    second = replace(first, model="large", precision="bf16", weights="imagenet", rung=2)
+    assert cases == [first, replace(first, processes=6), second, replace(second, processes=6)]
+
+
+def test_a_suite_without_a_ladder_has_no_rungs(tmp_path):
+    assert {(case.rung, case.own_processes) for case in cases_of(tmp_path, batch="8")} == {(None, 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "refusal"),
+    [
+        ({}, {"processes": (2,)}, "the suite demo trains in one process"),
+        ({"processes": True}, {"processes": (2,)}, "sm_75 has no TF32"),
+        ({"processes": True, "refuse": lambda case: f"no {case.model}"}, {}, "sm_75 has no TF32"),
+        ({"torch": False}, {}, ""),
+        ({"torch": False, "refuse": lambda case: f"no {case.model}"}, {}, "no small"),
+    ],
+)
+def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
+    asked = Options(batch="8", precision="tf32", models=("small",), **options)
+    (case,) = plan([loaded(tmp_path, **changes)], asked, [TURING, GPU1][:1], {"demo": "toy"}, {})
+    assert case.refusal == refusal
+
+
+def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mixed_without_fp32(tmp_path):
+    def policies(*devices, **options):
+        return [(c.precision, c.batch_policy) for c in cases_of(tmp_path, devices, models=("small",), **options)]
+
+    assert policies(TURING, precision="fp32,bf16") == [("fp32", "max"), ("bf16", "max")]
+    assert policies(GPU, precision="fp16") == [("fp16", "max")]
+    assert policies(GPU, batch="8") == [("fp32", "fixed"), ("fp16", "fixed")]
+    assert policies(GPU, batch="fastest") == [("fp32", "fastest"), ("fp16", "fastest")]
+
+
+def test_none_of_the_models_is_nothing_to_run(tmp_path):
+    demo = loaded(tmp_path)
+    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, models=("tiny",)))
+    asked = Options(models=("tiny",), batch="8", precision="fp32")
+    (case,) = plan([demo, other], asked, [GPU], {"demo": "toy", "other": "toy"}, {})
+    assert (case.suite, case.model) == ("other", "tiny")
+    with pytest.raises(UserError, match="nothing to run"):
+        plan([replace(demo, suite=replace(demo.suite, models=()))], Options(), [GPU], {"demo": "toy"}, {})
+
+
+def test_a_wrong_setting_is_a_mistake_even_where_no_model_is_left(tmp_path):
+    demo = loaded(tmp_path)
+    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, models=("tiny",)))
+    with pytest.raises(UserError, match="epochs is a number"):
+        plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU], {"demo": "a", "other": "b"}, {})
+
+
+def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
+    cases = cases_of(tmp_path, [GPU], precision="fp32", batch="8")
+    refused = replace(cases[0], refusal="no")
+    trials = schedule([*cases, refused], 2, seed=40)
+    assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
+        ("no", 0, 40), ("", 0, 40), ("", 0, 40), ("", 1, 41), ("", 1, 41),
+    ]  # fmt: skip

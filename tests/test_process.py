@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ import pytest
 from inside import run_inside, skip_sleep
 
 from gpubench import suite
+from gpubench.measuring import process
 from gpubench.measuring.process import Outcome, run_child
 from gpubench.trial import Case, Trial, measurement_from_json, trial_to_json
 
@@ -213,3 +215,23 @@ def gone(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monkeypatch):
+    """Its socket, its voice and what it must not outlive: of none of them is a descriptor left."""
+    ours, theirs = socket.socketpair()
+    watched, lifeline = os.pipe()
+    held, child, ended = os.fdopen(lifeline, "wb"), object(), []
+    monkeypatch.setattr(process, "_start", lambda output: (child, ours, held))
+    monkeypatch.setattr(process, "_kill_group", ended.append)
+    with theirs, os.fdopen(watched, "rb"):
+        heard = theirs.makefile("rb")
+        with process.ServingChild({"task": "meet"}) as serving:
+            assert heard.readline() == b'{"task": "meet"}\n'
+            theirs.sendall(b'{"ready": true}\n[7]\n')
+            assert serving.hear(5) == {"ready": True}
+            assert serving.ask({"question": 1}, 5) == [7]
+            assert heard.readline() == b'{"question": 1}\n'
+            assert serving.ask({"question": 2}, 0.01) is None
+        assert (ours.fileno(), held.closed, ended) == (-1, True, [child])
+        heard.close()

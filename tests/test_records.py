@@ -5,6 +5,7 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,3 +130,134 @@ def test_a_whole_last_line_only_gets_its_newline_back(tmp_path):
     path.write_text(whole.rstrip("\n"))
     assert records.seal(path) == ""
     assert path.read_text() == whole
+
+
+def cells_of(**changes):
+    return dict(zip(COLUMNS, records.to_cells(replace(ROW, **changes)), strict=True))
+
+
+def test_a_row_as_text():
+    cells = cells_of(
+        seconds=0.1, trial=3, batch_capped=True, reason=" two \n words\t", data_stall=1e-7, loader_wait=2.0
+    )
+    names = (
+        "schema",
+        "seconds",
+        "trial",
+        "batch_capped",
+        "reason",
+        "data_stall",
+        "loader_wait",
+        "epochs",
+        "card",
+        "end",
+    )
+    assert [cells[name] for name in names] == ["1", "0.1", "3", "true", "two words", "1e-07", "2.0", "", "", "end"]
+    assert cells_of(batch_capped=False)["batch_capped"] == "false"
+    assert len(cells) == len(fields(Row))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(np.float64(1.5), "1.5"), (np.float64(0.1), "0.1"), (np.float32(1.5), "1.5"), (np.int64(7), "7")],
+)
+def test_numbers_of_numpy_are_written_as_numbers(value, text):
+    """np.float64 is a float whose repr is `np.float64(1.5)`."""
+    assert cells_of(seconds=value)["seconds"] == text
+
+
+def test_folders_that_are_missing_are_made(tmp_path):
+    path = tmp_path / "one" / "two" / "a.csv"
+    records.check_writable(path)
+    assert list((tmp_path / "one" / "two").iterdir()) == []
+    records.check_writable(path)
+
+
+def test_an_empty_file_is_taken_away_again(tmp_path):
+    path = tmp_path / "a.csv"
+    path.touch()
+    records.check_writable(path)
+    assert not path.exists()
+
+
+def test_a_file_of_ours_stays_as_it_is(tmp_path):
+    path = tmp_path / "a.csv"
+    records.append(path, [ROW])
+    whole = path.read_bytes()
+    records.check_writable(path)
+    spreadsheet = whole.replace(b"\n", b"\r\n")
+    path.write_bytes(spreadsheet)
+    records.check_writable(path)
+    assert path.read_bytes() == spreadsheet
+    path.write_bytes(whole[:30])  # a run was killed while it wrote the header
+    records.check_writable(path)
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n", "schema,suite\n", ",".join(COLUMNS[:-1]) + "\n", "\n"])
+def test_another_table_is_refused_and_stays(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(UserError, match="holds another table"):
+        records.check_writable(path)
+    assert path.read_text() == content
+
+
+def test_the_header_is_written_once(tmp_path):
+    path = tmp_path / "a.csv"
+    path.touch()
+    records.append(path, [ROW])
+    records.append(path, [replace(ROW, trial=1), replace(ROW, trial=2)])
+    lines = path.read_text().split("\n")
+    assert lines[0] == ",".join(COLUMNS)
+    assert lines[1:] == [",".join(records.to_cells(replace(ROW, trial=trial))) for trial in (None, 1, 2)] + [""]
+
+
+def sealed(path, content):
+    """(what the file holds afterwards, what is said of it)."""
+    path.write_bytes(content)
+    said = records.seal(path)
+    return path.read_bytes(), said.removeprefix(f"{path}: ")
+
+
+def test_what_becomes_of_a_last_line(tmp_path):
+    path = tmp_path / "a.csv"
+    assert records.seal(path) == ""
+    torn = "the last line was torn (a run was killed while writing it); it is kept and not used"
+    started = "only a torn header was there (a run was killed while writing it); started anew"
+    for content, expected in (
+        (b"", (b"", "")),
+        (b"a,end\n1,end\n", (b"a,end\n1,end\n", "")),
+        (b"a,end\n1,end", (b"a,end\n1,end\n", "")),
+        (b"a,end\n1,en", (b"a,end\n1,en\n", torn)),
+        (b"a,end\n1,the end", (b"a,end\n1,the end\n", torn)),
+        (b'a,end\n"1,end', (b'a,end\n"1,end"\n', torn)),
+        (b'a,end\n"1","2,3', (b'a,end\n"1","2,3"\n', torn)),
+        (b'a,end\n"1","2', (b'a,end\n"1","2"\n', torn)),
+        (b'a,end\n"1",end', (b'a,end\n"1",end\n', "")),
+        (b'a,end\n"1",en', (b'a,end\n"1",en\n', torn)),
+        (b"a,e", (b"", started)),
+        (b"a,end", (b"", started)),
+    ):
+        assert sealed(path, content) == expected, content
+
+
+def test_one_lock_for_one_file_outside_its_folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    one, same, other = (records.lock(tmp_path / name) for name in ("a.csv", "sub/../a.csv", "b.csv"))
+    assert one.lock_file == same.lock_file != other.lock_file
+    name = Path(one.lock_file).name
+    assert (name[:9], name[-5:], len(name)) == ("gpubench-", ".lock", 9 + 16 + 5)
+    assert tmp_path not in Path(one.lock_file).parents
+
+
+def test_the_table_of_columns():
+    lines = records.columns_markdown().split("\n")
+    assert lines[:4] == [
+        "| column | type | meaning |",
+        "| --- | --- | --- |",
+        "| `schema` | int | version of this table |",
+        "| `suite` | str | name of the suite, its file's stem |",
+    ]
+    assert lines[4].startswith("| `suite_version` | int | raised")
+    assert lines[-2:] == ["| `end` | str | always `end`: a line without it was torn |", ""]
+    assert len(lines) == len(COLUMNS) + 3

@@ -8,7 +8,7 @@ import pytest
 
 from gpubench.interval import median_interval
 from gpubench.measuring.plan import Options
-from gpubench.measuring.until import half_width, why_stop
+from gpubench.measuring.until import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
@@ -22,6 +22,33 @@ def test_half_width_is_of_the_corrected_interval():
     assert median_interval(nine) == (2, 8)
     assert median_interval(list(range(1, 18))) == (5, 13)
     assert median_interval(list(range(1, 18)), until=True) == (4, 14)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "width"),
+    [
+        ([100.0, 110.0, 120.0, 90.0, 80.0, 100.0], 0.2),
+        ([40.0, 44.0, 41.0, 39.0, 40.0, 38.0], 0.075),
+        ([float(n) for n in range(1, 18)], 5 / 9),
+        ([7.0] * 6, 0.0),
+    ],
+)
+def test_half_width_is_a_share_of_the_median(seconds, width):
+    assert half_width(seconds) == pytest.approx(width)
+
+
+def test_where_a_width_or_a_budget_is_just_enough():
+    wide = {"a": [100.0, 110.0, 120.0, 90.0, 80.0, 100.0], "b": [40.0, 44.0, 41.0, 39.0, 40.0, 36.0], "c": []}
+    assert widths_of(wide) == {"a": pytest.approx(0.2), "b": pytest.approx(0.1)}
+    assert why_stop(wide, 0.2) == "2 of 2 intervals are within 20%"
+    assert why_stop(wide, 0.19) is None
+    assert why_stop(wide, 0.19, budget_seconds=60, needed_seconds=60) is None
+    assert why_stop(wide, 0.125, 60.4, 60.5) == (
+        "the budget of 60 s has no room for another; 1 of 2 intervals are within 12.5%, not yet a (20%)"
+    )
+    assert why_stop(wide, 0.01, 0.0, 1.0) == (
+        "the budget of 0 s has no room for another; 0 of 2 intervals are within 1%, not yet a (20%), b (10%)"
+    )
 
 
 def test_it_stops_when_every_interval_is_tight():

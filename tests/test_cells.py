@@ -1,0 +1,386 @@
+"""Rows to cells: pooling, names, order, what is left out, and cases without a trial."""
+
+import math
+
+import pandas as pd
+import pytest
+from rows import cell, row, rows
+
+from gpubench import records
+from gpubench.comparing.cells import (
+    CELL,
+    READ_IDENTITY,
+    cells_of,
+    circumstanced,
+    completed,
+    holes_of,
+    in_order,
+    labels_of,
+    list_bad,
+    once,
+    only_sums,
+    recipe_of,
+    relative_to_best,
+    short,
+    task_of,
+    text_of,
+    texts_of,
+    title_of,
+)
+from gpubench.loading import load
+
+NEVER = {"seconds": None, "measured": "", "samples_per_second": None}
+
+
+@pytest.fixture
+def frame_of(tmp_path):
+    """Makes of rows the frame that `compare` begins with."""
+
+    def frame(*given, **options):
+        path = tmp_path / "rows.csv"
+        path.unlink(missing_ok=True)
+        records.append(path, given)
+        return completed(load([path], **options).frame)
+
+    return frame
+
+
+def made(frame):
+    """The cells of a frame."""
+    return cells_of(frame, frame["status"] == "ok", labels_of(frame))
+
+
+def holes(frame):
+    return holes_of(frame, frame["status"] == "ok", labels_of(frame))
+
+
+def numbers(frame):
+    """The identity of each row."""
+    return frame["identity"].tolist()
+
+
+def test_what_the_key_and_the_stack_need(frame_of):
+    params = "cudnn_benchmark=false epochs=3 threads=16 width=2"
+    frame = frame_of(
+        row(params=params, batch_size=48, processes=None),
+        row(params="epochs=3 threads=0", batch_policy="max", mode="sampled", device_hash="", memory_limit_bytes=5),
+    )
+    one, two = (frame.iloc[number] for number in (0, 1))
+    assert (one["fixed_batch"], one["processes"], one["memory_limit_bytes"]) == (48, 1, 0)
+    assert (one["cudnn_benchmark"], one["threads_asked"], one["params"]) == ("false", "16", "epochs=3 width=2")
+    assert (one["basis"], one["unknown_device"], one["power_cap"]) == ("measured", "", "")
+    assert (two["fixed_batch"], two["processes"], two["memory_limit_bytes"]) == (0, 1, 5)
+    assert (two["cudnn_benchmark"], two["threads_asked"], two["params"]) == ("", "", "epochs=3")
+    assert (two["basis"], two["unknown_device"]) == ("", "cuda:0")
+    assert {"laps", "batch_curve", "precision_proof", "started"}.isdisjoint(frame)
+
+
+@pytest.mark.parametrize(
+    ("watts", "usual", "cap"),
+    [(200.0, 250.0, "200 W"), (252.4, 250.0, ""), (252.6, 250.0, "253 W"), (None, 250.0, ""), (200.0, None, "")],
+)
+def test_a_power_limit_is_named_where_it_is_over_a_percent_off(frame_of, watts, usual, cap):
+    frame = frame_of(row(power_limit_watts=watts, default_power_limit_watts=usual))
+    assert frame["power_cap"].tolist() == [cap]
+
+
+def test_without_the_columns_of_power_nothing_is_capped(frame_of):
+    frame = frame_of(row(), without=("power_limit_watts", "default_power_limit_watts"))
+    assert frame["power_cap"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "alike"),
+    [
+        ({"trial": 7, "seconds": 5.0, "driver": "1", "cpu": "Arm"}, True),
+        ({"batch_size": 32}, False),
+        ({"session": "s2"}, False),
+        ({"torch": "2.1.0"}, False),
+        ({"threads": 4}, False),
+        ({"device": "cuda:1"}, False),
+        ({"memory_limit_bytes": 5}, False),
+        ({"source": "somebody"}, False),
+    ],
+)
+def test_rows_that_agree_in_all_that_tells_them_apart_have_one_number(frame_of, changes, alike):
+    by_itself = frame_of(row(), row(**changes))
+    assert (numbers(by_itself) == [0, 0]) == alike
+    given = frame_of(row(), row(**changes), identity=READ_IDENTITY)
+    assert (numbers(given) == [0, 0]) == alike
+
+
+@pytest.mark.parametrize(
+    ("params", "recipe"),
+    [
+        ("epochs=3", "epochs=3"),
+        ("cudnn_benchmark=true epochs=3 threads=0", "epochs=3"),
+        ("a=1 threads=4 b=2", "a=1 b=2"),
+        ("my_threads=4", "my_threads=4"),
+        ("", ""),
+    ],
+)
+def test_a_recipe_is_without_the_stack(params, recipe):
+    assert recipe_of(pd.Series([params, params])).tolist() == [recipe, recipe]
+
+
+def test_sums_of_gradients_train_nothing():
+    frame = pd.DataFrame({"suite": ["scaling", "scaling", "mine"], "model": ["allreduce", "resnet50", "allreduce"]})
+    assert only_sums(frame).tolist() == [True, False, False]
+
+
+def superseded(frame):
+    """(trials that stay with their seconds, what is said)."""
+    left_out = []
+    kept = once(frame, left_out)
+    return [(int(r["trial"]), r["status"], r["seconds"]) for _, r in kept.iterrows()], left_out
+
+
+def test_a_trial_counts_once_by_its_last_ok_row_or_else_its_last(frame_of):
+    assert superseded(frame_of(*rows([5.0, 6.0]), row(trial=1, seconds=7.0))) == (
+        [(0, "ok", 5.0), (1, "ok", 7.0)],
+        ["1 row(s) of trials that are here twice"],
+    )
+    ran, failed = row(trial=3, seconds=8.0), row(trial=3, status="failed", **NEVER)
+    for order in ((ran, failed), (failed, ran)):
+        assert superseded(frame_of(*order)) == (
+            [(3, "ok", 8.0)],
+            ["1 trial(s) without a result that ran again later"],
+        )
+    kept, said = superseded(frame_of(failed, row(trial=3, status="timed_out", **NEVER)))
+    assert [status for _, status, _ in kept] == ["timed_out"]
+    assert said == ["1 trial(s) without a result that ran again later"]
+    both = superseded(frame_of(failed, ran, failed, ran))
+    assert both[1] == [
+        "2 trial(s) without a result that ran again later",
+        "1 row(s) of trials that are here twice",
+    ]
+
+
+@pytest.mark.parametrize(
+    "change", [{"session": "s2"}, {"memory_limit_bytes": 5}, {"device": "cuda:1"}, {"precision": "fp16"}, {"trial": 1}]
+)
+def test_another_case_or_session_is_another_trial(frame_of, change):
+    assert superseded(frame_of(row(), row(**change)))[1] == []
+
+
+@pytest.mark.parametrize("unknown", [{"trial": None}, {"session": ""}])
+def test_rows_that_are_no_trial_of_a_session_all_count(frame_of, unknown):
+    frame = frame_of(row(**unknown), row(**unknown))
+    assert len(once(frame, [])) == 2
+
+
+def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
+    (found,) = made(
+        frame_of(
+            row(seconds=100.0, samples_per_second=10.0, accuracy=0.5, reason="a", marks="throttled shared"),
+            row(seconds=108.0, samples_per_second=40.0, accuracy=0.75, trial=1, marks="shared"),
+            row(seconds=101.0, samples_per_second=20.0, trial=2, steady="unsteady: moved", reason="b"),
+            row(seconds=109.0, samples_per_second=20.0, trial=3, steady="unsteady: moved", marks="unsteady"),
+            row(trial=4, status="failed", **NEVER),
+            row(trial=5, status="timed_out", **NEVER),
+            row(trial=6, status="timed_out", **NEVER),
+            row(trial=7, status="interrupted", **NEVER),
+        )
+    )
+    assert (found.seconds, found.trials, found.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
+    assert (found.median, found.samples_per_second, found.accuracy) == (104.5, 20.0, 0.625)
+    assert (found.reason, found.measured) == ("a", "measured")
+    assert found.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
+    assert (found.lost, found.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 have no time")
+    with pytest.raises(AttributeError):
+        _ = found.no_such_column
+
+
+def test_one_projected_trial_makes_the_cell_projected(frame_of):
+    sampled = [row(mode="sampled", trial=i, measured=("measured", "projected")[i == 1]) for i in range(3)]
+    other = row(mode="sampled", precision="fp16")
+    assert [(c.precision, c.measured) for c in made(frame_of(*sampled, other))] == [
+        ("fp32", "projected"),
+        ("fp16", "measured"),
+    ]
+
+
+@pytest.mark.parametrize("column", sorted(set(CELL) & set(records.COLUMNS) - {"memory_limit_bytes"}))
+def test_rows_that_differ_in_any_of_these_are_not_pooled(frame_of, column):
+    kind = type(getattr(row(), column) or "")
+    other = {str: "another", int: 77, float: 7.7}[kind]
+    if column == "params":
+        other = "epochs=2"
+    assert len(made(frame_of(row(), row(**{column: other})))) == 2
+
+
+def test_trials_without_a_time_belong_to_their_case_whatever_their_stack_says(frame_of):
+    lost = row(trial=1, status="out_of_memory", threads=None, torch="", **NEVER)
+    elsewhere = row(trial=1, status="out_of_memory", precision="fp16", **NEVER)
+    (found,) = made(frame_of(row(), lost, elsewhere))
+    assert found.lost == {"out_of_memory": 1}
+
+
+def test_a_lone_cell():
+    one = cell([100.0, 90.0, 130.0])
+    assert (one.median, one.interval, one.trials, one.adaptive, one.lost_note) == (100, None, 3, False, "")
+    assert cell([5.0] * 5 + [9.0]).interval == (5, 9)
+    assert cell([float(n) for n in range(1, 18)]).interval == (5, 13)
+
+
+def test_rounds_that_were_added_until_it_was_tight_widen_the_interval():
+    one = cell([float(n) for n in range(1, 18)], until=0.01)
+    assert (one.adaptive, one.interval) == (True, (4, 14))
+    several = cell([5.0, 6.0], until=0.01, parts=(one, one))
+    assert (several.adaptive, several.trials) == (False, 34)
+    assert cell(until=0.0).adaptive is False
+
+
+def test_the_share_of_trials_that_are_lost_counts_all_parts():
+    parts = cell([1.0, 2.0]), cell([3.0])
+    assert cell([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
+
+
+def order(*cells):
+    return [(c.suite, c.model, c.label, c.precision, c.batch_policy) for c in in_order(cells)]
+
+
+def test_suites_as_they_came_and_models_by_their_numbers():
+    cells = [
+        cell(suite=suite, model=model)
+        for suite, model in (("z", "net101"), ("a", "big"), ("z", "net18"), ("a", "art"), ("z", "net9"), ("a", "big"))
+    ]
+    assert [(suite, model) for suite, model, *_ in order(*cells)] == [
+        ("z", "net9"), ("z", "net18"), ("z", "net101"), ("a", "big"), ("a", "big"), ("a", "art"),
+    ]  # fmt: skip
+
+
+def test_rungs_go_before_names_and_what_has_none_comes_last():
+    cells = [cell(model=model, rung=rung) for model, rung in (("a1", None), ("b", 2), ("c", 1), ("a", 10))]
+    assert [model for _, model, *_ in order(*cells)] == ["c", "b", "a", "a1"]
+
+
+def test_then_by_card_precision_and_policy():
+    names = ["fp32", "tf32", "bf16", "fp16", "fp16-master", "fp16-pure", "fp8"]
+    cells = [cell(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
+    cells.append(cell(precision="fp32", label="A", batch_policy="a"))
+    found = [(label, precision, policy) for _, _, label, precision, policy in order(*cells)]
+    assert found[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
+    assert [precision for label, precision, _ in found if label == "B"] == names
+
+
+def test_a_case_of_which_nothing_is_ok(frame_of):
+    frame = frame_of(
+        row(),
+        row(trial=1, status="failed", **NEVER),
+        row(precision="bf16", status="failed", reason="first", **NEVER),
+        row(precision="bf16", status="failed", reason="last", trial=1, **NEVER),
+        row(precision="bf16", status="interrupted", reason="stopped", trial=2, **NEVER),
+        row(precision="fp16", status="interrupted", trial=2, card="NVIDIA A100", **NEVER),
+    )
+    found = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes(frame)]
+    assert found == [("fp16", "A100", "interrupted", "", 0), ("bf16", "RTX 2080 Ti", "failed", "last", 0)]
+
+
+def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
+    frame = frame_of(
+        row(status="failed", reason="it\x1b broke", **NEVER),
+        row(status="failed", reason="it\x1b broke", trial=1, **NEVER),
+        row(status="out_of_memory", model="zoo", trial=2, **NEVER),
+        row(trial=3, energy_joules=None),
+    )
+    left_out = []
+    list_bad(frame, left_out, "energy")
+    assert left_out == [
+        "resnet resnet18 fp32 on RTX 2080 Ti: 2 x failed, it\ufffd broke",
+        "resnet zoo fp32 on RTX 2080 Ti: 1 x out_of_memory",
+        "resnet resnet18 fp32 on RTX 2080 Ti: 1 x ok, but without energy",
+    ]
+
+
+def test_how_much_longer_than_the_best_of_its_task():
+    best, slow = cell([80.0], precision="fp16"), cell([100.0])
+    other, alone = cell([10.0], model="b", precision="fp16"), cell([70.0], model="c")
+    found = relative_to_best([slow, best, other, cell([15.0], model="b"), alone])
+    assert [found.get(id(each)) for each in (slow, best, other, alone)] == [1.25, 1.0, 1.0, None]
+    assert sorted(found.values()) == [1.0, 1.0, 1.25, 1.5]
+
+
+def test_all_ways_to_do_one_thing_are_one_task():
+    assert task_of(cell(model="a")) == "a"
+    assert task_of(cell(model="a", suite="tricks")) == ""
+    assert task_of(cell(model="a", rung=3)) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(64.0, "64"), (0.1, "0.1"), (math.nan, ""), (None, "None"), (7, "7"), (1e22, "1e+22")],
+)
+def test_values_as_text(value, text):
+    assert text_of(value) == text
+
+
+def test_several_values_of_a_cell_or_row_as_texts():
+    one = cell(batch_size=64, seconds=[5.0])
+    assert texts_of(one, ["model", "batch_size"]) == texts_of(one.row, ["model", "batch_size"]) == ("resnet18", "64")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
+        ("Intel(R) Xeon(R) Processor @ 2.5GHz", "Intel Xeon @ 2.5GHz"),
+        ("Intel(R) Core(TM)  i9", "Intel Core i9"),
+    ],
+)
+def test_a_card_without_its_makers_words(name, expected):
+    assert short(name) == expected
+
+
+def test_what_makes_it_another_card():
+    assert circumstanced("NVIDIA A100", "", "") == "A100"
+    assert circumstanced("NVIDIA A100", "", "0") == "A100"
+    assert circumstanced("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
+    assert circumstanced("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
+
+
+def labels(frame):
+    return sorted(labels_of(frame).values())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([{}, {"precision": "fp16"}], [""]),
+        ([{}, {"device_hash": "bbbbbb"}], [" #aaaa", " #bbbb"]),
+        ([{"device_hash": ""}, {"device_hash": "", "device": "cuda:1"}], [" (cuda:0)", " (cuda:1)"]),
+        ([{}, {"device_hash": "", "device": "cuda:1"}], [" #aaaa", " (cuda:1)"]),
+        ([{"session": "s1"}, {"session": "s2"}], [" [session s1]", " [session s2]"]),
+        ([{"session": "1234567"}, {"session": "7654321"}], [" [session 123456]", " [session 765432]"]),
+        ([{"session": "s1"}, {"session": "s2", "model": "zoo"}], ["", ""]),
+        ([{"session": "s1"}, {"session": "s2", "torch": "2.1.0"}], [" [session s1]", " [session s2]"]),
+        ([{"session": "s1"}, {"session": "s2", "memory_limit_bytes": 2**30}], ["", " (limit 1 GiB)"]),
+        ([{}, {"source": "github.com/me/it"}], ["", " (me)"]),
+        ([{"source": "github.com/me/it"}], [""]),
+        ([{"source": "github.com/me/it"}, {"source": "paper.org"}], [" (me)", " (paper.org)"]),
+        ([{"source": "a"}, {"source": "a", "device_hash": "bbbb"}], ["", ""]),
+    ],
+)
+def test_a_label_says_what_sets_a_card_apart(frame_of, given, expected):
+    assert labels(frame_of(*(row(**changes) for changes in given))) == [f"RTX 2080 Ti{more}" for more in expected]
+
+
+def test_another_card_needs_no_number(frame_of):
+    assert labels(frame_of(row(), row(card="NVIDIA A100", device_hash="bbbb"))) == ["A100", "RTX 2080 Ti"]
+
+
+def test_a_label_says_the_power_limit(frame_of):
+    capped = row(power_limit_watts=200.0, default_power_limit_watts=250.0)
+    assert labels(frame_of(row(), capped)) == ["RTX 2080 Ti", "RTX 2080 Ti @ 200 W"]
+
+
+def test_the_title_of_a_group_is_what_its_cells_have_in_common():
+    one, two = (
+        cell(weights="imagenet", source="x", processes=4),
+        cell(weights="", source="x", processes=4, params="epochs=2"),
+    )
+    assert title_of([one]) == "resnet, epochs=1, data=cifar100, weights=imagenet, full, x, 4 processes"
+    assert title_of([one, two]) == "resnet, data=cifar100, full, x, 4 processes"
+    assert title_of([cell(), cell(suite="wordlm", data="wikitext-2")]) == "epochs=1, full"
+    assert title_of([cell(params="full")]) == "resnet, full, data=cifar100"
+    assert title_of([cell(processes=1), cell(processes=2)]) == "resnet, epochs=1, data=cifar100, full"

@@ -1,0 +1,255 @@
+"""A pair of cells to a comparison: which ratio, which notes, why no verdict, and the advice."""
+
+from dataclasses import replace
+
+import pytest
+from rows import cell
+
+from gpubench.comparing.judging import Comparison, comparison, judged
+from gpubench.comparing.stats import Ratio
+
+SIX = (100.0, 100.1, 100.2, 99.9, 99.8, 100.05)
+FAST = tuple(seconds / 2 for seconds in SIX)
+
+
+def made(axis="precision", seconds=FAST, other_seconds=SIX, *, other=None, **changes):
+    """The comparison of a cell that has `changes` with one that has not, or has `other`."""
+    return comparison(axis, cell(seconds, **changes), cell(other_seconds, **(other or {})))
+
+
+def test_the_subject_over_the_other_by_their_names_on_the_axis():
+    c = made(precision="fp16")
+    assert (c.axis, c.subject_name, c.other_name, c.ratio.value) == ("precision", "fp16", "fp32", pytest.approx(0.5))
+    assert (c.verdict, c.notes, c.ratio.specimens) == ("", (), 0)
+    assert (c.subject.precision, c.other.precision) == ("fp16", "fp32")
+    c = made("card", card="NVIDIA H100", device_hash="bbbb", label="mine")
+    assert (c.subject_name, c.other_name) == ("mine", "Ti")
+
+
+@pytest.mark.parametrize(
+    ("changes", "other", "verdict", "notes"),
+    [
+        ({"params": "epochs=2"}, {}, "not alike", ("differs in params (epochs=2 / epochs=1)",)),
+        ({"torch": "2.1.0"}, {}, "precision + stack", ("differs in torch",)),
+        (
+            {"data": "toy", "threads": 4, "cpu": "Arm", "driver": "1"},
+            {},
+            "not alike",
+            ("differs in data (toy / cifar100), threads", "another cpu", "another driver"),
+        ),
+        ({"suite_digest": "d2"}, {}, "", ("the suite's file was edited in between",)),
+        ({"cpu": "Arm"}, {}, "", ("another cpu",)),
+        ({"driver": "1"}, {}, "", ("another driver",)),
+        ({"batch_policy": "max"}, {"batch_policy": "max"}, "", ("same batch",)),
+        ({"batch_policy": "max", "batch_size": 160}, {"batch_policy": "max"}, "", ("batch 2.5 x",)),
+        ({"batch_policy": "max", "batch_size": None}, {"batch_policy": "max"}, "", ()),
+        ({"batch_policy": "max"}, {"batch_policy": "max", "batch_size": None}, "", ()),
+    ],
+)
+def test_what_is_said_of_a_pair(changes, other, verdict, notes):
+    c = made(precision="fp16", other=other, **changes)
+    assert (c.verdict, c.notes) == (verdict, notes)
+
+
+def test_the_batch_is_news_only_among_precisions():
+    changes = {"batch_policy": "max", "batch_size": 128}
+    c = made("torch", torch="2.1.0", other={"batch_policy": "max"}, **changes)
+    assert (c.verdict, c.notes) == ("", ())
+
+
+@pytest.mark.parametrize("axis", ["cpu", "driver"])
+def test_what_is_compared_is_no_note(axis):
+    assert made(axis, **{axis: "another"}).notes == ()
+
+
+def test_what_a_compared_column_brings_with_it_is_no_other_stack():
+    c = made("torch", torch="2.1.0", cuda="11.8", cudnn="8700", threads=8)
+    assert (c.verdict, c.notes) == ("", ("differs in cuda, cudnn",))
+    c = made("torch", torch="2.1.0", cuda="11.8", threads=4)
+    assert (c.verdict, c.notes) == ("torch + stack", ("differs in cuda, threads",))
+
+
+def test_measured_against_projected_is_not_judged():
+    sampled = {"mode": "sampled", "measured": "projected"}
+    c = made("mode", **sampled)
+    assert (c.verdict, c.notes) == ("not judged", ("projected / measured",))
+    assert made("mode", mode="quick").verdict == ""
+    assert made("mode", mode="sampled").verdict == ""
+    assert made(precision="fp16", other=sampled, **sampled).verdict == ""
+
+
+@pytest.mark.parametrize(
+    ("axis", "changes", "specimens"),
+    [
+        ("precision", {"precision": "fp16"}, 0),
+        ("precision", {"precision": "fp16", "session": "s2"}, 1),
+        ("card", {"card": "H100", "device_hash": "bbbb"}, 1),
+        ("card", {"card": "H100"}, 0),
+        ("device_hash", {"device_hash": "bbbb"}, 0),
+        ("device", {"device": "cuda:1", "device_hash": "bbbb"}, 0),
+        ("device_hash", {"device_hash": "bbbb", "session": "s2"}, 1),
+        ("card", {"card": "H100", "device_hash": "", "device": "cuda:1"}, 1),
+        ("card", {"card": "H100", "source": "somebody"}, 1),
+    ],
+)
+def test_when_each_side_is_but_one_specimen(axis, changes, specimens):
+    c = made(axis, **changes)
+    assert c.ratio.specimens == specimens
+    assert ("one specimen each" in c.notes) == bool(specimens)
+
+
+def test_rounds_that_were_added_until_it_was_tight_cost_half_as_much_again_in_p():
+    plain, ours, theirs = (
+        made(precision="fp16", other={"until": b}, until=a) for a, b in ((0, 0), (0.01, 0), (0, 0.01))
+    )
+    assert plain.ratio.p == pytest.approx(2 / 924)  # of 924 orders of six and six
+    assert ours.ratio.p == theirs.ratio.p == pytest.approx(3 / 924)
+
+
+def several(seconds, unit="device_hash", *, names="abc", **changes):
+    """A cell of three specimens, or of three sessions of one device, with a trial or more each."""
+    parts = tuple(cell(own, **{unit: name}, **changes) for name, own in zip(names, seconds, strict=True))
+    whole = {unit: "", "session": "", **changes}
+    return cell([part.median for part in parts], parts=parts, **whole)
+
+
+THREE = ((90.0, 110.0), (101.0, 103.0), (98.0, 110.0))
+"""Medians of 100, 102 and 104."""
+
+
+def test_specimens_are_counted():
+    ours, theirs = several(THREE, card="H100"), several(((50.0, 50.5), (51.0, 51.5), (52.0, 52.5)), names="xyz")
+    c = comparison("card", ours, theirs)
+    assert (c.ratio.specimens, c.notes) == (3, ("3 specimens each",))
+    assert c.ratio.value == pytest.approx(102 / 51.25)
+    c = comparison("card", ours, cell(SIX))
+    assert (c.ratio.specimens, c.notes) == (1, ("3 and 1 specimens",))
+    assert comparison("card", cell(SIX), ours).notes == ("1 and 3 specimens",)
+
+
+def test_days_of_one_device_are_sessions_and_those_of_two_devices_one_specimen_each():
+    ours, theirs = (
+        several(THREE, "session", device_hash=device, torch=torch) for device, torch in (("aa", "3"), ("aa", "2"))
+    )
+    c = comparison("torch", ours, theirs)
+    assert (c.ratio.specimens, c.notes) == (3, ("3 sessions each",))
+    other = several(THREE, "session", device_hash="bb", card="H100")
+    c = comparison("card", other, ours)
+    assert c.ratio.specimens == 1
+    assert c.notes[0] == "3 sessions each"
+
+
+def test_precisions_on_the_same_three_specimens_are_paired():
+    """Each is exactly twice as fast in fp16, so that their own spread is in no interval."""
+    half = tuple(tuple(seconds / 2 for seconds in own) for own in THREE)
+    c = comparison("precision", several(half, precision="fp16"), several(THREE))
+    assert (c.ratio.value, c.ratio.low, c.ratio.high) == pytest.approx((0.5, 0.5, 0.5))
+    unpaired = comparison("precision", several(half, precision="fp16", names="xyz"), several(THREE))
+    assert unpaired.ratio.low < 0.49
+    two = comparison("precision", several(half, precision="fp16", names="abz"), several(THREE))
+    assert two.ratio.low < 0.49
+
+
+def verdicts(*ratios, subject=(), other=()):
+    """What is made of six trials a side with these ratios."""
+    pair = cell(subject or SIX, precision="fp16"), cell(other or SIX)
+    return [(c.verdict, c.notes) for c in judged([Comparison("precision", *pair, "fp16", "fp32", r) for r in ratios])]
+
+
+FASTER = Ratio(0.5, 0.49, 0.51, 0.02, (0.49, 0.51), (0.49, 0.51))
+
+
+def test_p_is_adjusted_over_all_that_are_shown():
+    assert verdicts(FASTER) == [("faster", ())]
+    both = verdicts(FASTER, Ratio(0.5, 0.49, 0.51, 0.03, (0.49, 0.51), (0.49, 0.51)))
+    assert [verdict for verdict, _ in both] == ["faster", "faster"]
+    three = verdicts(FASTER, *[Ratio(0.5, 0.49, 0.51, 0.04, (0.49, 0.51), (0.49, 0.51))] * 2)
+    assert [verdict for verdict, _ in three] == ["unsure", "unsure", "unsure"]
+
+
+def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
+    settled = [Comparison("card", cell(), cell(), "a", "b", FASTER, "not alike", ("why",))] * 3
+    alone = [Comparison("card", cell(), cell(), "a", "b", Ratio(0.5, None, None, None))]
+    (judgement, *rest) = judged(
+        [Comparison("precision", cell(FAST, precision="fp16"), cell(SIX), "fp16", "fp32", FASTER), *settled, *alone]
+    )
+    assert (judgement.verdict, judgement.notes) == ("faster", ())
+    assert [(c.verdict, c.notes) for c in rest] == [("not alike", ("why",))] * 3 + [("one trial", ())]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict", "notes"),
+    [
+        ({"timed_out": 2}, {}, "incomplete", ("fp16: 2 of 8 have no time",)),
+        ({}, {"timed_out": 1}, "incomplete", ("fp32: 1 of 7 have no time",)),
+        ({"failed": 3}, {}, "faster", ("fp16: 3 of 9 have no time",)),
+        ({"failed": 3}, {"out_of_memory": 1}, "faster", ("fp16: 3 of 9 have no time", "fp32: 1 of 7 have no time")),
+    ],
+)
+def test_a_time_limit_that_cut_trials_off_leaves_no_verdict(ours, theirs, verdict, notes):
+    pair = cell(FAST, precision="fp16", lost=ours), cell(SIX, lost=theirs)
+    (c,) = judged([Comparison("precision", *pair, "fp16", "fp32", FASTER, notes=("before",))])
+    assert (c.verdict, c.notes) == (verdict, ("before", *notes))
+
+
+def test_a_verdict_that_there_was_stays_whatever_was_cut_off():
+    pair = cell(FAST, precision="fp16", lost={"timed_out": 1}), cell(SIX)
+    (c,) = judged([Comparison("precision", *pair, "fp16", "fp32", FASTER, "not alike")])
+    assert (c.verdict, c.notes) == ("not alike", ("fp16: 1 of 7 have no time",))
+
+
+def test_the_smaller_side_has_to_have_six_trials():
+    for sides in ((SIX, SIX[:5]), (SIX[:5], SIX)):
+        ((verdict, _),) = verdicts(FASTER, subject=sides[0], other=sides[1])
+        assert verdict == "few trials"
+    assert verdicts(FASTER, subject=SIX[:1]) == [("one trial", ())]
+
+
+def advice(ratio, subject, other, axis="precision"):
+    """The last note on a comparison that the figures leave open."""
+    (c,) = judged([Comparison(axis, subject, other, "a", "b", ratio)])
+    assert c.verdict in {"unsure", "few trials", "one specimen", "few specimens"}
+    return c.notes[-1] if c.notes else ""
+
+
+OPEN = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05))
+
+
+def test_how_many_trials_would_decide():
+    few = cell(SIX[:3], precision="fp16"), cell(SIX[:3])
+    assert advice(OPEN, *few) == "a new session of about 6 trials a side would decide"
+    # More than there are, for they did not decide.
+    many = cell(SIX * 3, precision="fp16"), cell(SIX * 2)
+    assert advice(OPEN, *many) == "a new session of about 13 trials a side would decide"
+    wild = cell((50.0, 100, 200, 60, 150, 90), precision="fp16"), cell(SIX)
+    assert advice(OPEN, *wild) == "a new session of over 50 trials a side would decide"
+    full = cell(SIX * 8 + (100.0,), precision="fp16"), cell(SIX * 8 + (100.0,))
+    assert advice(OPEN, *full) == "a new session of about 50 trials a side would decide"
+
+
+SPREAD = Ratio(0.9, 0.87, 0.93, 0.001, (0.88, 0.92), (0.8, 1.01), specimens=1)
+"""10% apart, by one specimen each: five a side would decide it."""
+CLOSE = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05), specimens=1)
+"""3% apart, which takes very many."""
+
+
+@pytest.mark.parametrize(
+    ("ratio", "theirs", "axis", "words"),
+    [
+        (SPREAD, {"device_hash": "bbbb"}, "card", "about 4 more specimens a side would decide"),
+        (SPREAD, {"session": "s2"}, "card", ""),
+        (SPREAD, {"session": "s2"}, "precision", ""),
+        (SPREAD, {"session": "s2"}, "torch", "about 4 more sessions a side would decide"),
+        (SPREAD, {"device_hash": ""}, "card", "about 4 more specimens a side would decide"),
+        (CLOSE, {"device_hash": "b"}, "card", "over 50 more specimens would decide"),
+        (replace(SPREAD, specimens=4), {"device_hash": "b"}, "card", "about 1 more specimen a side would decide"),
+        (replace(SPREAD, specimens=9), {"device_hash": "b"}, "card", "about 1 more specimen a side would decide"),
+    ],
+)
+def test_how_many_specimens_would_decide(ratio, theirs, axis, words):
+    assert advice(ratio, cell(SIX), cell(SIX, **theirs), axis) == words
+
+
+def test_without_a_hash_on_either_side_they_may_be_two_devices():
+    pair = cell(SIX, device_hash=""), cell(SIX, device_hash="")
+    assert advice(SPREAD, *pair, "card") == "about 4 more specimens a side would decide"

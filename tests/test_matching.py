@@ -1,0 +1,308 @@
+"""Which cell is compared with which: what must agree, the baseline, and the closest of several partners."""
+
+import pytest
+from rows import cell
+
+from gpubench.comparing.matching import axis_value, bucket_of, mismatch, other_stack, pairs_along, wished
+from gpubench.errors import UserError
+
+A, B, C = (cell(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
+
+
+def on(who, seconds=(100.0,), **changes):
+    """A case on the card of that name."""
+    return cell(seconds, **{"card": f"NVIDIA {who}", "device_hash": who, "label": who, **changes})
+
+
+def test_a_card_goes_by_its_label_and_the_rest_by_what_they_hold():
+    assert axis_value(on("A100", label="A100 @ 200 W"), "card") == "A100 @ 200 W"
+    assert axis_value(on("A100", batch_size=64.0), "batch_size") == "64"
+    assert axis_value(on("A100"), "precision") == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("wish", "found"),
+    [
+        ("A100", ("card", "A100")),
+        ("a1", ("card", "A100")),
+        ("B200", ("card", "B200")),
+        ("FP32", ("precision", "fp32")),
+        ("fp16", ("precision", "fp16")),
+    ],
+)
+def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
+    cells = [A, B, on("B200 mini"), on("A100", precision="fp16"), on("B200", precision="fp16-pure")]
+    assert wished(wish, ["card", "precision"], cells) == found
+
+
+@pytest.mark.parametrize(
+    ("wish", "axes", "words"),
+    [
+        ("00", ["card", "precision"], "--baseline 00: it could be A100, B200"),
+        ("H100", ["card", "precision"], "--baseline H100: there is A100, B200$"),
+        ("H100", ["precision"], "--baseline H100: there is fp32$"),
+    ],
+)
+def test_a_baseline_that_is_none_says_which_there_are(wish, axes, words):
+    with pytest.raises(UserError, match=words):
+        wished(wish, axes, [A, B])
+
+
+def test_a_baseline_of_nothing():
+    with pytest.raises(UserError, match="--baseline A100: there is nothing to compare"):
+        wished("A100", ["card"], [])
+
+
+def pairs(axis, *cells, wish=None, explicit=True, **options):
+    """(labels and figures of the pairs, what was left out)."""
+    left_out = []
+    found = pairs_along(axis, cells, wish, left_out, explicit=explicit, **options)
+    return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in found], left_out
+
+
+def test_one_value_is_not_compared():
+    assert pairs("card", A, on("A100", model="other")) == ([], [])
+
+
+def test_every_other_card_against_the_one_that_was_named():
+    found, left_out = pairs("card", A, B, C, wish=("card", "B200"))
+    assert found == [("A100 resnet18 100", "B200 resnet18 100"), ("C300 resnet18 100", "B200 resnet18 100")]
+    assert left_out == []
+
+
+def test_a_wish_for_another_axis_leaves_this_one_its_own_baseline():
+    slow, quick = on("A100", (200.0,)), on("B200", (100.0,))
+    assert pairs("card", slow, quick, wish=("precision", "fp32"))[0] == [("B200 resnet18 100", "A100 resnet18 200")]
+
+
+def test_the_baseline_is_the_slowest_or_where_losses_are_asked_for_the_best():
+    slow, middle, quick = (on(who, (seconds,)) for who, seconds in (("A100", 200.0), ("B200", 150.0), ("C300", 100.0)))
+    assert {other for _, other in pairs("card", quick, slow, middle)[0]} == {"A100 resnet18 200"}
+    assert {other for _, other in pairs("card", slow, quick, middle, best_is_base=True)[0]} == {"C300 resnet18 100"}
+
+
+def test_slowest_is_meant_over_the_models_that_all_of_them_have():
+    """1 x 100 x 8 against 20 x 30: a mean of 28.3 against 24.5; the third model is one side's own."""
+    ours = [on("A100", (seconds,), model=model) for model, seconds in (("a", 100.0), ("b", 8.0))]
+    theirs = [on("B200", (seconds,), model=model) for model, seconds in (("a", 20.0), ("b", 30.0), ("c", 900.0))]
+    found, left_out = pairs("card", *ours, *theirs)
+    assert found == [("B200 a 20", "A100 a 100"), ("B200 b 30", "A100 b 8")]
+    assert left_out == ["resnet c fp32 batch 64 on B200: A100 has no row of the same kind"]
+
+
+def test_where_no_case_is_shared_by_all_each_is_as_slow_as_its_own():
+    cells = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
+    found, left_out = pairs("card", *cells, explicit=False)
+    assert found == []
+    assert [line.rpartition(": ")[2] for line in left_out] == [
+        "B200 has no row of the same kind",
+        "not compared along card, no other card has a row of the same kind",
+        "B200 has no row of the same kind",
+    ]
+
+
+def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
+    cells = on("A100", (100.0,)), on("A100", (300.0,), precision="bf16"), on("A100", (50.0,), precision="fp16")
+    found, _ = pairs("precision", *cells)
+    assert found == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
+    assert pairs("precision", *cells[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
+
+
+def test_a_baseline_that_has_no_row_in_this_group():
+    found, (line,) = pairs("card", A, B, wish=("card", "H100"))
+    assert found == []
+    assert line == "resnet, epochs=1, data=cifar100, full: H100 has no row here, so nothing is compared along card"
+
+
+def test_a_case_that_one_side_has_alone_is_named():
+    cells = A, B, on("A100", model="lone"), on("B200", model="own")
+    found, left_out = pairs("card", *cells, wish=("card", "B200"))
+    assert found == [("A100 resnet18 100", "B200 resnet18 100")]
+    assert left_out == [
+        "resnet lone fp32 batch 64 on A100: B200 has no row of the same kind",
+        "resnet own fp32 batch 64 on B200: not compared along card, no other card has a row of the same kind",
+    ]
+
+
+def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
+    cells = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
+    found, left_out = pairs("precision", *cells, explicit=False)
+    assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
+    _, left_out = pairs("precision", *cells)
+    assert left_out == [
+        "resnet resnet18 fp16 batch 64 on B200: fp32 has no row of the same kind",
+        "resnet resnet18 fp32 batch 64 on C300: not compared along precision,"
+        " no other precision has a row of the same kind",
+    ]
+
+
+def test_a_batch_policy_is_named_in_place_of_the_batch():
+    *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
+    assert line == "resnet resnet18 fp32 batch max on B200: A100 has no row of the same kind"
+
+
+def test_batches_are_compared_with_the_slowest_of_their_own_model():
+    """Or with the best; one whose own model has but one batch is not left out, for nothing is missing."""
+    cells = [
+        on("A100", (seconds,), model=model, batch_size=batch)
+        for model, batch, seconds in (
+            ("a", 32, 90.0),
+            ("a", 64, 80.0),
+            ("b", 32, 40.0),
+            ("b", 64, 70.0),
+            ("c", 64, 5.0),
+        )
+    ]
+    assert pairs("batch_size", *cells) == ([("A100 a 80", "A100 a 90"), ("A100 b 40", "A100 b 70")], [])
+    assert pairs("batch_size", *cells, best_is_base=True)[0] == [("A100 a 90", "A100 a 80"), ("A100 b 70", "A100 b 40")]
+    found, left_out = pairs("batch_size", *cells, wish=("batch_size", "32"))
+    assert found == [("A100 a 80", "A100 a 90"), ("A100 b 70", "A100 b 40")]
+    assert left_out == ["resnet c fp32 batch 64 on A100: 32 has no row of the same kind"]
+
+
+def test_of_several_partners_the_one_that_shares_most():
+    """The same policy before the stack, the stack before the session, the session before the device, then trials."""
+    subject = on("A100", precision="fp16", batch_policy="max", batch_size=64)
+    fp32 = {"batch_policy": "max", "batch_size": 64}
+    far = on("A100", (1.0,), **{**fp32, "torch": "2.1.0", "session": "s2"})
+    near = on("A100", (2.0,), **{**fp32, "session": "s2"})
+    same = on("A100", (3.0,), **fp32)
+    more = on("A100", (4.0, 4.0), **fp32)
+    for others, best in (([far, near], 2), ([near, same], 3), ([same, more], 4), ([more, far, near], 4), ([far], 1)):
+        for order in (others, others[::-1]):
+            assert pairs("precision", subject, *order)[0] == [("A100 resnet18 100", f"A100 resnet18 {best}")]
+    twin = on("A100", precision="fp16", batch_policy="max-fp32", batch_size=64)
+    assert pairs("precision", twin, more)[0] == [("A100 resnet18 100", "A100 resnet18 4")]
+
+
+def test_the_same_device_is_closer_than_another():
+    here, there = on("B200", (1.0,), device_hash="one"), on("B200", (2.0, 2.0), device_hash="two")
+    assert (
+        pairs("card", on("A100", device_hash="one"), here, there, wish=("card", "B200"))[0][0][1] == "B200 resnet18 1"
+    )
+
+
+def test_unlike_rows_are_put_side_by_side_only_when_that_was_allowed():
+    subject = on("A100", params="epochs=1 width=2")
+    near, far = on("B200", (1.0,), params="epochs=2"), on("B200", (2.0,), params="epochs=2", data="toy")
+    assert pairs("card", subject, near, far, wish=("card", "B200"))[0] == []
+    found, left_out = pairs("card", subject, near, far, wish=("card", "B200"), allow_mismatch=True)
+    assert (found, left_out) == ([("A100 resnet18 100", "B200 resnet18 1")], [])
+
+
+@pytest.mark.parametrize(
+    ("axis", "changes"),
+    [
+        ("card", {"suite": "other"}),
+        ("card", {"model": "other"}),
+        ("card", {"precision": "fp16"}),
+        ("precision", {"card": "NVIDIA B200", "precision": "fp16"}),
+    ],
+)
+def test_even_then_another_suite_model_kind_of_precision_or_card_is_no_partner(axis, changes):
+    base = {"precision": "fp32"} if axis == "precision" else {}
+    other = {"card": "NVIDIA B200", "label": "B200"} if axis == "card" else {}
+    cells = on("A100", params="epochs=2", **base), on("A100", **{**other, **changes})
+    assert pairs(axis, *cells, wish=(axis, axis_value(cells[1], axis)), allow_mismatch=True)[0] == []
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("fp32", "tf32"), ("fp16", "bf16")])
+def test_full_precisions_are_alike_and_so_are_mixed_ones(ours, theirs):
+    cells = on("A100", precision=ours), on("B200", precision=theirs)
+    assert len(pairs("card", *cells, wish=("card", "B200"), allow_mismatch=True)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "ours", "theirs", "expected"),
+    [
+        ("card", {}, {}, []),
+        ("card", {"batch_size": 64}, {"batch_size": 128}, ["batch (64 / 128)"]),
+        ("card", {}, {"batch_size": 128, "batch_policy": "max"}, ["batch_policy (fixed / max)", "batch (64 / 128)"]),
+        ("card", {"params": "a=1 b=2 c=3"}, {"params": "a=1 b=4"}, ["params (b=2 c=3 / b=4)"]),
+        ("card", {"params": "a=1 b=2"}, {"params": "a=1"}, ["params (b=2 / none)"]),
+        ("card", {"weights": ""}, {"weights": "random"}, ["weights (none / random)"]),
+        ("card", {"measured": "projected"}, {}, ["measured (projected / measured)"]),
+        ("card", {"mode": "quick", "measured": "projected"}, {}, ["mode (quick / full)"]),
+        ("measured", {"measured": "projected"}, {}, []),
+        ("mode", {"mode": "quick", "measured": "projected"}, {}, []),
+        ("batch_size", {"batch_size": 64}, {"batch_size": 128, "batch_policy": "max"}, []),
+        ("precision", {"precision": "fp16", "batch_policy": "max-fp32"}, {"batch_policy": "max"}, []),
+        ("precision", {"precision": "fp16", "batch_policy": "author-doubled"}, {"batch_policy": "author"}, []),
+        ("precision", {"batch_policy": "max-fp32"}, {"batch_policy": "fast"}, ["batch_policy (max-fp32 / fast)"]),
+        ("card", {"batch_policy": "max-fp32"}, {"batch_policy": "max"}, ["batch_policy (max-fp32 / max)"]),
+        ("precision", {"model": "a"}, {"model": "b"}, ["model (a / b)"]),
+    ],
+)
+def test_what_differs_is_named_with_both_values(axis, ours, theirs, expected):
+    assert mismatch(axis, on("A100", **ours), on("B200", **theirs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("axis", "changes", "together"),
+    [
+        ("card", {"device_hash": "other", "card": "NVIDIA B200"}, True),
+        ("precision", {"precision": "fp16"}, True),
+        ("precision", {"card": "NVIDIA B200"}, False),
+        ("precision", {"device_hash": "other"}, False),
+        ("precision", {"device_hash": ""}, False),
+        ("batch_size", {"batch_size": 32}, True),
+        ("batch_size", {"device_hash": "other"}, False),
+        ("torch", {"device_hash": "other", "torch": "2.1.0"}, True),
+        ("torch", {"card": "NVIDIA B200"}, False),
+        ("precision", {"batch_policy": "fastest"}, False),
+        ("batch_size", {"batch_policy": "max"}, True),
+        ("batch_policy", {"batch_policy": "max", "batch_size": 64}, False),
+        ("mode", {"mode": "quick", "measured": "projected"}, True),
+        ("card", {"mode": "quick"}, False),
+    ],
+)
+def test_what_is_of_one_kind(axis, changes, together):
+    assert (bucket_of(on("A100"), axis) == bucket_of(on("A100", **changes), axis)) == together
+
+
+def test_a_twin_is_of_the_kind_of_the_row_it_is_compared_with():
+    twin, policy = on("A100", batch_policy="max-fp32", precision="fp16"), on("A100", batch_policy="max")
+    assert bucket_of(twin, "precision") == bucket_of(policy, "precision")
+    assert bucket_of(twin, "card") != bucket_of(on("A100", batch_policy="max", precision="fp16"), "card")
+
+
+@pytest.mark.parametrize(
+    ("axis", "changes", "expected"),
+    [
+        ("card", {}, []),
+        ("card", {"torch": "2.15.9+cpu"}, []),
+        ("card", {"torch": "2.14.0+cu132"}, ["torch"]),
+        ("card", {"torch": "3.15.0"}, ["torch"]),
+        ("torch", {"torch": "2.14.0"}, []),
+        ("card", {"cudnn": "92699"}, []),
+        ("card", {"cudnn": "92700"}, ["cudnn"]),
+        ("card", {"cudnn": "9.27"}, ["cudnn"]),
+        ("card", {"cuda": "13.3"}, ["cuda"]),
+        ("card", {"threads": 7}, ["threads"]),
+        ("card", {"threads": 7, "power_cap": "200 W"}, ["threads", "power_cap"]),
+        ("card", {"memory_limit_bytes": 2.0**30}, ["memory_limit_bytes"]),
+        ("card", {"cudnn_benchmark": "false"}, ["cudnn_benchmark"]),
+    ],
+)
+def test_another_stack(axis, changes, expected):
+    assert other_stack(axis, on("A100"), on("B200", **changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("axis", "ours", "theirs", "expected"),
+    [
+        ("card", {}, {}, []),
+        ("precision", {}, {}, ["threads"]),
+        ("card", {"device": "cuda:0"}, {}, ["threads"]),
+        ("card", {}, {"device": "cuda:0"}, ["threads"]),
+        ("card", {}, {"card": "NVIDIA A100", "device_hash": "A100"}, ["threads"]),
+        ("card", {}, {"card": "NVIDIA A100"}, []),
+        ("card", {}, {"device_hash": "A100"}, []),
+        ("card", {"threads_asked": "7"}, {}, ["threads"]),
+        ("card", {}, {"threads_asked": "8"}, ["threads"]),
+    ],
+)
+def test_the_threads_of_another_cpu_are_its_own_unless_somebody_asked_for_them(axis, ours, theirs, expected):
+    one = on("A100", **{"device": "cpu", "threads": 7, **ours})
+    two = on("B200", **{"device": "cpu", "threads": 8, **theirs})
+    assert other_stack(axis, one, two) == expected

@@ -1,0 +1,177 @@
+"""From laps to the seconds of a whole run: every figure worked out by hand."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from gpubench.measuring.projection import Epoch, Phase, Stage, epoch_from_json, stage_of, stage_seconds, summarise
+from gpubench.trial import Lap
+
+
+def lap(seconds, samples, kind="timed", *, phase="train", epoch=0, wait=0.0):
+    return Lap(phase, epoch, kind, 4, samples, seconds, wait)
+
+
+def phase(*laps, total=0, name="train", epoch=0, cut=False):
+    return Phase(name, epoch, laps, total, cut)
+
+
+CUT = phase(lap(2.0, 30, "warmup"), lap(3.0, 60), lap(5.0, 20), lap(7.0, 0), total=210, cut=True)
+"""80 timed samples in 8 s; the 7 s without a sample are the end of the loader."""
+
+
+def test_a_phase_that_was_cut():
+    assert (CUT.seconds, CUT.samples) == (17.0, 110)
+    assert CUT.seconds_per_sample == pytest.approx(0.1)
+    assert CUT.projected_seconds == pytest.approx(17 + 100 * 0.1)
+    assert CUT.again_seconds == pytest.approx(21)
+
+
+def test_a_phase_without_timed_laps_has_no_rate_and_one_with_more_than_planned_takes_nothing_off():
+    assert phase(lap(2.0, 30, "warmup"), total=90).projected_seconds == 2.0
+    assert phase(lap(2.0, 30), total=20).projected_seconds == 2.0
+
+
+def test_what_an_epoch_spends_between_its_phases():
+    assert Epoch(0, 20.0, (CUT,)).between_seconds == 3.0
+    assert Epoch(0, 10.0, (CUT,)).between_seconds == 0.0
+
+
+def test_an_epoch_comes_back_from_json_as_it_went():
+    epoch = Epoch(3, 20.0, (CUT, phase(lap(1.5, 7, phase="valid"), total=7, name="valid")))
+    assert epoch_from_json(json.loads(json.dumps(asdict(epoch)))) == epoch
+
+
+@pytest.mark.parametrize(("epoch", "stage"), [(0, 0), (12, 0), (13, 13), (24, 13), (25, 25), (40, 25)])
+def test_the_stage_of_an_epoch(epoch, stage):
+    assert stage_of((0, 13, 25), epoch) == stage
+    assert stage_of((5,), 4) == 0
+
+
+def test_epochs_of_a_stage_that_did_not_run_have_the_samples_of_the_last_that_did():
+    ran = tuple(Epoch(index, 9.0, (phase(total=total),)) for index, total in enumerate((100, 80)))
+    assert Stage(ran, 5, ()).samples == 100 + 80 + 3 * 80
+    assert Stage(ran, 1, ()).samples == 180
+    assert Stage((), 5, ()).samples == 0
+    assert Stage((Epoch(0, 9.0, (phase(total=50, name="valid"),)),), 3, ()).samples == 0
+
+
+def whole(index, seconds, train_seconds, *, valid_seconds=4.0, wait=0.0):
+    """An epoch of 100 training and 40 validation samples that ran to its end, its first lap a warm-up."""
+    train = phase(
+        lap(3.0, 20, "warmup", epoch=index),
+        lap(train_seconds - 3.0, 80, epoch=index, wait=wait),
+        total=100,
+        epoch=index,
+    )
+    valid = phase(lap(valid_seconds, 40, phase="valid", epoch=index), total=40, name="valid", epoch=index)
+    return Epoch(index, seconds, (train, valid))
+
+
+def test_a_full_run_is_the_sum_of_its_epochs():
+    resident = [lap(1.0, 20, "resident")]
+    final = phase(lap(6.0, 50, phase="valid"), total=50, name="valid")
+    found = summarise([whole(0, 20.0, 11.0, wait=2.0), whole(1, 17.0, 11.0, wait=2.0)], [final], resident, 2)
+    laps = found.pop("laps")
+    assert found == {
+        "seconds": pytest.approx(20 + 17 + 6),
+        "measured": True,
+        "train_seconds": pytest.approx(22),
+        "valid_seconds": pytest.approx(4 + 4 + 6),
+        "samples_per_second": pytest.approx(10),  # 160 samples in two laps of 8 s
+        "epochs": 2,
+        "samples": 200,
+        "loader_wait": pytest.approx(0.25),
+        "data_stall": pytest.approx(0.5),
+        "resident_samples_per_second": pytest.approx(20),
+        "run_samples": 200,
+    }
+    assert [each.seconds for each in laps] == [3, 8, 4, 3, 8, 4, 6, 1]
+
+
+def test_epochs_that_did_not_run_are_like_the_mean_of_those_after_the_first():
+    first, second, third = whole(0, 40.0, 23.0, wait=2.0), whole(1, 17.0, 11.0, wait=2.0), whole(2, 21.0, 13.0)
+    found = summarise([first, second, third], [], [], 10, lost_seconds=2.5)
+    assert found["seconds"] == pytest.approx(40 + 17 + 21 + 7 * 19 + 2.5)
+    assert found["train_seconds"] == pytest.approx(23 + 11 + 13 + 7 * 12)
+    assert found["valid_seconds"] == pytest.approx(10 * 4)
+    assert (found["measured"], found["epochs"], found["samples"], found["run_samples"]) == (False, 10, 300, 1000)
+    # Of the rate the first epoch is no part: 160 samples in 8 + 10 s, of which 2 went into waiting.
+    assert found["samples_per_second"] == pytest.approx(160 / 18)
+    assert found["loader_wait"] == pytest.approx(1 / 9)
+    assert found["data_stall"] is None
+    assert found["resident_samples_per_second"] is None
+
+
+def test_a_lone_epoch_is_repeated_without_its_start_up():
+    """The others take 100 samples at 8 s for 80, 40 at 4 s for 40, and the 5 s between the phases."""
+    found = summarise([whole(0, 20.0, 11.0)], [], [], 4)
+    assert found["seconds"] == pytest.approx(20 + 3 * (10 + 4 + 5))
+    assert found["train_seconds"] == pytest.approx(11 + 3 * 10)
+    assert found["valid_seconds"] == pytest.approx(4 * 4)
+    assert found["samples_per_second"] == pytest.approx(10)
+    assert found["run_samples"] == 400
+
+
+def test_a_cut_phase_is_projected_and_so_no_measurement():
+    found = summarise([Epoch(0, 19.0, (CUT,))], [], [], 1)
+    assert (found["seconds"], found["measured"], found["samples"]) == (pytest.approx(17 + 10 + 2), False, 110)
+
+
+def test_samples_left_out_are_projected_too():
+    found = summarise([Epoch(0, 9.0, (phase(lap(8.0, 80), total=81),))], [], [], 1)
+    assert (found["seconds"], found["measured"]) == (pytest.approx(9.1), False)
+
+
+def test_what_ran_outside_epochs_counts_once():
+    training, final = phase(lap(8.0, 80, wait=2.0), total=80), phase(lap(2.0, 5), total=10, name="final")
+    found = summarise([], [training, final], [lap(2.0, 40, "resident")], 0)
+    assert (found["seconds"], found["epochs"], found["samples"], found["run_samples"]) == (pytest.approx(12), 1, 80, 80)
+    assert (found["samples_per_second"], found["loader_wait"], found["data_stall"]) == (10, 0.25, 0.5)
+    assert (found["train_seconds"], found["valid_seconds"], found["measured"]) == (8, 0, False)
+
+
+def test_a_run_without_any_training_has_seconds_and_no_rate():
+    found = summarise([], [phase(lap(2.0, 5, phase="valid"), total=5, name="valid")], [], 0)
+    assert (found["seconds"], found["valid_seconds"], found["measured"]) == (2, 2, True)
+    for figure in ("samples_per_second", "loader_wait", "data_stall", "resident_samples_per_second", "run_samples"):
+        assert found[figure] is None, figure
+
+
+def staged(index, seconds, samples, wait=0.0):
+    return Epoch(index, seconds, (phase(lap(seconds, samples, epoch=index, wait=wait), total=samples, epoch=index),))
+
+
+STAGES = [staged(0, 30.0, 90), staged(1, 10.0, 90, wait=4.0), staged(4, 50.0, 200), staged(5, 40.0, 200, wait=10.0)]
+"""Two epochs of a stage of four, and two of one of six."""
+
+
+def test_each_stage_is_projected_from_its_own_epochs():
+    resident = [lap(5.0, 90, "resident"), lap(20.0, 200, "resident", epoch=4)]
+    found = summarise(STAGES, [], resident, 10, (0, 4))
+    assert found["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
+    assert stage_seconds(STAGES, 10, (0, 4)) == {0: pytest.approx(60), 4: pytest.approx(250)}
+    assert found["run_samples"] == 4 * 90 + 6 * 200
+    # A run of 360 samples at 10/90 s, and of 1200 at 40/200 s; 4/90 and 10/200 of it waiting.
+    assert found["samples_per_second"] == pytest.approx(1560 / (40 + 240))
+    assert found["loader_wait"] == pytest.approx((16 + 60) / 280)
+    assert found["resident_samples_per_second"] == pytest.approx(1560 / (20 + 120))
+    assert found["data_stall"] == pytest.approx(0.5)
+
+
+def test_a_stage_without_a_timed_lap_leaves_no_rate_for_the_whole():
+    warm = Epoch(4, 5.0, (phase(lap(5.0, 200, "warmup", epoch=4), total=200, epoch=4),))
+    found = summarise([*STAGES[:2], warm], [], [lap(5.0, 90, "resident")], 10, (0, 4))
+    assert found["samples_per_second"] is None
+    assert found["resident_samples_per_second"] is None
+
+
+def test_stages_that_begin_after_the_end_do_not_count():
+    found = summarise(STAGES[:2], [], [], 2, (0, 4))
+    assert (found["seconds"], found["measured"]) == (pytest.approx(40), True)
+    assert found["samples_per_second"] == pytest.approx(180 / 40)
+
+
+def test_more_epochs_than_planned_count_as_they_were():
+    assert summarise(STAGES[:2], [], [], 1)["seconds"] == pytest.approx(40)

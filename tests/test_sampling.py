@@ -1,0 +1,189 @@
+"""How much of a run each mode measures, and when a phase has seen enough: every bound by its number."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpubench.measuring.sampling import DRIFT, FLAT, Sampling, Stop, drift, sampling_for
+from gpubench.trial import Lap
+
+
+def lap(seconds, samples=10, steps=1):
+    return Lap("train", 0, "warmup", steps, samples, seconds, 0.0)
+
+
+def test_the_bounds_that_the_documentation_gives():
+    assert (FLAT, DRIFT) == (0.05, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("mode", "accelerator", "expected"),
+    [
+        ("full", False, Sampling(None, 0.25, 3.0, None, None, 0, 2, 1.0, most_laps=32)),
+        ("full", True, Sampling(None, 0.25, 30.0, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=5.0)),
+        ("sampled", False, Sampling(2, 0.25, 3.0, 4.0, 1.5, 3, 2, 1.0)),
+        ("sampled", True, Sampling(2, 0.25, 30.0, 4.0, 1.5, 3, 2, 1.0, least_warmup_seconds=5.0)),
+        ("quick", True, Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)),
+        ("probe", False, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)),
+        ("probe", True, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 1, 0.0, steps=True, timed_steps=2, train_limit=10.0)),
+    ],
+)
+def test_what_each_mode_measures(mode, accelerator, expected):
+    assert sampling_for(mode, accelerator=accelerator) == expected
+
+
+SAMPLED = sampling_for("sampled", accelerator=False)
+
+
+def stop(sampling=SAMPLED, phase="train", *, first=True, settled=None):
+    return Stop(sampling, phase, first_epoch=first, settled=settled)
+
+
+def warmed(*seconds, sampling=SAMPLED, settled=None):
+    """(kind of the next lap, why) after warm-up laps of so many seconds for ten samples."""
+    one = stop(sampling, settled=settled)
+    for each in seconds:
+        one.add(lap(each))
+    return one.kind, one.reason
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        ([9.0, 0.5, 0.5, 0.5], ""),
+        ([9.0, 0.5, 0.5, 0.5, 0.5], "flat: last 4 laps within 0.0% after 5 warm-up laps, 11.0 s"),
+        ([9.0, 2.0], ""),
+        ([9.0, 2.0, 2.0], "flat: last 2 laps within 0.0% after 3 warm-up laps, 13.0 s"),
+        ([9.0, 1.0, 1.04], "flat: last 2 laps within 4.0% after 3 warm-up laps, 11.0 s"),
+        ([9.0, 1.0, 1.06], ""),  # a change is all of the scatter of two laps
+        ([9.0, 1.06, 1.0], ""),
+        # Halves of 1.0 and 1.07, where the laps scatter by 9%; then by 5%, and halves of 1.0 and 1.11.
+        ([9.0, 0.45, 0.55, 0.535, 0.535], "flat: last 4 laps within 7.0% after 5 warm-up laps, 11.1 s"),
+        ([9.0, 0.5, 0.5, 0.535, 0.535], ""),
+        ([9.0, 0.4, 0.6, 0.555, 0.555], ""),
+        ([9.0, 1.4, 1.0], ""),
+        ([9.0, 1.7, 1.2], ""),
+        ([9.0, 1.8, 1.25], "unsteady: step times still moved after 3 laps, 3.0 s"),
+        ([9.0, 1.0, 2.0], "long laps: 3 warm-up laps, 3.0 s"),
+        ([9.0, 1.6, 1.5], "long laps: 3 warm-up laps, 3.1 s"),
+    ],
+)
+def test_when_the_warm_up_is_over(seconds, reason):
+    assert warmed(*seconds) == ("timed" if reason else "warmup", reason)
+
+
+def test_flat_means_seconds_of_a_sample():
+    one = stop()
+    for seconds, samples in ((9.0, 10), (1.0, 10), (2.0, 20)):
+        one.add(lap(seconds, samples))
+    assert one.reason == "flat: last 2 laps within 0.0% after 3 warm-up laps, 12.0 s"
+
+
+def test_laps_that_took_no_time_are_flat():
+    assert warmed(0.0, 0.0, 0.0, 0.0, 0.0)[0] == "timed"
+
+
+def test_a_warm_up_lasts_as_long_as_an_accelerator_needs():
+    sampling = replace(SAMPLED, least_warmup_seconds=4.0, warmup_seconds=30.0)
+    assert warmed(9.0, 1.5, 1.5, sampling=sampling) == ("warmup", "")
+    assert warmed(9.0, 2.0, 2.0, sampling=sampling)[0] == "timed"
+
+
+def test_a_card_that_has_not_settled_is_waited_for():
+    assert warmed(9.0, 1.25, 1.25, settled=lambda: False) == ("warmup", "")
+    assert warmed(9.0, 1.25, 1.25, 1.25, settled=lambda: False) == (
+        "timed",
+        "unsteady: the card's clock or temperature still moved after 4 laps, 3.8 s",
+    )
+
+
+def test_later_epochs_warm_up_for_a_lap_and_quick_for_a_step():
+    one = stop(first=False)
+    assert one.kind == "warmup"
+    one.add(lap(1.0))
+    assert (one.kind, one.reason) == ("timed", "")
+    quick = stop(sampling_for("quick", accelerator=True))
+    quick.add(lap(1.0))
+    assert (quick.kind, quick.reason) == ("timed", "one warm-up step; steadiness not looked for")
+
+
+def reached(sampling, *laps, phase="train"):
+    """After how many timed laps of (seconds, steps) the phase can stop; None where it cannot."""
+    one = stop(sampling, phase, first=False)
+    if one.kind == "warmup":
+        one.add(lap(9.0))
+    assert not one.reached
+    for number, (seconds, steps) in enumerate(laps, start=1):
+        one.add(lap(seconds, steps=steps))
+        if one.reached:
+            return number
+    return None
+
+
+@pytest.mark.parametrize(
+    ("mode", "phase", "laps", "number"),
+    [
+        ("full", "train", [(100.0, 9)] * 9, None),
+        ("sampled", "train", [(1.5, 9)] * 9, 3),
+        ("sampled", "train", [(9.0, 9)] * 9, 3),
+        ("sampled", "train", [(1.0, 9)] * 9, 4),
+        ("sampled", "valid", [(0.5, 9)] * 9, 3),
+        ("sampled", "valid", [(0.3, 9)] * 9, 5),
+        ("quick", "train", [(0.1, 1)] * 9, 3),
+        ("quick", "train", [(2.5, 1)] * 9, 2),
+        ("quick", "train", [(5.0, 1)] * 9, 1),
+        ("quick", "valid", [(0.1, 1)] * 9, 1),
+        ("probe", "train", [(0.125, 1)] * 9, 4),
+        ("probe", "train", [(0.5, 1)] * 9, 2),
+        ("probe", "train", [(0.1, 8)] * 9, 5),
+        ("probe", "train", [(10.0, 1)] * 9, 1),
+        ("probe", "valid", [(0.1, 1)] * 9, 1),
+    ],
+)
+def test_when_a_phase_has_seen_enough(mode, phase, laps, number):
+    assert reached(sampling_for(mode, accelerator=False), *laps, phase=phase) == number
+
+
+def test_only_a_single_validation_batch_has_no_warm_up():
+    quick = sampling_for("quick", accelerator=False)
+    assert [stop(sampling, phase).kind for sampling in (quick, SAMPLED) for phase in ("valid", "train")] == [
+        "timed", "warmup", "warmup", "warmup",
+    ]  # fmt: skip
+
+
+def test_how_much_of_the_work_is_done():
+    one = stop(first=False)
+    one.add(lap(9.0, steps=20))
+    assert (one.share(80), one.share(0)) == (0.25, 0.0)
+    one.add(lap(1.0, steps=4))
+    assert (one.share(80), one.share(0)) == (0.3, 0.25)
+    one.add(lap(2.0, steps=4))
+    assert (one.share(80), one.share(28)) == (0.75, 1.0)
+    one.add(lap(2.0, steps=4))
+    assert one.share(80) == 1.0
+    full = stop(sampling_for("full", accelerator=False))
+    full.add(lap(900.0, steps=20))
+    assert full.share(80) == 0.25
+    quick = stop(sampling_for("quick", accelerator=False), "valid")
+    quick.add(lap(900.0, steps=20))
+    assert quick.share(80) == 0.25
+
+
+def timed(*seconds, samples=10):
+    return [Lap("train", 0, "timed", 1, samples, each, 0.0) for each in seconds]
+
+
+@pytest.mark.parametrize(
+    ("laps", "words"),
+    [
+        (timed(1.0, 1.0, 9.0), ""),
+        (timed(1.0, 1.0, 1.2, 1.2), ""),
+        (timed(1.0, 1.0, 1.25, 1.25), "unsteady: a step took +25% in the second half of the timed laps"),
+        (timed(1.0, 1.0, 0.75, 0.75), "unsteady: a step took -25% in the second half of the timed laps"),
+        (timed(1.0, 1.0, 99.0, 1.5, 1.5), "unsteady: a step took +50% in the second half of the timed laps"),
+        (timed(1.0, 1.0) + timed(2.0, 2.0, samples=20), ""),
+        (timed(0.0, 0.0, 1.0, 1.0), ""),
+    ],
+)
+def test_a_drift(laps, words):
+    assert drift(laps) == words
