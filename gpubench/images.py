@@ -40,6 +40,10 @@ IMAGENET = (1000, 1_281_167, 50_000)
 """Classes, training and validation images of ILSVRC 2012."""
 
 
+FAULTS = (AttributeError, ImportError, NameError)
+"""What a program raises that asks for what a library has not, and no file."""
+
+
 class BadImage(Exception):
     """An image that cannot be used, and why."""
 
@@ -191,7 +195,8 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
 
     Grey, CMYK and other modes are converted, as torchvision's ImageFolder does. `decode` may be a faster way for
     the bytes of an RGB JPEG; what it refuses, PIL tries. Raises BadImage with the reason where the file is
-    missing, broken or too large.
+    missing, broken or too large. What only a program can have wrong goes through: no file is bad because a
+    library has lost a function.
     """
     from PIL import Image
 
@@ -206,7 +211,7 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
                 with suppress(RuntimeError):
                     return decode(content), "RGB"
             return image.convert("RGB"), image.mode
-    except BadImage:
+    except (BadImage, *FAULTS):
         raise
     except Exception as error:  # a broken file may raise nearly anything
         raise BadImage(_why(error)) from None
@@ -221,7 +226,7 @@ def size_of(path: str | Path) -> tuple[int, int]:
         with Image.open(path) as image:
             _check_size(image.size)
             return image.size
-    except BadImage:
+    except (BadImage, *FAULTS):
         raise
     except Exception as error:
         raise BadImage(_why(error)) from None

@@ -9,11 +9,13 @@ the model, listing the images, making resized copies (`gpubench data prepare ima
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     from gpubench.measuring.clock import Clock
     from gpubench.measuring.precision import Mode
     from gpubench.trial import Case, Trial
+
+    Decoder = Callable[[bytes], PIL.Image.Image]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOMENTUM = 0.9
@@ -272,9 +276,10 @@ def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tens
 class Pictures:
     """What loader processes run: files to batches of uint8 images. Stateless, so one pool serves all phases."""
 
-    def __init__(self, tree: images.Tree, copies: Mapping[int, Path]) -> None:
+    def __init__(self, tree: images.Tree, copies: Mapping[int, Path], decode: Decoder | None) -> None:
         self.splits = {"train": tree.train, "valid": tree.valid}
         self.roots = {0: tree.root, **copies}
+        self.decode = decode
 
     def __getitem__(self, spec: Spec) -> Made:
         import numpy as np
@@ -300,7 +305,7 @@ class Pictures:
             at = (index + step) % len(split)
             file = split.path(at)
             try:
-                image, mode = images.open_image(self.roots[spec.copies] / file, decode_jpeg)
+                image, mode = images.open_image(self.roots[spec.copies] / file, self.decode)
             except images.BadImage as error:
                 made.bad.append((file, str(error)))
                 if dice is None:
@@ -320,12 +325,32 @@ class Pictures:
 def decode_jpeg(content: bytes) -> PIL.Image.Image:
     """torchvision's decoder, which takes a third of PIL's time; raises RuntimeError for a broken file."""
     import torch
+    import torchvision.io
     from PIL import Image
-    from torchvision import io
 
     encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    pixels = io.decode_jpeg(encoded, io.ImageReadMode.RGB)
+    pixels = torchvision.io.decode_jpeg(encoded, torchvision.io.ImageReadMode.RGB)
     return Image.fromarray(pixels.permute(1, 2, 0).numpy())
+
+
+def find_decoder() -> tuple[Decoder | None, str]:
+    """torchvision's decoder if it decodes here; else none, and a word for the row, for PIL feeds a card slower.
+
+    Asked once, with a JPEG that is surely whole: torchvision deprecates its decoders since 0.29, and one that is gone,
+    or built without libjpeg, must not look like a tree of broken files.
+    """
+    from PIL import Image
+
+    whole = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(whole, "JPEG")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the deprecation; while it works, nobody has to act
+            decode_jpeg(whole.getvalue())
+    except Exception as error:  # whatever it is, PIL is there
+        why = str(error).partition("\n")[0][:80]
+        return None, f"torchvision decodes no JPEG ({type(error).__name__}: {why}): PIL did, which takes longer"
+    return decode_jpeg, ""
 
 
 BILINEAR = 2
@@ -420,7 +445,8 @@ class Files:
         sizes = copies_of(params) if params.copies else set()
         found = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}
         self.few, self.few_valid = few(len(tree.train), params.train_images), few(len(tree.valid), params.valid_images)
-        self.feed: Any = Feed(Pictures(tree, found), trial)
+        decode, self.undecoded = find_decoder()
+        self.feed: Any = Feed(Pictures(tree, found, decode), trial)
         rectangles = any(phase.rect_val for phase in schedule_of(params.phases).phases)
         files = [tree.root / tree.valid.path(index) for index in range(len(tree.valid))] if rectangles else []
         # A bad file has any size: it will be refused by name.
@@ -473,8 +499,8 @@ class Files:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; mend or remove them")
 
     def remarks(self) -> list[str]:
-        """What training skipped and converted, for the row."""
-        found, bad, odd = [], self.feed.bad["train"], self.feed.odd
+        """What decoded where it was not torchvision, and what training skipped and converted, for the row."""
+        found, bad, odd = [self.undecoded] if self.undecoded else [], self.feed.bad["train"], self.feed.odd
         if bad:
             found.append(f"training skipped {named(bad)}")
         if odd:

@@ -121,9 +121,42 @@ def test_every_suite_is_in_readme(name):
     assert f"`{name}`" in README
 
 
-def test_constraints_hold_versions_only():
-    lines = [x for x in (ROOT / "constraints.txt").read_text().splitlines() if not x.startswith("#")]
+def pins(name: str) -> dict[str, str]:
+    lines = [x for x in (ROOT / name).read_text().splitlines() if not x.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    pinned = {line.partition("==")[0] for line in lines}
-    assert {re.split(r"[<>=]", name)[0] for name in wanted} <= pinned
+    return dict(line.split("==") for line in lines)
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TESTED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-oldest.txt"])
+def test_constraints_hold_versions_only(name):
+    assert {re.split(r"[<>=]", wanted)[0] for wanted in TESTED} <= set(pins(name))
+
+
+def test_the_oldest_versions_are_those_that_pyproject_promises():
+    """A promise of 2.6 is kept by 2.6.0: one that only a later version keeps has to be raised."""
+    oldest = pins("constraints-oldest.txt")
+    extras = [each for extra in ("browser", "scaling", "slurm") for each in PROJECT["optional-dependencies"][extra]]
+    for wanted in [*TESTED, *extras]:
+        name, promised = re.fullmatch(r"([\w-]+)>=([\d.]+)", wanted).groups()
+        assert f"{oldest[name]}.".startswith(f"{promised}."), wanted
+
+
+def test_the_oldest_versions_are_tried_as_users_would():
+    tried = (ROOT / ".ci" / "oldest").read_text()
+    assert "pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'" in tried
+    assert "\npytest\n" in tried
+    for command in ("doctor", "list", "compare results/*.csv", "run"):
+        assert f"gpubench {command}" in tried
+    for name in ("resnet", "wordlm", "cifar10", "tricks"):
+        assert f"--suite {name} " in tried
+
+
+def test_the_versions_that_were_tried_are_those_of_the_constraints():
+    tried = (ROOT / "docs" / "versions.md").read_text()
+    for name in ("constraints.txt", "constraints-oldest.txt"):
+        pinned = pins(name)
+        assert f"{pinned['torch']} | {pinned['torchvision']} | {pinned['fastai']} |" in tried

@@ -268,6 +268,31 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
         run(trial_of(tmp_path, batch=4))
 
 
+def test_where_torchvision_decodes_it_is_torchvision(photos):
+    module, _ = network(trial_of(photos))
+    source = module.Files(trial_of(photos))
+    assert source.feed.loader.dataset.decode is module.decode_jpeg
+    assert source.remarks() == []
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(photos, monkeypatch, workers):
+    monkeypatch.delattr("torchvision.io.decode_jpeg")
+    quality, clock = run(trial_of(photos, workers=workers))
+    assert quality
+    text = clock.summary()["reason"]
+    assert "torchvision decodes no JPEG (AttributeError: module 'torchvision.io' has no attribute 'decode_jpeg'" in text
+    assert "skipped" not in text
+
+
+def test_a_decoder_that_is_lost_on_the_way_fails_the_trial_and_no_image_is_bad(photos, monkeypatch):
+    module, _ = network(trial_of(photos))
+    monkeypatch.setattr(module, "find_decoder", lambda: (module.decode_jpeg, ""))
+    monkeypatch.delattr("torchvision.io.decode_jpeg")
+    with pytest.raises(AttributeError, match="decode_jpeg"):
+        run(trial_of(photos))
+
+
 def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):
     # Processes resize them in test_images.py.
     monkeypatch.setattr(images, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))

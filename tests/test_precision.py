@@ -64,9 +64,23 @@ def test_a_probe_leaves_the_random_state_alone():
 
 def test_a_flag_changed_during_the_trial_is_caught():
     precision.check_flags("fp32")
-    torch.backends.cudnn.conv.fp32_precision = "tf32"
-    with pytest.raises(PrecisionError, match=r"cudnn\.conv.*changed to tf32"):
+    if hasattr(torch.backends, "fp32_precision"):
+        torch.backends.cudnn.conv.fp32_precision = "tf32"
+    else:  # torch before 2.9 has one switch for all of cuDNN
+        torch.backends.cudnn.allow_tf32 = True
+    with pytest.raises(PrecisionError, match=r"cudnn\.(conv|allow_tf32).* changed to tf32"):
         precision.check_flags("fp32")
+
+
+@pytest.mark.parametrize("less", ["high", "medium"])
+def test_less_precise_products_are_caught_however_they_were_asked_for(less):
+    """On a CPU `medium` computes fp32 products in bf16."""
+    torch.set_float32_matmul_precision(less)
+    with pytest.raises(PrecisionError, match=r"cuda\.matmul.* changed to tf32"):
+        precision.check_flags("fp32")
+    precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
+    assert torch.get_float32_matmul_precision() == "highest"
+    precision.check_flags("fp32")
 
 
 def test_every_switch_has_to_stand_as_it_did():

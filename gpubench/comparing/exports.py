@@ -153,13 +153,13 @@ def timm(frame: Frame) -> str:
     """
     lines = []
     for row, rows in _cases(frame):
-        rate = float(rows["samples_per_second"].median())
+        rate = float(rows["samples_per_second"].dropna().median())
         size = re.search(r"image_size=(\d+)", str(row["params"]))
         batch = _plain(row["batch_size"])
         steps = [step for text in rows["laps"] if (step := _step_ms(str(text)))]
         step = round(median(steps), 3) if steps else None
         theirs = [row["model"], round(rate, 2), step, batch, int(size[1]) if size else None, None]
-        seconds = float(rows["seconds"].median())
+        seconds = float(rows["seconds"].dropna().median())
         own = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
         own += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
         lines.append([*theirs, *own, _plain(row["schema"])])

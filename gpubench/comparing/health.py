@@ -56,7 +56,7 @@ def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Finding:
     alike = references[[tuple(stack) in stacks for stack in references[STACK].to_numpy()]]
     band = STACK_BAND if alike.empty else BAND
     chosen = references if alike.empty else alike
-    ratio = rows["samples_per_second"].median() / chosen["samples_per_second"].median()
+    ratio = rows["samples_per_second"].dropna().median() / chosen["samples_per_second"].dropna().median()
     devices = chosen.groupby(["device_hash", "session"]).ngroups
     text = (
         f"{what}: {ratio:.2f} of the reference ({len(rows)} trial(s) against {len(chosen)} of {devices} device(s)"
@@ -76,7 +76,7 @@ def _by_peak(rows: pd.DataFrame, what: str) -> Finding:
     first = rows.iloc[0]
     others = "add files of others who ran this recipe: --against FOLDER"
     card = peaks.find(first["card"], first["card_memory_bytes"])
-    listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].median()
+    listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].dropna().median()
     if not listed or pd.isna(measured):
         return Finding("note", f"{what}: no reference", others)
     share = measured / listed

@@ -115,11 +115,12 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
 def _rung(rows: pd.DataFrame) -> Rung:
     first = rows.iloc[0]
     limits = {}
-    flops, samples = rows["flops_per_sample"].median(), rows["run_samples"].median()
+    # Without dropna pandas before 3 warns of a median where nothing is known.
+    flops, samples = rows["flops_per_sample"].dropna().median(), rows["run_samples"].dropna().median()
     card = peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
     tops = {
         "listed": card.peak(str(first["precision"])) if card else None,
-        "measured": _known(rows["measured_peak_flops"].median()),
+        "measured": _known(rows["measured_peak_flops"].dropna().median()),
     }
     for name, top in tops.items():
         if top and flops > 0 and samples > 0:
@@ -133,7 +134,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
         accuracy=_known(rows["accuracy"].mean()),
         success_rate=_known(rows["success_rate"].mean()),
         one_run_each=bool(rows["success_rate"].dropna().isin([0.0, 1.0]).all()),
-        rate=float(rows["samples_per_second"].median()),
+        rate=float(rows["samples_per_second"].dropna().median()),
         interval=stats.median_interval(tuple(rows["seconds"]), bool((rows["until"] > 0).any())),
         notes=_notes(rows),
         limits=limits,

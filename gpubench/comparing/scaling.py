@@ -136,7 +136,7 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     for title, (known, rows) in zip(_told_apart(titles, [known for known, _ in several]), several, strict=True):
         counts = sorted({int(count) for count in rows["processes"]})
         of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
-        rates = {count: float(found.median()) for count, found in of_count.items()}
+        rates = {count: float(found.dropna().median()) for count, found in of_count.items()}
         trials = {count: len(found) for count, found in of_count.items()}
         gradients, samples = _gradients_of(rows, float(known["batch_size"]))
         curves.append(
@@ -382,7 +382,7 @@ def held_of(frame: pd.DataFrame) -> list[Held]:
     for names, rows in ok.groupby(same, dropna=False, sort=False):
         known.append(dict(zip(same, names, strict=True)))
         sizes = rows.groupby(rows["global_batch"].astype(int))["accuracy"]
-        points.append(tuple((int(size), float(found.median()), len(found)) for size, found in sizes))
+        points.append(tuple((int(size), float(found.dropna().median()), len(found)) for size, found in sizes))
     own = [_params_of(each["params"]) for each in known]
     titles = [
         f"{recipe['optimizer']}, {each['precision']}, {recipe['epochs']} epochs"

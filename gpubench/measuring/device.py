@@ -24,8 +24,9 @@ def describe() -> dict[str, Any]:
 
 
 def _accelerators() -> list[dict[str, Any]]:
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None or not torch.accelerator.is_available():
+    # torch 2.6 raises where it is asked for the current one and there is none.
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
         return []
     kind = accelerator.type
     describe_one = {"cuda": _cuda, "xpu": _xpu}.get(kind, _other)
