@@ -43,7 +43,8 @@ class Card:
 
 def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Finding]:
     """What torch's facts (see `process.describe`) and the driver's cards say."""
-    build = f"CUDA {facts['cuda']}, cuDNN {facts['cudnn']}" if facts["cuda"] else "no CUDA"
+    cudnn = facts["cudnn"] or "refused"
+    build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
     found = [Finding("ok", f"torch {facts['torch']} ({build})")]
     if cards and not any(device["kind"] == "cuda" for device in facts["devices"]):
         found.append(_unseen(cards[0], facts["cuda"]))
@@ -81,17 +82,26 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
             )
         ]
     if problem:
-        return [
-            Finding(
-                "fix", f"{name}: torch cannot compute on it ({problem})", "update the driver, then restart the machine"
-            )
-        ]
+        advice = "update the driver, then restart the machine"
+        if problem == facts.get("cudnn_refusal"):
+            advice = _without_old_cards(facts["devices"])
+        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Finding("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: such cases become `unsupported` rows, never another precision"
     found += [Finding("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return found
+
+
+def _without_old_cards(devices: Sequence[Mapping[str, Any]]) -> str:
+    """cuDNN goes by the oldest card that torch sees, so the newer ones have to be alone."""
+    cards = [device for device in devices if device["kind"] == "cuda"]
+    newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
+    if not newer or len(newer) == len(cards):
+        return f"install a build with an older cuDNN: {LEGACY_BUILD}"
+    names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
+    return f"leave the older card out of torch's sight: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
 def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:

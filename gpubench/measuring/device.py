@@ -14,13 +14,26 @@ from gpubench.measuring import environment
 
 def describe() -> dict[str, Any]:
     """Everything the parent needs to know of torch and its devices, as plain data."""
+    cudnn, refusal = _cudnn()
+    accelerators = _accelerators()
+    if refusal:  # one old card is enough for it to refuse the others, too
+        accelerators = [{**each, "problem": each.get("problem") or refusal} for each in accelerators]
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or torch.version.hip or "",
-        "cudnn": str(torch.backends.cudnn.version() or ""),
+        "cudnn": cudnn,
+        "cudnn_refusal": refusal,
         "arch_list": torch.cuda.get_arch_list(),
-        "devices": [*_accelerators(), environment.cpu_device()],
+        "devices": [*accelerators, environment.cpu_device()],
     }
+
+
+def _cudnn() -> tuple[str, str]:
+    """Its version, or empty and why torch refuses it: for the oldest of the cards it sees, say."""
+    try:
+        return str(torch.backends.cudnn.version() or ""), ""
+    except RuntimeError as error:
+        return "", _first_line(error)
 
 
 def _accelerators() -> list[dict[str, Any]]:
@@ -46,7 +59,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
             if not torch.cuda.is_bf16_supported(including_emulation=False):
                 unsupported["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
-        problem = str(error).partition("\n")[0]
+        problem = _first_line(error)
     return {
         "device": f"{kind}:{index}",
         "kind": kind,
@@ -97,6 +110,10 @@ def _other(kind: str, index: int) -> dict[str, Any]:
 def _amd_driver() -> str:
     version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
     return version.read_text().strip() if version.exists() else ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _nth(name: str, index: int) -> str:

@@ -1,0 +1,68 @@
+"""What torch's own answers become, with cards that it only believes in."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gpubench.doctor import findings
+from gpubench.measuring import device
+
+CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    """Makes torch 2.15 for CUDA 13 see cards of these names and capabilities."""
+
+    def see(*cards):
+        known = [
+            SimpleNamespace(name=name, major=major, minor=minor, total_memory=11 << 30, uuid=f"uuid-{name}")
+            for name, major, minor in cards
+        ]
+        oldest = min((card.major, card.minor) for card in known)
+
+        def version():
+            if oldest < (7, 5):
+                raise RuntimeError(CUDNN_REFUSES)
+            return 92600
+
+        monkeypatch.setattr(torch.version, "cuda", "13.2")
+        monkeypatch.setattr(torch.backends.cudnn, "version", version)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: len(known))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: known[index])
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+        monkeypatch.setattr(torch.cuda, "device", torch.device)
+        zeros = torch.zeros
+        monkeypatch.setattr(torch, "zeros", lambda *size, **_: zeros(*size))
+        return device.describe()
+
+    return see
+
+
+@pytest.mark.parametrize(("name", "capability"), [("GTX 1080 Ti", (6, 1)), ("V100", (7, 0))])
+def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, capability):
+    facts = cards((name, *capability))
+    (fix,) = [finding for finding in findings(facts) if finding.level == "fix"]
+    assert f"no kernels for sm_{capability[0]}{capability[1]}" in fix.text
+    assert "whl/cu126" in fix.advice
+    assert CUDNN_REFUSES in facts["devices"][0]["problem"]
+    assert facts["devices"][-1]["kind"] == "cpu"
+
+
+def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
+    facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
+    new, old = [finding for finding in findings(facts) if finding.level == "fix"]
+    assert new.text.startswith("cuda:0: RTX 3090")
+    assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
+    assert "no kernels for sm_61" in old.text
+
+
+def test_a_card_that_cudnn_takes_has_no_problem(cards):
+    facts = cards(("RTX 2080 Ti", 7, 5))
+    assert facts["cudnn"] == "92600"
+    assert facts["devices"][0]["problem"] == ""
