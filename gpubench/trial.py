@@ -100,6 +100,8 @@ class Trial:
     """Where a full run may keep what it needs to go on after a kill; empty elsewhere."""
     tensorboard_dir: str = ""
     """Where TensorBoard events go (--tensorboard)."""
+    prove: bool = True
+    """Whether it proves its precision; of the probes of a batch search one is enough."""
     rank: int = 0
     """This process's number among the case's processes."""
 
@@ -173,6 +175,8 @@ class Measurement:
 
     status: Status
     reason: str = ""
+    crashed: bool = False
+    """Whether the process ended without an answer."""
     seconds: float | None = None
     """The whole run: all epochs, training and validation; projected unless `measured`."""
     measured: bool = False

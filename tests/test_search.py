@@ -62,6 +62,69 @@ def test_a_batch_that_no_trial_confirms_is_a_refusal_with_its_curve():
     assert case.batch_curve
 
 
+PRECISION_FAILED = Measurement(status="failed", reason="PrecisionError: asked for fp16, which looks like fp32")
+
+
+def test_a_precision_that_is_not_proved_ends_the_search_at_its_first_probe():
+    asked = []
+
+    def measure(trial):
+        asked.append(trial.case.batch_size)
+        return PRECISION_FAILED if trial.prove else fits(trial.case.batch_size)
+
+    case = fit_batch(CASE, CARD, Options(), None, measure, lambda line: None)
+    assert asked == [8]
+    assert (case.refusal_status, "PrecisionError" in case.refusal) == ("failed", True)
+
+
+def test_only_the_first_probe_that_fits_proves_its_precision():
+    proved = []
+
+    def measure(trial):
+        if trial.case.mode == "probe" and trial.prove:
+            proved.append(trial.case.batch_size)
+        return fits(trial.case.batch_size)
+
+    fit_batch(CASE, CARD, Options(), 64, measure, lambda line: None)
+    assert proved == [8]
+
+
+def test_an_error_of_the_confirming_trial_is_final_and_said():
+    tried = []
+
+    def answer(batch, mode):
+        if mode == "quick":
+            tried.append(batch)
+        return PRECISION_FAILED if mode == "quick" else fits(batch)
+
+    case, lines = search(answer, cap=64)
+    assert tried == [64]
+    assert case.refusal_status == "failed"
+    assert lines[-1].startswith("  batch 64 not confirmed: failed: PrecisionError")
+
+
+@pytest.mark.parametrize(
+    "answer", [Measurement(status="out_of_memory"), Measurement(status="failed", crashed=True, reason="SIGSEGV")]
+)
+def test_memory_and_crashes_go_down_five_times_and_each_is_said(answer):
+    case, lines = search(lambda batch, mode: answer if mode == "quick" else fits(batch), cap=2000)
+    said = [line for line in lines if "not confirmed" in line]
+    assert len(said) == 6
+    assert case.refusal_status == answer.status
+
+
+def test_one_sample_that_batchnorm_refuses_is_out_of_memory_where_two_were_too_many():
+    def answer(batch, mode):
+        if batch > 1:
+            return Measurement(status="out_of_memory", reason="CUDA out of memory")
+        return Measurement(status="failed", reason="ValueError: Expected more than 1 value per channel when training")
+
+    case, _ = search(answer)
+    assert case.refusal_status == "out_of_memory"
+    assert "more than 1 value per channel" in case.refusal
+    assert "CUDA out of memory" in case.refusal
+
+
 @pytest.mark.parametrize(("kind", "share"), [("cuda", 0.97), ("cpu", 0.92)])
 def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kind, share):
     seen = {}

@@ -430,7 +430,8 @@ def _measurement_of(outcome: Outcome) -> Measurement:
     if outcome.answer is not None:
         return measurement_from_json(outcome.answer["measurement"])
     status = {"timed_out": "timed_out", "over_memory": "out_of_memory"}.get(outcome.end, "failed")
-    return Measurement(status=status, reason=outcome.reason)  # type: ignore[arg-type]
+    died = outcome.end == "died"
+    return Measurement(status=status, reason=outcome.reason, crashed=died)  # type: ignore[arg-type]
 
 
 def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Console) -> None:

@@ -22,6 +22,8 @@ CPU_MARGIN = 0.08
 
 BACK_OFF = 0.95
 """When the confirming trial does not fit after all, the next try is this much smaller."""
+BACK_OFFS = 5
+"""Smaller ones that are tried at most: what does not fit then is no matter of the batch."""
 
 CAP_SHARE = 20
 """A batch over a twentieth of the dataset leaves too few steps in an epoch to call it training."""
@@ -41,7 +43,7 @@ def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Ca
     if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
         return case
     small = replace(case, batch_size=case.batch_size or 8, mode="probe")
-    answer = measure(Trial(small, 0, options.seed))
+    answer = measure(Trial(small, 0, options.seed, prove=False))
     if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
         return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
     return case
@@ -100,10 +102,16 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     def probe(batch: int) -> Probe:
         nonlocal last
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
-        last = answer = measure(Trial(trial_case, 0, options.seed))
-        fits = answer.status == "ok" and answer.allocator_retries == 0
+        # Whatever contradicts the label does so at any batch: the first that fits is asked for its proof.
+        answer = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
+        fits = _fits(answer)
         rate = answer.samples_per_second or 0.0
-        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else answer.status}")
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else _why_not(answer)}")
+        if batch == 1 and answer.status == "failed" and last.status == "out_of_memory" and not fitted:
+            # BatchNorm wants two samples where an image has come down to one pixel, and two were too many.
+            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {answer.reason}")
+            return Probe(fits=False)
+        last = answer
         if fits:
             fitted.append(batch)
         elif answer.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
@@ -124,6 +132,17 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
         return _refused(case, failure.answer, "failed in the batch search")
 
 
+def _fits(answer: Measurement) -> bool:
+    return answer.status == "ok" and answer.allocator_retries == 0
+
+
+def _why_not(answer: Measurement) -> str:
+    """Why a batch is not taken, in words."""
+    if answer.status == "ok":
+        return f"the allocator had to give memory back {answer.allocator_retries} times"
+    return f"{answer.status}: {answer.reason}" if answer.reason else answer.status
+
+
 def _refused(case: Case, answer: Measurement, why: str) -> Case:
     """Not `unsupported`, which would end well and never be tried again: it goes by what the last probe said."""
     status = "out_of_memory" if answer.status == "ok" else answer.status
@@ -139,20 +158,24 @@ class ProbeFailed(Exception):
 
 
 def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say: Say) -> Case:
-    batch = found.batch
+    """The case with a batch at which a trial goes well: the one found, or a smaller one where memory wants it."""
+    batch = found.batch or 0
     case = replace(case, batch_curve=found.curve)
     answer = Measurement(status="out_of_memory")
-    while batch:
+    for _ in range(1 + BACK_OFFS):
         trial = Trial(replace(case, batch_size=batch, mode="quick"), 0, options.seed)
         answer = measure(trial)
-        if (answer.status == "ok" and answer.allocator_retries == 0) or answer.diverged:
+        if _fits(answer) or answer.diverged:
             capped = found.capped and batch == found.batch
             say(f"  batch {batch} confirmed by a trial{', capped' if capped else ''}")
             return replace(case, batch_size=batch, batch_capped=capped)
-        if answer.status == "timed_out":
-            break
+        say(f"  batch {batch} not confirmed: {_why_not(answer)}")
+        if not (answer.status in {"ok", "out_of_memory"} or answer.crashed):
+            break  # a smaller batch would not cure it
         smaller = int(batch * BACK_OFF) // 8 * 8
         batch = smaller if smaller >= 8 else batch // 2
+        if batch < 2:  # of which a network with BatchNorm cannot learn
+            break
     return _refused(case, answer, f"batch {found.batch} was found, and no trial could confirm it or a smaller one")
 
 
