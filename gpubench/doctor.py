@@ -39,6 +39,8 @@ class Card:
     driver: str
     driver_cuda: str
     """Newest CUDA version the driver runs."""
+    problem: str = ""
+    """Why the driver does not answer, or empty."""
 
 
 def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Finding]:
@@ -46,24 +48,28 @@ def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Findi
     cudnn = facts["cudnn"] or "refused"
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
     found = [Finding("ok", f"torch {facts['torch']} ({build})")]
-    if cards and not any(device["kind"] == "cuda" for device in facts["devices"]):
-        found.append(_unseen(cards[0], facts["cuda"]))
-    for device in facts["devices"]:
+    # What torch does not see is known by name alone.
+    seen = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
+    if cards and not any(device["kind"] == "cuda" for device in seen):
+        card, refusal = cards[0], facts.get("cuda_refusal", "")
+        runs = f", which runs CUDA {card.driver_cuda}" if card.driver_cuda else ""
+        text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{runs})"
+        why = "; ".join(filter(None, (card.problem, refusal)))
+        found.append(Finding("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+    for device in seen:
         found += _of_device(device, facts)
     return found
 
 
-def _unseen(card: Card, cuda: str) -> Finding:
-    text = f"torch does not see the {card.name} (driver {card.driver}, which runs CUDA {card.driver_cuda})"
+def unseen_advice(card: Card, cuda: str) -> str:
+    """What to do where a torch built for this version of CUDA (empty: for none) does not see the driver's card."""
     if not cuda:
-        return Finding("fix", text, "this torch is built without CUDA: pip install --force-reinstall torch")
+        return "this torch is built without CUDA: pip install --force-reinstall torch"
+    if card.problem:
+        return "restart the machine, so that the driver's parts fit; start a container with docker run --gpus all"
     if _version(card.driver_cuda) < (_version(cuda)[0], 0):
-        return Finding(
-            "fix",
-            text,
-            f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}",
-        )
-    return Finding("fix", text, "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)")
+        return f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}"
+    return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
 def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
@@ -190,8 +196,15 @@ def _of_data(name: str, data: Path | None) -> Finding:
     return Finding("ok", f"{name}: in {root}")
 
 
+DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))
+"""What the kernel shows where NVIDIA's driver has a card, whether or not its library answers."""
+
+
 def nvidia_cards() -> list[Card]:
-    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context."""
+    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context.
+
+    Where NVML fails beside a driver that is loaded, one card without a name stands for all, and says why.
+    """
     import pynvml
 
     try:
@@ -206,5 +219,7 @@ def nvidia_cards() -> list[Card]:
             )
             for index in range(pynvml.nvmlDeviceGetCount())
         ]
-    except pynvml.NVMLError:
+    except pynvml.NVMLError as error:
+        if any(trace.exists() for trace in DRIVER_TRACES):
+            return [Card("NVIDIA card", "", "", f"its driver does not answer (NVML: {error})")]
         return []  # no NVIDIA driver here

@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.doctor import findings
+from gpubench.doctor import Card, findings
+from gpubench.errors import UserError
 from gpubench.measuring import device
+from gpubench.measuring.environment import devices_of
+from gpubench.measuring.plan import choose_devices
 
 CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
@@ -66,3 +69,52 @@ def test_a_card_that_cudnn_takes_has_no_problem(cards):
     facts = cards(("RTX 2080 Ti", 7, 5))
     assert facts["cudnn"] == "92600"
     assert facts["devices"][0]["problem"] == ""
+
+
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040)."
+RTX_3090 = Card("RTX 3090", "550.1", "12.4")
+
+
+@pytest.fixture
+def unseen(monkeypatch):
+    """Describes a machine with this card of the driver's, of which torch says what `refusal` is."""
+
+    def describe(card, refusal):
+        def init():
+            raise RuntimeError(f"{refusal}\nmore of it")
+
+        monkeypatch.setattr(torch.version, "cuda", "13.2")
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: None)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+        monkeypatch.setattr(torch.cuda, "init", init)
+        monkeypatch.setattr(device, "nvidia_cards", lambda: [card] if card else [], raising=False)
+        return device.describe()
+
+    return describe
+
+
+@pytest.mark.parametrize("wish", ["auto", "all", "cuda"])
+def test_a_card_that_torch_cannot_use_is_never_replaced_by_the_cpu(unseen, monkeypatch, wish):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    devices = devices_of(unseen(RTX_3090, TOO_OLD))
+    with pytest.raises(UserError) as refused:
+        choose_devices(wish, devices)
+    for words in ("RTX 3090", TOO_OLD, "install a newer NVIDIA driver", "--device cpu"):
+        assert words in str(refused.value)
+    assert [each.device for each in choose_devices("cpu", devices)] == ["cpu"]
+
+
+def test_doctor_has_torchs_own_words_for_a_card_it_does_not_see(unseen):
+    (fix,) = [finding for finding in findings(unseen(RTX_3090, TOO_OLD), [RTX_3090]) if finding.level == "fix"]
+    assert TOO_OLD in fix.text
+    assert "newer NVIDIA driver" in fix.advice
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_cards_that_were_hidden_on_purpose_are_not_missed(unseen, monkeypatch, hidden):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert [each.device for each in choose_devices("auto", devices_of(unseen(RTX_3090, "")))] == ["cpu"]
+
+
+def test_a_machine_without_a_card_computes_on_its_cpu(unseen):
+    assert [each.device for each in choose_devices("auto", devices_of(unseen(None, "no driver")))] == ["cpu"]

@@ -32,9 +32,11 @@ def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Se
     cards = readers(accelerators)
     for device in accelerators:
         card = cards[device.device]
+        if device.problem:
+            continue  # which is a finding already
         if card is None:
             found.append(conditions.untold(device.device, device.kind))
-        elif not device.problem:
+        else:
             found += conditions.of_card(examine(device, card))
     return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 

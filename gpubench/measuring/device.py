@@ -1,6 +1,7 @@
 """Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gpubench.doctor import nvidia_cards, unseen_advice
 from gpubench.measuring import environment
 
 
@@ -18,14 +20,48 @@ def describe() -> dict[str, Any]:
     accelerators = _accelerators()
     if refusal:  # one old card is enough for it to refuse the others, too
         accelerators = [{**each, "problem": each.get("problem") or refusal} for each in accelerators]
+    cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or torch.version.hip or "",
         "cudnn": cudnn,
         "cudnn_refusal": refusal,
+        "cuda_refusal": cuda_refusal,
         "arch_list": torch.cuda.get_arch_list(),
-        "devices": [*accelerators, environment.cpu_device()],
+        "devices": [*(accelerators or _unseen(cuda_refusal)), environment.cpu_device()],
     }
+
+
+def _cuda_refusal() -> str:
+    """Why torch computes on no NVIDIA card, in its own words."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # an AssertionError where it was built without CUDA
+        return _first_line(error)
+    return "torch counts no device"
+
+
+def _unseen(refusal: str) -> list[dict[str, Any]]:
+    """NVIDIA cards that are here and that torch cannot use, so that nothing takes the CPU for what was meant.
+
+    None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
+        return []
+    return [
+        {
+            "device": f"cuda:{index}",
+            "kind": "cuda",
+            "card": card.name,
+            "memory_bytes": None,
+            "capability": "",
+            "driver": card.driver,
+            "identity": _nth(card.name, index),
+            "unsupported": {},
+            "problem": "; ".join(filter(None, (card.problem, refusal, unseen_advice(card, torch.version.cuda or "")))),
+        }
+        for index, card in enumerate(nvidia_cards())
+    ]
 
 
 def _cudnn() -> tuple[str, str]:
