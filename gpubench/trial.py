@@ -213,6 +213,8 @@ class Measurement:
     communication_share: float | None = None
     """1 - (step time without the gradients' all-reduce / step time with it)."""
     peak_memory_bytes: int | None = None
+    resting_memory_bytes: int | None = None
+    """Of an accelerator's, what stays allocated between steps."""
     loss_scale: float | None = None
     """At the end of the training; None where no loss was scaled."""
     skipped_steps: int | None = None

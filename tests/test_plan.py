@@ -10,11 +10,11 @@ from gpubench.measuring.plan import (
     Options,
     choose_devices,
     choose_precisions,
+    expected,
     params_text,
     plan,
     schedule,
 )
-from gpubench.measuring.search import with_fp32_batches
 from gpubench.suite import LoadedSuite, Param, Suite
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
@@ -80,10 +80,13 @@ def test_max_gives_each_mixed_case_a_twin_at_the_batch_of_fp32(tmp_path):
         ("fp16", "max"),
         ("fp16", "max-fp32"),
     ]
-    found = [replace(c, batch_size=64 if c.precision == "fp32" else 128) for c in cases[:2]]
-    assert [c.batch_size for c in with_fp32_batches([*found, cases[2]])] == [64, 128, 64]
-    same = [replace(c, batch_size=64) for c in cases[:2]]
-    assert len(with_fp32_batches([*same, cases[2]])) == 2  # the twin would be the same case
+    assert [c.batch_policy for c in cases_of(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
+
+
+def test_how_long_it_will_take_is_told_beforehand(tmp_path):
+    cases = cases_of(tmp_path, models=("small",))
+    assert expected(cases, Options()).startswith("about 13 min: 18 trials and 2 batch searches")
+    assert expected(cases[:1], Options(mode="full")).startswith("1 whole runs")
 
 
 @pytest.mark.parametrize("batch", ["0", "-8", "many", "1.5"])

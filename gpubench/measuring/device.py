@@ -218,6 +218,8 @@ class MemoryUse:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
+        self.resting_bytes: int | None = None
+        """Allocated between two steps: weights, optimizer, data. None where it cannot be told."""
 
     def trained(self) -> None:
         """The first lap of training is over."""
@@ -227,6 +229,8 @@ class MemoryUse:
     def resting(self) -> None:
         """The steps on a resident batch begin."""
         self._retries_before = allocator_retries(self._device)
+        if self._device.type == "cuda":
+            self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     @property
     def peak_bytes(self) -> int | None:

@@ -246,6 +246,7 @@ def _run_torch_suite(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
+        resting_memory_bytes=memory.resting_bytes,
         allocator_retries=memory.retries,
         settings={"threads": str(torch.get_num_threads())},
         **between,
