@@ -8,6 +8,7 @@ from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import (
     Options,
+    check_processes,
     choose_devices,
     choose_precisions,
     expected,
@@ -160,3 +161,17 @@ def test_a_memory_limit_is_refused_where_torch_has_none(tmp_path):
     apple = replace(GPU, device="mps:0", kind="mps")
     with pytest.raises(UserError, match="--memory-limit"):
         cases_of(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)
+
+
+def test_a_memory_limit_above_the_cards_own_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"cuda:0, Card, has 9.31 GiB"):
+        cases_of(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
+    assert cases_of(tmp_path, batch="8", memory_limit_bytes=10**10)
+
+
+def test_processes_beside_two_devices_are_told_both_ways():
+    with pytest.raises(UserError, match=r"--device cuda:0 alone .* without --processes each .* in turn"):
+        check_processes(Options(processes=(2,)), [GPU, GPU1], [GPU, GPU1, CPU])
+    with pytest.raises(UserError, match="has 1; give fewer"):
+        check_processes(Options(processes=(2,)), [GPU1], [GPU, GPU1, CPU])
+    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU])

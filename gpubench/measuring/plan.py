@@ -1,5 +1,6 @@
 """From options to cases to interleaved trials. Pure: opens no device, reads no data."""
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -142,6 +143,9 @@ def choose_batch(
     on_cpu = device.kind == "cpu"
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
+    if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
+        own = (device.memory_bytes or 0) / 2**30
+        raise UserError(f"--memory-limit: {device.device}, {device.card}, has {own:.2f} GiB; give no more than that")
     of_recipe = suite.suite.recipe_batch
     default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
     wish = str(options.batch or default)
@@ -182,10 +186,13 @@ def check_processes(options: Options, chosen: Sequence[Device], devices: Sequenc
         first = [each.device for each in devices if each.kind == device.kind].index(device.device)
         there = len([each for each in devices if each.kind == device.kind and not each.problem]) - first
         if device.kind != "cpu" and most > there:
-            raise UserError(
-                f"--processes {most}: one for each device, and from {device.device} on this machine has {there};"
-                " give fewer, or --device with the first of them"
-            )
+            together = f"--processes {most}: one for each device, and from {device.device} on this machine has {there}"
+            if len(chosen) > 1:
+                raise UserError(
+                    f"{together}; with --device {chosen[0].device} alone a group takes that one and those after it,"
+                    " without --processes each of several devices is measured in turn"
+                )
+            raise UserError(f"{together}; give fewer, or another --device to begin with")
 
 
 def plan(
