@@ -51,8 +51,6 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
-SHARED_CPU = 0.1
-"""A trial on the CPU is marked `shared` where others took more of the CPUs' time; a system's own work is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
 SOAK_AFTER_SEARCH_SECONDS = 10.0
@@ -154,7 +152,7 @@ class Runner:
         load = host.cpu_load(self.environment.cpu_count) if on_cpu else None
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
         # The load average would count a run of ours that has just ended.
-        if load and (others := load.others()) > SHARED_CPU:
+        if load and (others := load.others()) > host.SHARED_CPU:
             console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
         self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
@@ -335,7 +333,7 @@ class Runner:
             )
         measurement = _measurement_of(outcome)
         telemetry = sampler.telemetry(measurement.laps)
-        if load and (others := load.others()) > SHARED_CPU:
+        if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
         measurement = replace(measurement, telemetry=telemetry)
         limit = case.memory_limit_bytes
@@ -382,7 +380,7 @@ class Runner:
             self.say(f"measuring the peak of {name} in {precision}, once for this torch")
             try:
                 soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
-                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak)
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak, self.say)
             except UserError as error:
                 self.say(f"{error}; rows go without it")
 
