@@ -122,8 +122,9 @@ class Row:
     steady: str = column("how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3%), shared (others computed on the card, or took over a tenth of the CPU, as a device),"
-        " unsteady, resumed (parts of it ran at another time)"
+        " clock that fell by 3% for no reason given), clock_fell (the same under a power cap), shared (others computed"
+        " on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at another"
+        " time)"
     )
     data_stall: float | None = column(
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",

@@ -141,6 +141,8 @@ class Lap:
     """Part of `seconds` in which the loop waited for the loader."""
     started: float = 0.0
     """When it began, in seconds of the monotonic clock, which on one machine all processes share."""
+    earlier: bool = False
+    """Whether another process timed it, before the run was resumed: its clock may have been another."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Telemetry:
     throttle: str = ""
     foreign_load: str = ""
     marks: str = ""
-    """`throttled`, `shared`, both or neither; the row adds `unsteady`."""
+    """Of `throttled`, `clock_fell` and `shared` those that hold; the row adds `unsteady`."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,14 @@ def cards(monkeypatch):
 
     def see(*cards):
         known = [
-            SimpleNamespace(name=name, major=major, minor=minor, total_memory=11 << 30, uuid=f"uuid-{name}")
+            SimpleNamespace(
+                name=name,
+                major=major,
+                minor=minor,
+                total_memory=11 << 30,
+                uuid=f"uuid-{name}",
+                is_integrated="GB10" in name,
+            )  # fmt: skip
             for name, major, minor in cards
         ]
         oldest = min((card.major, card.minor) for card in known)
@@ -63,6 +70,13 @@ def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
     assert new.text.startswith("cuda:0: RTX 3090")
     assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
     assert "no kernels for sm_61" in old.text
+
+
+def test_a_card_in_the_hosts_memory_says_so(cards):
+    (spark, cpu) = devices_of(cards(("NVIDIA GB10", 12, 1)))
+    assert spark.shares_memory
+    assert cpu.shares_memory
+    assert not devices_of(cards(("RTX 3090", 8, 6)))[0].shares_memory
 
 
 def test_a_card_that_cudnn_takes_has_no_problem(cards):

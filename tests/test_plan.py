@@ -175,3 +175,14 @@ def test_processes_beside_two_devices_are_told_both_ways():
     with pytest.raises(UserError, match="has 1; give fewer"):
         check_processes(Options(processes=(2,)), [GPU1], [GPU, GPU1, CPU])
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU])
+
+
+def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
+    spark = replace(GPU, card="NVIDIA GB10", integrated=True)
+    assert cases_of(tmp_path, [spark], models=("small",))[0].batch_size == 16
+    with pytest.raises(UserError, match="GB10, whose memory is the host's, needs --memory-limit"):
+        cases_of(tmp_path, [spark], batch="max")
+    case = cases_of(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
+    assert case.memory_limit_bytes == 10**9
+    with pytest.raises(UserError, match="give a number"):
+        cases_of(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")

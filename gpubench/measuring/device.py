@@ -108,6 +108,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
         "bus": _bus(properties),
+        "integrated": bool(getattr(properties, "is_integrated", False)),
     }
 
 

@@ -40,6 +40,13 @@ class Device:
     """The maker's own, by which the driver is asked; it never gets into a row."""
     bus: str = ""
     """PCI address: domain:bus:device."""
+    integrated: bool = False
+    """Whether its memory is the host's (GB10, Thor)."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether what it takes is missing elsewhere, so that nothing may aim at all of it."""
+        return self.integrated or self.kind in {"cpu", "mps"}
 
     @property
     def mixed(self) -> str:

@@ -140,19 +140,22 @@ def choose_batch(
     suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
 ) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
-    on_cpu = device.kind == "cpu"
+    shared = device.shares_memory
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
     if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
         own = (device.memory_bytes or 0) / 2**30
         raise UserError(f"--memory-limit: {device.device}, {device.card}, has {own:.2f} GiB; give no more than that")
     of_recipe = suite.suite.recipe_batch
-    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if shared else suite.suite.batch
     wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
-        if wish == "max" and on_cpu and not options.memory_limit_bytes:
+        if wish == "max" and device.kind == "mps":
+            raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")
+        if wish == "max" and shared and not options.memory_limit_bytes:
+            what = "a CPU" if device.kind == "cpu" else f"{device.card}, whose memory is the host's,"
             raise UserError(
-                "--batch max on a CPU needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
+                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
             )
         return wish, None
     if not wish.isdecimal() or int(wish) == 0:

@@ -173,10 +173,10 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     The case's first trial, at the full memory limit, is to confirm the answer (see `confirm`).
     """
     limit = case.memory_limit_bytes
-    # A CPU without a limit has no capacity to aim at; a card's is its memory.
-    capacity = limit or (device.memory_bytes if device.kind != "cpu" else None)
+    # The host's memory, which others need as well, is no capacity to aim at; a card's is its own.
+    capacity = limit or (None if device.shares_memory else device.memory_bytes)
     # Probes run, and the prediction aims, at what the margin leaves.
-    margin = CPU_MARGIN if device.kind == "cpu" else MARGIN
+    margin = CPU_MARGIN if device.shares_memory else MARGIN
     within = int(capacity * (1 - margin)) if capacity else None
 
     fitted: list[int] = []
