@@ -28,7 +28,7 @@ def cards(monkeypatch):
                 total_memory=11 << 30,
                 uuid=f"uuid-{name}",
                 is_integrated="GB10" in name,
-            )  # fmt: skip
+            )
             for name, major, minor in cards
         ]
         oldest = min((card.major, card.minor) for card in known)

@@ -186,3 +186,10 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
     assert case.memory_limit_bytes == 10**9
     with pytest.raises(UserError, match="give a number"):
         cases_of(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
+
+
+def test_a_machine_with_fewer_cpus_than_processes_is_refused():
+    with pytest.raises(UserError, match=r"--processes 2: this machine gives 1 CPU, .* cpus_per_task"):
+        check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
+    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
+    check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose

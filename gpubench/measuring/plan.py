@@ -178,13 +178,21 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
     return {**params, "threads": max(1, cpu_count // most)}
 
 
-def check_processes(options: Options, chosen: Sequence[Device], devices: Sequence[Device]) -> None:
-    """Raise UserError where a machine lacks the devices, or --nodes and --rendezvous do not go together."""
+def check_processes(
+    options: Options, chosen: Sequence[Device], devices: Sequence[Device], cpu_count: int | None = None
+) -> None:
+    """Raise UserError where a machine lacks the devices or CPUs, or --nodes and --rendezvous do not go together."""
     if options.nodes > 1 and not options.rendezvous:
         raise UserError(f"--nodes {options.nodes} needs --rendezvous HOST:PORT, the same on every machine")
     if options.rendezvous and options.nodes == 1:
         raise UserError("--rendezvous needs --nodes N, the number of machines")
     most = max(options.processes)
+    on_cards = any(device.kind != "cpu" for device in chosen)
+    if on_cards and cpu_count is not None and cpu_count < most:
+        raise UserError(
+            f"--processes {most}: this machine gives {cpu_count} CPU{'s' * (cpu_count > 1)}, and each needs one of its"
+            " own; give the container or job more (--slurm exclusive=user, or cpus_per_task=N)"
+        )
     for device in chosen:
         first = [each.device for each in devices if each.kind == device.kind].index(device.device)
         there = len([each for each in devices if each.kind == device.kind and not each.problem]) - first

@@ -64,7 +64,7 @@ def run(options: Options, console: Console | None = None) -> int:
     facts = describe() if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
-    check_processes(options, list(devices.values()), there)
+    check_processes(options, list(devices.values()), there, env.cpu_count())
     check_names(loaded, options, list(devices.values()))
     cards = readers(devices.values())
     environment = env.environment_of(facts)
