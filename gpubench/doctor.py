@@ -21,6 +21,9 @@ LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://d
 """CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; 2.14 is the last release that has
 them (pytorch/pytorch#157517, #172352, #190385)."""
 
+LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md has constraints.txt"
+"""The other file would take the newer torch back."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -138,7 +141,7 @@ def _other_build(capability: str) -> str:
     if _version(capability) < (5, 0):
         return "no torch that gpubench runs on (2.6 and later) has kernels for a card as old as this"
     if _version(capability) < OLDEST_OF_CUDA_13:
-        return f"install a build for CUDA 12.6: {LEGACY_BUILD}"
+        return f"install a build for CUDA 12.6: {LEGACY_BUILD}; {LEGACY_CONSTRAINTS}"
     return "install a newer torch: pip install -U torch torchvision"
 
 
