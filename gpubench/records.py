@@ -87,6 +87,7 @@ class Row:
     fastai: str = column("version of fastai")
     cuda: str = column("CUDA version torch was built for")
     cudnn: str = column("cuDNN version")
+    switches: str = column("environment variables that change what CUDA or torch's memory does, as they were set")
     python: str = column("version of Python")
     gpubench: str = column("version of gpubench")
     commit: str = column("commit of gpubench's checkout, with + where it was edited")

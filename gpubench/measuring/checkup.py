@@ -1,5 +1,6 @@
 """The doctor's visit: looks at host and cards at rest, then at each card under a few seconds of load."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Se
             found.append(conditions.untold(device.device, device.kind))
         else:
             found += conditions.of_card(examine(device, card))
+    if accelerators:
+        found += conditions.of_switches(environment.switches(os.environ))
     return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import platformdirs
 
 import gpubench
+from gpubench.conditions import SWITCHES
 from gpubench.measuring import host
 
 
@@ -72,6 +73,7 @@ class Environment:
     cpu_governor: str = ""
     numa_nodes: int | None = None
     container: str = ""
+    switches: str = ""
     load_average: float | None = None
     host_reference_seconds: float | None = None
 
@@ -103,8 +105,14 @@ def environment_of(facts: Mapping[str, Any]) -> Environment:
         cpu_governor=host.cpu_governor(),
         numa_nodes=host.numa_nodes(),
         container=host.container(),
+        switches=switches(os.environ),
         load_average=host.load_average(),
     )
+
+
+def switches(environ: Mapping[str, str]) -> str:
+    """Those of SWITCHES that are set, as `NAME=value`."""
+    return " ".join(f"{name}={environ[name]}" for name in SWITCHES if environ.get(name))
 
 
 def cpu_facts() -> dict[str, Any]:

@@ -154,6 +154,8 @@ class Runner:
         # The load average would count a run of ours that has just ended.
         if load and (others := load.others()) > host.SHARED_CPU:
             console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
+        if self.environment.switches and any(device.kind == "cuda" for device in self.devices.values()):
+            console.print(f"set here, and figures will show it: {self.environment.switches}", markup=False)
         self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
             planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
