@@ -231,3 +231,9 @@ def test_a_first_look_takes_one_probe_and_one_precision_teaches_the_next():
     assert asked == [("fp32", 8)]
     assert sizes[0] == 72  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
     assert sizes[1] == 112  # twice that, less the weights that do not shrink
+
+
+def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_takes_more():
+    found = batches(lambda trial: fits(trial.case.batch_size), options=Options(mode="quick"))
+    found.settle(replace(FP16, mode="quick", batch_size=96, batch_capped=True))
+    assert found.of(replace(CASE, mode="quick")).batch_size == 96

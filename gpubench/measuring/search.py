@@ -127,7 +127,9 @@ class Batches:
         share = SAMPLE_BYTES.get(other.precision, 0.5) / SAMPLE_BYTES.get(case.precision, 0.5)
         # Between fp32 and the others weights do not scale, so that the smaller share is the safe one.
         batch = int((other.batch_size or 0) * (share * SAFE if share > 1 else share)) // 8 * 8
-        batch = max(1, min(batch, (cap or batch) // 8 * 8 or 1))
+        batch = min(batch, (cap or batch) // 8 * 8)
+        if batch < 8 or (other.batch_capped and share < 1):  # of a batch that the cap ended the memory says nothing
+            return None
         self._say(
             f"  {case.label}: batch {batch}, from {other.precision}'s {other.batch_size}; its first trial confirms"
         )
