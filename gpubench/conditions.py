@@ -8,6 +8,15 @@ from gpubench.doctor import Finding
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is none: it is how a card under load is meant to run."""
 
+SWITCHES = {
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
+    "PYTORCH_CUDA_ALLOC_CONF": "torch's allocator is not as it comes",
+    "PYTORCH_ALLOC_CONF": "torch's allocator is not as it comes",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor asks the driver for its memory",
+    "NVIDIA_TF32_OVERRIDE": "TF32 is switched behind torch's back",
+}
+"""Environment variables that change figures without a word, and how."""
+
 IDLE_UTILISATION = 0.05
 """A card that nobody uses is less busy than this."""
 
@@ -265,3 +274,12 @@ def of_host(host: Host, *, accelerator: bool) -> list[Finding]:
         text = f"/dev/shm holds {shared / 2**20:.0f} MiB: loader workers may die of a bus error"
         found.append(Finding("fix", text, "docker run --shm-size=8g, or --ipc=host"))
     return found or [Finding("ok", "nothing on the host is in the way")]
+
+
+def of_switches(set_here: str) -> list[Finding]:
+    """What environment variables change; `set_here` has them as `NAME=value`, with a space between."""
+    return [
+        Finding("fix", f"{each}: {SWITCHES[each.partition('=')[0]]}", f"unset {each.partition('=')[0]}")
+        for each in set_here.split()
+        if each.partition("=")[0] in SWITCHES
+    ]

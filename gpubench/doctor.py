@@ -21,6 +21,9 @@ LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://d
 """CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; 2.14 is the last release that has
 them (pytorch/pytorch#157517, #172352, #190385)."""
 
+LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md has constraints.txt"
+"""The other file would take the newer torch back."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -39,30 +42,37 @@ class Card:
     driver: str
     driver_cuda: str
     """Newest CUDA version the driver runs."""
+    problem: str = ""
+    """Why the driver does not answer, or empty."""
 
 
 def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Finding]:
     """What torch's facts (see `process.describe`) and the driver's cards say."""
-    build = f"CUDA {facts['cuda']}, cuDNN {facts['cudnn']}" if facts["cuda"] else "no CUDA"
+    cudnn = facts["cudnn"] or "refused"
+    build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
     found = [Finding("ok", f"torch {facts['torch']} ({build})")]
-    if cards and not any(device["kind"] == "cuda" for device in facts["devices"]):
-        found.append(_unseen(cards[0], facts["cuda"]))
-    for device in facts["devices"]:
+    # What torch does not see is known by name alone.
+    seen = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
+    if cards and not any(device["kind"] == "cuda" for device in seen):
+        card, refusal = cards[0], facts.get("cuda_refusal", "")
+        runs = f", which runs CUDA {card.driver_cuda}" if card.driver_cuda else ""
+        text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{runs})"
+        why = "; ".join(filter(None, (card.problem, refusal)))
+        found.append(Finding("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+    for device in seen:
         found += _of_device(device, facts)
     return found
 
 
-def _unseen(card: Card, cuda: str) -> Finding:
-    text = f"torch does not see the {card.name} (driver {card.driver}, which runs CUDA {card.driver_cuda})"
+def unseen_advice(card: Card, cuda: str) -> str:
+    """What to do where a torch built for this version of CUDA (empty: for none) does not see the driver's card."""
     if not cuda:
-        return Finding("fix", text, "this torch is built without CUDA: pip install --force-reinstall torch")
+        return "this torch is built without CUDA: pip install --force-reinstall torch"
+    if card.problem:
+        return "restart the machine, so that the driver's parts fit; start a container with docker run --gpus all"
     if _version(card.driver_cuda) < (_version(cuda)[0], 0):
-        return Finding(
-            "fix",
-            text,
-            f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}",
-        )
-    return Finding("fix", text, "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)")
+        return f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}"
+    return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
 def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
@@ -81,17 +91,26 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
             )
         ]
     if problem:
-        return [
-            Finding(
-                "fix", f"{name}: torch cannot compute on it ({problem})", "update the driver, then restart the machine"
-            )
-        ]
+        advice = "update the driver, then restart the machine"
+        if problem == facts.get("cudnn_refusal"):
+            advice = _without_old_cards(facts["devices"])
+        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Finding("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: such cases become `unsupported` rows, never another precision"
     found += [Finding("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return found
+
+
+def _without_old_cards(devices: Sequence[Mapping[str, Any]]) -> str:
+    """cuDNN goes by the oldest card that torch sees, so the newer ones have to be alone."""
+    cards = [device for device in devices if device["kind"] == "cuda"]
+    newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
+    if not newer or len(newer) == len(cards):
+        return f"install a build with an older cuDNN: {LEGACY_BUILD}"
+    names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
+    return f"leave the older card out of torch's sight: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
 def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
@@ -122,7 +141,7 @@ def _other_build(capability: str) -> str:
     if _version(capability) < (5, 0):
         return "no torch that gpubench runs on (2.6 and later) has kernels for a card as old as this"
     if _version(capability) < OLDEST_OF_CUDA_13:
-        return f"install a build for CUDA 12.6: {LEGACY_BUILD}"
+        return f"install a build for CUDA 12.6: {LEGACY_BUILD}; {LEGACY_CONSTRAINTS}"
     return "install a newer torch: pip install -U torch torchvision"
 
 
@@ -180,8 +199,15 @@ def _of_data(name: str, data: Path | None) -> Finding:
     return Finding("ok", f"{name}: in {root}")
 
 
+DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))
+"""What the kernel shows where NVIDIA's driver has a card, whether or not its library answers."""
+
+
 def nvidia_cards() -> list[Card]:
-    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context."""
+    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context.
+
+    Where NVML fails beside a driver that is loaded, one card without a name stands for all, and says why.
+    """
     import pynvml
 
     try:
@@ -196,5 +222,7 @@ def nvidia_cards() -> list[Card]:
             )
             for index in range(pynvml.nvmlDeviceGetCount())
         ]
-    except pynvml.NVMLError:
+    except pynvml.NVMLError as error:
+        if any(trace.exists() for trace in DRIVER_TRACES):
+            return [Card("NVIDIA card", "", "", f"its driver does not answer (NVML: {error})")]
         return []  # no NVIDIA driver here

@@ -87,6 +87,7 @@ class Row:
     fastai: str = column("version of fastai")
     cuda: str = column("CUDA version torch was built for")
     cudnn: str = column("cuDNN version")
+    switches: str = column("environment variables that change what CUDA or torch's memory does, as they were set")
     python: str = column("version of Python")
     gpubench: str = column("version of gpubench")
     commit: str = column("commit of gpubench's checkout, with + where it was edited")
@@ -122,8 +123,9 @@ class Row:
     steady: str = column("how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3%), shared (others computed on the card, or took over a tenth of the CPU, as a device),"
-        " unsteady, resumed (parts of it ran at another time)"
+        " clock that fell by 3% for no reason given), clock_fell (the same under a power cap), shared (others computed"
+        " on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at another"
+        " time)"
     )
     data_stall: float | None = column(
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",

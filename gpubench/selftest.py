@@ -39,8 +39,9 @@ MORE_ROUNDS = ((11, 5), (20, 10))
 something else slowed down is enough for that (Mann-Whitney, 6 a side, one of them out of place: p = 0.065). Eleven bear
 two of them (p = 0.010, which is 0.031 after Holm over two ratios and for more than one look); twenty are for machines
 whose processes scatter by a tenth and more."""
-FULL_SECONDS = 12.0
-"""Length of a full run, about; a sampled trial of it measures half."""
+CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
+"""Length of a full run, about; a sampled trial of it measures half. An accelerator's takes five seconds of warm-up and
+some more until it has settled, and has to end before the run does."""
 SAMPLED = "sampled.csv"
 """Where the trials are that the verdicts rest on."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
@@ -69,7 +70,7 @@ def run_selftest(wish: str = "auto") -> int:
     console = Console(highlight=False)
     console.print(
         f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
-        f" {'~4 min' if device.kind == 'cpu' else 'some minutes'}, longer where trials scatter",
+        f" {'~4 min' if device.kind == 'cpu' else '~9 min'}, longer where trials scatter",
         markup=False,
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +113,8 @@ def _checks(device: env.Device, folder: Path) -> Iterator[Check]:
     yield check_timer(clock)
     yield check_overhead(clock)
     yield from _precisions(options, device, folder)
-    steps = max(40, round(FULL_SECONDS / clock["step_seconds"])) if clock else 1000
+    full_seconds = CPU_FULL_SECONDS if device.kind == "cpu" else ACCELERATOR_FULL_SECONDS
+    steps = max(40, round(full_seconds / clock["step_seconds"])) if clock else 1000
     options = replace(options, settings={**options.settings, "steps": str(steps)})
     sampled, full = folder / SAMPLED, folder / "full.csv"
     judged = replace(options, models=("a", "b", "padded"), out=sampled)

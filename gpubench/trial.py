@@ -100,6 +100,8 @@ class Trial:
     """Where a full run may keep what it needs to go on after a kill; empty elsewhere."""
     tensorboard_dir: str = ""
     """Where TensorBoard events go (--tensorboard)."""
+    prove: bool = True
+    """Whether it proves its precision; of the probes of a batch search one is enough."""
     rank: int = 0
     """This process's number among the case's processes."""
 
@@ -139,6 +141,8 @@ class Lap:
     """Part of `seconds` in which the loop waited for the loader."""
     started: float = 0.0
     """When it began, in seconds of the monotonic clock, which on one machine all processes share."""
+    earlier: bool = False
+    """Whether another process timed it, before the run was resumed: its clock may have been another."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class Telemetry:
     throttle: str = ""
     foreign_load: str = ""
     marks: str = ""
-    """`throttled`, `shared`, both or neither; the row adds `unsteady`."""
+    """Of `throttled`, `clock_fell` and `shared` those that hold; the row adds `unsteady`."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,8 @@ class Measurement:
 
     status: Status
     reason: str = ""
+    crashed: bool = False
+    """Whether the process ended without an answer."""
     seconds: float | None = None
     """The whole run: all epochs, training and validation; projected unless `measured`."""
     measured: bool = False
@@ -209,6 +215,8 @@ class Measurement:
     communication_share: float | None = None
     """1 - (step time without the gradients' all-reduce / step time with it)."""
     peak_memory_bytes: int | None = None
+    resting_memory_bytes: int | None = None
+    """Of an accelerator's, what stays allocated between steps."""
     loss_scale: float | None = None
     """At the end of the training; None where no loss was scaled."""
     skipped_steps: int | None = None

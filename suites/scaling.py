@@ -17,6 +17,8 @@ LARS (timm's), no weight decay on biases and BatchNorm.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,9 +36,12 @@ IMAGES = 1_281_167
 """Training images of ImageNet."""
 POOL = 4
 """Different batches that lie ready; what a network computes does not depend on the image."""
-TRAFFIC = 1 << 30
-"""Bytes that a message's repetitions move together, within LEAST and MOST of them."""
-LEAST, MOST = 8, 4000
+BUNDLES, BUNDLE_SECONDS = 6, 0.1
+"""Calls are timed in bundles of about this length, so that launching and waiting for each other is a small part."""
+LEAST_CALLS = {"cpu": 8, "cuda": 20}
+"""Timed calls of a payload, however long they take."""
+MOST_CALLS = 10_000
+"""In one bundle: the smallest messages take microseconds."""
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
@@ -100,12 +105,14 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                     raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
                 # Zeros stay what they are, however often they are summed.
                 tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
-                repeats = [tensors] * min(MOST, max(LEAST, TRAFFIC // size))
+                calls = calls_in_a_bundle(seconds_of_a_call(algorithm, tensors, device), device.type)
+                repeats = [tensors] * BUNDLES
                 fused = " fused" if algorithm.fusion_bytes else ""
                 phase = f"{algorithm.name}{fused} {payload.name}"
                 for each in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
-                    algorithm.sum(each)
-                seconds = clock.step_seconds(phase)
+                    for _ in range(calls):
+                        algorithm.sum(each)
+                seconds = clock.step_seconds(phase) / calls
                 clock.table.append(
                     {
                         "algorithm": algorithm.name,
@@ -121,6 +128,28 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                     }
                 )
         prove(trial, clock)
+
+
+def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
+    """So many that a bundle has its length, and all but the first, which warms up, have the least number of calls."""
+    least = -(-LEAST_CALLS.get(kind, LEAST_CALLS["cuda"]) // (BUNDLES - 1))
+    return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
+
+
+def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], device: torch.device) -> float:
+    """About what a call takes, the same number in every process."""
+    import torch
+
+    from gpubench.measuring.device import synchronize
+
+    synchronize(device)
+    began = time.perf_counter()
+    for _ in range(3):
+        algorithm.sum(tensors)
+    synchronize(device)
+    slowest = torch.tensor([(time.perf_counter() - began) / 3], device=device)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return float(slowest)
 
 
 def bus_share(processes: int) -> float:
@@ -367,7 +396,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": al
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=("allreduce", *NETWORKS),
     refuse=refuse,
     params={

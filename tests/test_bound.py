@@ -105,6 +105,14 @@ def test_a_peak_that_is_passed_is_to_be_measured_again():
     assert "run `gpubench peak` again" in found.evidence
 
 
+def test_a_peak_that_is_passed_many_times_explains_nothing():
+    row = changed(measured_peak_flops=2.9e10)  # other programs computed while it was measured
+    found = bound_of(row)
+    assert (found.word, found.mfu, found.limit_seconds) == ("unknown", None, None)
+    assert "run `gpubench peak` again" in found.evidence
+    assert "matrix products" not in why_not_faster(row, row, found)
+
+
 def test_so_is_one_that_only_the_whole_pipeline_passes():
     # The resident steps, later, found the machine busy.
     found = bound_of(changed(measured_peak_flops=7.5e11, resident_samples_per_second=500.0))

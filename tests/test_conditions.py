@@ -14,8 +14,10 @@ from gpubench.conditions import (
     nvidia_commands,
     of_card,
     of_host,
+    of_switches,
     untold,
 )
+from gpubench.measuring.environment import switches
 from gpubench.measuring.nvml import find
 
 FINE = CardCheck(
@@ -143,3 +145,11 @@ def test_a_quiet_host_is_said_to_be_and_a_cpu_needs_no_feeding():
     assert of_host(QUIET, accelerator=True)[0].level == "ok"
     alone = replace(QUIET, cpu_count=2, container="docker", all_processes_visible=False)
     assert [finding.level for finding in of_host(alone, accelerator=False)] == ["ok"]
+
+
+def test_switches_that_change_figures_are_named():
+    set_here = switches({"CUDA_LAUNCH_BLOCKING": "1", "NVIDIA_TF32_OVERRIDE": "", "HOME": "/"})
+    assert set_here == "CUDA_LAUNCH_BLOCKING=1"
+    (found,) = of_switches(set_here)
+    assert found.level == "fix"
+    assert found.advice == "unset CUDA_LAUNCH_BLOCKING"

@@ -1,8 +1,137 @@
-"""What torch is asked of its devices, in the ways of its older versions too."""
+"""What torch's own answers become, with cards that it only believes in."""
 
+from types import SimpleNamespace
+
+import pytest
 import torch
 
+from gpubench.doctor import Card, findings
+from gpubench.errors import UserError
 from gpubench.measuring import device
+from gpubench.measuring.environment import devices_of
+from gpubench.measuring.plan import choose_devices
+
+CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    """Makes torch 2.15 for CUDA 13 see cards of these names and capabilities."""
+
+    def see(*cards):
+        known = [
+            SimpleNamespace(
+                name=name,
+                major=major,
+                minor=minor,
+                total_memory=11 << 30,
+                uuid=f"uuid-{name}",
+                is_integrated="GB10" in name,
+            )
+            for name, major, minor in cards
+        ]
+        oldest = min((card.major, card.minor) for card in known)
+
+        def version():
+            if oldest < (7, 5):
+                raise RuntimeError(CUDNN_REFUSES)
+            return 92600
+
+        monkeypatch.setattr(torch.version, "cuda", "13.2")
+        monkeypatch.setattr(torch.backends.cudnn, "version", version)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: len(known))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: known[index])
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+        monkeypatch.setattr(torch.cuda, "device", torch.device)
+        zeros = torch.zeros
+        monkeypatch.setattr(torch, "zeros", lambda *size, **_: zeros(*size))
+        return device.describe()
+
+    return see
+
+
+@pytest.mark.parametrize(("name", "capability"), [("GTX 1080 Ti", (6, 1)), ("V100", (7, 0))])
+def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, capability):
+    facts = cards((name, *capability))
+    (fix,) = [finding for finding in findings(facts) if finding.level == "fix"]
+    assert f"no kernels for sm_{capability[0]}{capability[1]}" in fix.text
+    assert "whl/cu126" in fix.advice
+    assert CUDNN_REFUSES in facts["devices"][0]["problem"]
+    assert facts["devices"][-1]["kind"] == "cpu"
+
+
+def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
+    facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
+    new, old = [finding for finding in findings(facts) if finding.level == "fix"]
+    assert new.text.startswith("cuda:0: RTX 3090")
+    assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
+    assert "no kernels for sm_61" in old.text
+
+
+def test_a_card_in_the_hosts_memory_says_so(cards):
+    (spark, cpu) = devices_of(cards(("NVIDIA GB10", 12, 1)))
+    assert spark.shares_memory
+    assert cpu.shares_memory
+    assert not devices_of(cards(("RTX 3090", 8, 6)))[0].shares_memory
+
+
+def test_a_card_that_cudnn_takes_has_no_problem(cards):
+    facts = cards(("RTX 2080 Ti", 7, 5))
+    assert facts["cudnn"] == "92600"
+    assert facts["devices"][0]["problem"] == ""
+
+
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040)."
+RTX_3090 = Card("RTX 3090", "550.1", "12.4")
+
+
+@pytest.fixture
+def unseen(monkeypatch):
+    """Describes a machine with this card of the driver's, of which torch says what `refusal` is."""
+
+    def describe(card, refusal):
+        def init():
+            raise RuntimeError(f"{refusal}\nmore of it")
+
+        monkeypatch.setattr(torch.version, "cuda", "13.2")
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: None)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+        monkeypatch.setattr(torch.cuda, "init", init)
+        monkeypatch.setattr(device, "nvidia_cards", lambda: [card] if card else [], raising=False)
+        return device.describe()
+
+    return describe
+
+
+@pytest.mark.parametrize("wish", ["auto", "all", "cuda"])
+def test_a_card_that_torch_cannot_use_is_never_replaced_by_the_cpu(unseen, monkeypatch, wish):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    devices = devices_of(unseen(RTX_3090, TOO_OLD))
+    with pytest.raises(UserError) as refused:
+        choose_devices(wish, devices)
+    for words in ("RTX 3090", TOO_OLD, "install a newer NVIDIA driver", "--device cpu"):
+        assert words in str(refused.value)
+    assert [each.device for each in choose_devices("cpu", devices)] == ["cpu"]
+
+
+def test_doctor_has_torchs_own_words_for_a_card_it_does_not_see(unseen):
+    (fix,) = [finding for finding in findings(unseen(RTX_3090, TOO_OLD), [RTX_3090]) if finding.level == "fix"]
+    assert TOO_OLD in fix.text
+    assert "newer NVIDIA driver" in fix.advice
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_cards_that_were_hidden_on_purpose_are_not_missed(unseen, monkeypatch, hidden):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert [each.device for each in choose_devices("auto", devices_of(unseen(RTX_3090, "")))] == ["cpu"]
+
+
+def test_a_machine_without_a_card_computes_on_its_cpu(unseen):
+    assert [each.device for each in choose_devices("auto", devices_of(unseen(None, "no driver")))] == ["cpu"]
 
 
 def test_a_torch_that_refuses_to_name_an_accelerator_where_none_is_has_a_cpu(monkeypatch):

@@ -1,5 +1,6 @@
 """What the documents say is what the program does."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -9,11 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from typer.main import get_command
 
 import gpubench
 from gpubench import records, suite
 from gpubench.cli import app
+from gpubench.doctor import LEGACY_BUILD
 from gpubench.loading import load
 
 ROOT = Path(__file__).parents[1]
@@ -160,3 +163,27 @@ def test_the_versions_that_were_tried_are_those_of_the_constraints():
     for name in ("constraints.txt", "constraints-oldest.txt"):
         pinned = pins(name)
         assert f"{pinned['torch']} | {pinned['torchvision']} | {pinned['fastai']} |" in tried
+
+
+def test_older_cards_differ_in_torch_alone():
+    ours, older = pins("constraints.txt"), pins("constraints-pascal.txt")
+    assert {name for name in ours | older if ours.get(name) != older.get(name)} == {"torch", "torchvision"}
+    (wanted,) = re.findall(r"'(torch\S+)'", LEGACY_BUILD)
+    assert Requirement(wanted).specifier.contains(older["torch"])
+    assert not Requirement(wanted).specifier.contains(ours["torch"])
+
+
+@pytest.mark.slow
+def test_what_doctor_advises_for_older_cards_installs(tmp_path):
+    index = shlex.split(LEGACY_BUILD)[-1]
+    wishes = ["torch", "torchvision", "-c", str(ROOT / "constraints-pascal.txt"), "--index-url", index]
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "--retries", "0"]
+    done = subprocess.run([*command, "--report", report, *wishes], capture_output=True, text=True, check=False)
+    if done.returncode and "NameResolutionError" in done.stderr:
+        pytest.skip("no package index here")
+    assert done.returncode == 0, done.stderr
+    found = {
+        each["metadata"]["name"]: each["metadata"]["version"] for each in json.loads(report.read_text())["install"]
+    }
+    assert found["torch"].startswith(pins("constraints-pascal.txt")["torch"])

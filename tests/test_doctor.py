@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from gpubench import doctor
@@ -123,5 +124,23 @@ def test_every_finding_that_is_not_ok_says_what_to_do(tmp_path):
     assert all(finding.advice for finding in everything if finding.level != "ok")
 
 
-def test_no_driver_is_no_card():
-    assert isinstance(doctor.nvidia_cards(), list)
+@pytest.fixture
+def silent_nvml(monkeypatch):
+    """A library that is not of the driver's version."""
+
+    def refuse():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+
+
+def test_no_driver_is_no_card(silent_nvml, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "DRIVER_TRACES", (tmp_path / "nvidia0",), raising=False)
+    assert doctor.nvidia_cards() == []
+
+
+def test_a_driver_whose_library_does_not_answer_is_a_card_with_a_problem(silent_nvml, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "DRIVER_TRACES", (tmp_path,), raising=False)
+    (fix,) = fixes(facts(), doctor.nvidia_cards())
+    assert "NVML" in fix.text
+    assert "restart the machine" in fix.advice

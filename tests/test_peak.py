@@ -1,14 +1,19 @@
 """Measured peaks: what is kept and for whom, and the command."""
 
 import json
-from dataclasses import replace
+import os
+from dataclasses import asdict, replace
 
 import pytest
+import torch
 
 from gpubench import ceiling
+from gpubench.conditions import Processes
 from gpubench.measuring import peak
 from gpubench.measuring.environment import Device
 from gpubench.measuring.peak import Peak
+from gpubench.measuring.process import Outcome
+from gpubench.measuring.rates import SIDES, copy_bytes, fastest_product
 
 CPU = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
 CARD = Device("cuda:0", "cuda", "Tesla V100-SXM2-16GB", 16 * 2**30, "7.0", "", "def", {})
@@ -81,6 +86,8 @@ def test_the_command_measures_remembers_and_prints(cli_process):
     done = cli_process("peak", "--device", "cpu", "--precision", "fp32", "--threads", "1")
     assert done.returncode == 0, done.stderr
     assert "peak: unknown" in done.stdout
+    if "is not kept" in done.stderr:
+        pytest.skip("other programs computed on this machine")
     kept = list(json.loads(peak.cache_file().read_text()).values())
     assert len(kept) == 1
     assert kept[0]["flops_per_second"] > 1e8
@@ -93,3 +100,60 @@ def test_a_precision_that_the_device_lacks_is_a_line_and_exit_code_4(cli_process
     done = cli_process("peak", "--device", "cpu", "--precision", "tf32")
     assert done.returncode == 4
     assert "tf32" in done.stdout
+
+
+class Busy:
+    """A card on which another process computes."""
+
+    def processes(self):
+        return Processes(frozenset({os.getpid(), 1}), frozenset())
+
+
+def measured(monkeypatch, card, rates):
+    """The peak that a child answers with `rates`, whether it was kept, and what was said."""
+
+    def run_child(task, *, on_wake, **_):
+        on_wake(os.getpid())
+        return Outcome("answered", 1.0, {"rates": rates})
+
+    said = []
+    monkeypatch.setattr(peak, "readers", lambda devices: {"cuda:0": card}, raising=False)
+    monkeypatch.setattr(peak, "run_child", run_child)
+    monkeypatch.setattr("gpubench.measuring.host.all_processes_visible", lambda: True)
+    found = peak.measure(CARD, "2.15", "fp32", 0, 0.0, said.append)
+    return found, peak.known(CARD, "2.15", "fp32", 0), said
+
+
+def test_a_peak_under_foreign_load_is_not_kept(monkeypatch):
+    found, kept, said = measured(monkeypatch, Busy(), asdict(PEAK))
+    assert (found, kept) == (PEAK, None)
+    assert "1 other program computed on cuda:0" in said[0]
+
+
+def test_a_peak_that_lacks_its_copy_shows_the_rest_and_is_not_kept(monkeypatch):
+    found, kept, said = measured(monkeypatch, None, {**asdict(PEAK), "bytes_per_second": None})
+    assert found.flops_per_second == PEAK.flops_per_second
+    assert (kept, said) == (None, [])
+    shown = ceiling.table([(CARD, "fp32", found)])
+    assert "TFLOP/s" in [column.header for column in shown.columns]
+
+
+def test_one_slow_size_does_not_end_the_products():
+    rates = dict.fromkeys(SIDES, 1e13) | {256: 0.88e9}
+    side, best = fastest_product(lambda side: rates[side])
+    assert (side, best) == (512, 1e13)
+
+
+def test_products_without_memory_keep_the_smaller_ones():
+    def rate(side):
+        if side > 1024:
+            raise torch.OutOfMemoryError("full")
+        return 1e12 * side
+
+    assert fastest_product(rate) == (1024, 1e12 * 1024)
+
+
+def test_a_copy_has_room_on_a_card_with_little_free_memory(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 8 * 2**30))
+    assert 2 * copy_bytes(torch.device("cuda:0")) < 2**30

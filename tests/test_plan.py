@@ -16,11 +16,11 @@ from gpubench.measuring.plan import (
     choose_models,
     choose_precisions,
     choose_threads,
+    expected,
     params_text,
     plan,
     schedule,
 )
-from gpubench.measuring.search import with_fp32_batches
 from gpubench.suite import LoadedSuite, Param, Suite
 from gpubench.trial import Case
 
@@ -87,10 +87,13 @@ def test_max_gives_each_mixed_case_a_twin_at_the_batch_of_fp32(tmp_path):
         ("fp16", "max"),
         ("fp16", "max-fp32"),
     ]
-    found = [replace(c, batch_size=64 if c.precision == "fp32" else 128) for c in cases[:2]]
-    assert [c.batch_size for c in with_fp32_batches([*found, cases[2]])] == [64, 128, 64]
-    same = [replace(c, batch_size=64) for c in cases[:2]]
-    assert len(with_fp32_batches([*same, cases[2]])) == 2  # the twin would be the same case
+    assert [c.batch_policy for c in cases_of(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
+
+
+def test_how_long_it_will_take_is_told_beforehand(tmp_path):
+    cases = cases_of(tmp_path, models=("small",))
+    assert expected(cases, Options()).startswith("about 13 min: 18 trials and 2 batch searches")
+    assert expected(cases[:1], Options(mode="full")).startswith("1 whole runs")
 
 
 @pytest.mark.parametrize("batch", ["0", "-8", "many", "1.5"])
@@ -404,3 +407,35 @@ def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
     assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
         ("no", 0, 40), ("", 0, 40), ("", 0, 40), ("", 1, 41), ("", 1, 41),
     ]  # fmt: skip
+
+
+def test_a_memory_limit_above_the_cards_own_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"cuda:0, Card, has 9.31 GiB"):
+        cases_of(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
+    assert cases_of(tmp_path, batch="8", memory_limit_bytes=10**10)
+
+
+def test_processes_beside_two_devices_are_told_both_ways():
+    with pytest.raises(UserError, match=r"--device cuda:0 alone .* without --processes each .* in turn"):
+        check_processes(Options(processes=(2,)), [GPU, GPU1], [GPU, GPU1, CPU])
+    with pytest.raises(UserError, match="has 1; give fewer"):
+        check_processes(Options(processes=(2,)), [GPU1], [GPU, GPU1, CPU])
+    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU])
+
+
+def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
+    spark = replace(GPU, card="NVIDIA GB10", integrated=True)
+    assert cases_of(tmp_path, [spark], models=("small",))[0].batch_size == 16
+    with pytest.raises(UserError, match="GB10, whose memory is the host's, needs --memory-limit"):
+        cases_of(tmp_path, [spark], batch="max")
+    case = cases_of(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
+    assert case.memory_limit_bytes == 10**9
+    with pytest.raises(UserError, match="give a number"):
+        cases_of(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
+
+
+def test_a_machine_with_fewer_cpus_than_processes_is_refused():
+    with pytest.raises(UserError, match=r"--processes 2: this machine gives 1 CPU, .* cpus_per_task"):
+        check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
+    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
+    check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose

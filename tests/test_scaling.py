@@ -266,3 +266,11 @@ def test_biases_and_batchnorm_neither_decay_nor_adapt():
     assert not others["always_adapt"]
     assert all(weight.ndim > 1 for weight in decayed["params"])
     assert all(weight.ndim == 1 for weight in others["params"])
+
+
+@pytest.mark.parametrize("seconds", [10e-6, 1e-3, 8e-3, 17e-3, 0.2])
+def test_a_size_is_timed_for_half_a_second_and_twenty_calls(seconds):
+    calls = PARTS["calls_in_a_bundle"](seconds, "cuda") * (PARTS["BUNDLES"] - 1)
+    assert calls >= 20
+    assert calls * seconds >= 0.5
+    assert calls * seconds <= max(0.6, 20 * seconds + 1e-9)

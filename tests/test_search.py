@@ -8,9 +8,10 @@ import pytest
 
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
-from gpubench.measuring.search import MOST, cap_of, fit_batch, fit_batches
+from gpubench.measuring.process import Outcome
+from gpubench.measuring.search import MOST, Batches, cap_of, confirm, fit_batch
 from gpubench.suite import LoadedSuite, Suite
-from gpubench.trial import Case, Measurement
+from gpubench.trial import Case, Measurement, Trial
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 CASE = Case(
@@ -20,13 +21,24 @@ CASE = Case(
 
 
 def search(answer, cap=None):
-    """Search with a device that answers `answer(batch, mode)`; returns the case and the lines said."""
+    """Search on a device that answers `answer(batch, mode)`, then take the first trial. The case, and what was said."""
     lines = []
 
     def measure(trial):
         return answer(trial.case.batch_size, trial.case.mode)
 
-    return fit_batch(CASE, CARD, Options(), cap, measure, lines.append), lines
+    case = fit_batch(CASE, CARD, Options(), cap, measure, lines.append)
+    if not case.refusal:
+        outcome = Outcome("answered", 1.0)
+        case = confirm(Trial(case, 0, 42), lambda trial: (measure(trial), outcome), lines.append)[0].case
+    return case, lines
+
+
+def batches(measure, known=lambda case: None, samples=2000, options=None):
+    return Batches(
+        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), known=known, measure=measure,
+        say=lambda line: None,
+    )  # fmt: skip
 
 
 def fits(batch):
@@ -49,17 +61,80 @@ def test_a_search_that_finds_nothing_ends_as_its_last_probe(status):
 
 def test_the_confirming_trial_backs_off_and_then_is_not_capped():
     full = Measurement(status="out_of_memory", reason="full")
-    case, lines = search(lambda batch, mode: full if mode == "quick" and batch > 60 else fits(batch), cap=64)
+    case, lines = search(lambda batch, mode: full if mode == "sampled" and batch > 60 else fits(batch), cap=64)
     assert (case.batch_size, case.batch_capped) == (56, False)
-    assert lines[-1].endswith("batch 56 confirmed by a trial")
+    assert lines[-1] == "  batch 64 not confirmed: out_of_memory: full"
 
 
 def test_a_batch_that_no_trial_confirms_is_a_refusal_with_its_curve():
     full = Measurement(status="out_of_memory", reason="full")
-    case, _ = search(lambda batch, mode: full if mode == "quick" else fits(batch), cap=64)
+    case, _ = search(lambda batch, mode: full if mode == "sampled" else fits(batch), cap=64)
     assert case.refusal_status == "out_of_memory"
     assert "no trial could confirm" in case.refusal
     assert case.batch_curve
+
+
+PRECISION_FAILED = Measurement(status="failed", reason="PrecisionError: asked for fp16, which looks like fp32")
+
+
+def test_a_precision_that_is_not_proved_ends_the_search_at_its_first_probe():
+    asked = []
+
+    def measure(trial):
+        asked.append(trial.case.batch_size)
+        return PRECISION_FAILED if trial.prove else fits(trial.case.batch_size)
+
+    case = fit_batch(CASE, CARD, Options(), None, measure, lambda line: None)
+    assert asked == [8]
+    assert (case.refusal_status, "PrecisionError" in case.refusal) == ("failed", True)
+
+
+def test_only_the_first_probe_that_fits_proves_its_precision():
+    proved = []
+
+    def measure(trial):
+        if trial.case.mode == "probe" and trial.prove:
+            proved.append(trial.case.batch_size)
+        return fits(trial.case.batch_size)
+
+    fit_batch(CASE, CARD, Options(), 64, measure, lambda line: None)
+    assert proved == [8]
+
+
+def test_an_error_of_the_confirming_trial_is_final_and_said():
+    tried = []
+
+    def answer(batch, mode):
+        if mode == "sampled":
+            tried.append(batch)
+        return PRECISION_FAILED if mode == "sampled" else fits(batch)
+
+    case, lines = search(answer, cap=64)
+    assert tried == [64]
+    assert case.refusal_status == "failed"
+    assert lines[-1].startswith("  batch 64 not confirmed: failed: PrecisionError")
+
+
+@pytest.mark.parametrize(
+    "answer", [Measurement(status="out_of_memory"), Measurement(status="failed", crashed=True, reason="SIGSEGV")]
+)
+def test_memory_and_crashes_go_down_five_times_and_each_is_said(answer):
+    case, lines = search(lambda batch, mode: answer if mode == "sampled" else fits(batch), cap=2000)
+    said = [line for line in lines if "not confirmed" in line]
+    assert len(said) == 6
+    assert case.refusal_status == answer.status
+
+
+def test_one_sample_that_batchnorm_refuses_is_out_of_memory_where_two_were_too_many():
+    def answer(batch, mode):
+        if batch > 1:
+            return Measurement(status="out_of_memory", reason="CUDA out of memory")
+        return Measurement(status="failed", reason="ValueError: Expected more than 1 value per channel when training")
+
+    case, _ = search(answer)
+    assert case.refusal_status == "out_of_memory"
+    assert "more than 1 value per channel" in case.refusal
+    assert "CUDA out of memory" in case.refusal
 
 
 @pytest.mark.parametrize(("kind", "share"), [("cuda", 0.97), ("cpu", 0.92)])
@@ -71,8 +146,9 @@ def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kin
         return fits(trial.case.batch_size)
 
     case = replace(CASE, device=kind, memory_limit_bytes=10**9)
-    fit_batch(case, replace(CARD, kind=kind), Options(), 64, measure, lambda line: None)
-    assert seen == {"probe": {int(share * 10**9)}, "quick": {10**9}}
+    found = fit_batch(case, replace(CARD, kind=kind), Options(), 64, measure, lambda line: None)
+    assert seen == {"probe": {int(share * 10**9)}}
+    assert found.memory_limit_bytes == 10**9
 
 
 def suite_of(samples):
@@ -87,10 +163,7 @@ def test_there_is_always_a_cap(samples, cap):
 def test_a_search_ends_where_memory_does_not_grow():
     flat = Measurement(status="ok", samples_per_second=100.0, peak_memory_bytes=10**6)
     asked = []
-    case = fit_batches(
-        [CASE], {"demo": suite_of(0)}, {"cuda:0": CARD}, Options(), known=lambda case: None,
-        measure=lambda trial: asked.append(trial) or flat, say=lambda line: None,
-    )[0]  # fmt: skip
+    case = batches(lambda trial: asked.append(trial) or flat, samples=0).of(CASE)
     assert (case.batch_size, case.batch_capped) == (MOST, True)
     assert len(asked) < 25
 
@@ -101,20 +174,66 @@ def test_what_was_found_before_an_interruption_is_kept():
             raise KeyboardInterrupt
         return fits(trial.case.batch_size)
 
-    fitted = []
+    found, other = batches(measure), replace(CASE, model="n")
+    found.of(CASE)
     with pytest.raises(KeyboardInterrupt):
-        fit_batches(
-            [CASE, replace(CASE, model="n")], {"demo": suite_of(2000)}, {"cuda:0": CARD}, Options(),
-            known=lambda case: None, measure=measure, say=lambda line: None, fitted=fitted,
-        )  # fmt: skip
-    assert [(case.model, case.batch_size) for case in fitted] == [("m", 96)]
+        found.of(other)
+    assert [found.so_far(case).batch_size for case in (CASE, other)] == [96, None]
 
 
 @pytest.mark.parametrize("capped", [True, False])
 def test_a_batch_that_was_found_earlier_is_not_looked_for_again(capped):
     row = pd.DataFrame({"batch_size": [64.0], "batch_capped": [capped], "batch_curve": ["[[8,1.5,100]]"]}).iloc[0]
-    case = fit_batches(
-        [CASE], {"demo": suite_of(0)}, {"cuda:0": CARD}, Options(), known=lambda case: row,
-        measure=lambda trial: pytest.fail("measured"), say=lambda line: None,
-    )[0]  # fmt: skip
+    found = batches(lambda trial: pytest.fail("measured"), known=lambda case: row)
+    case = found.of(CASE)
     assert (case.batch_size, case.batch_capped, case.batch_curve) == (64, capped, ((8, 1.5, 100),))
+    assert not found.to_confirm(CASE)
+
+
+FP16 = replace(CASE, precision="fp16")
+TWIN = replace(FP16, batch_policy="max-fp32")
+
+
+@pytest.mark.parametrize(("fp32", "fp16", "twin"), [(64, 128, 64), (64, 64, None)])
+def test_a_twin_waits_for_both_batches_and_is_dropped_where_they_agree(fp32, fp16, twin):
+    found = batches(lambda trial: pytest.fail("measured"))
+    assert found.waits(TWIN)
+    found.settle(replace(CASE, batch_size=fp32))
+    assert found.waits(TWIN)
+    found.settle(replace(FP16, batch_size=fp16))
+    assert not found.waits(TWIN)
+    case = found.so_far(TWIN)
+    assert (case and case.batch_size) == twin
+
+
+def test_a_twin_takes_the_batch_that_a_trial_confirmed():
+    found = batches(lambda trial: fits(trial.case.batch_size))
+    found.of(CASE)
+    found.of(FP16)
+    assert found.waits(TWIN)  # their first trials may still lower what was found
+    for case, size in ((CASE, 40), (FP16, 80)):
+        found.settle(replace(found.so_far(case), batch_size=size))
+    assert found.so_far(TWIN).batch_size == 40
+
+
+def test_a_first_look_takes_one_probe_and_one_precision_teaches_the_next():
+    asked = []
+
+    def measure(trial):
+        asked.append((trial.case.precision, trial.case.batch_size))
+        size = trial.case.batch_size
+        return Measurement(status="ok", samples_per_second=1.0, peak_memory_bytes=10**9 + size * 10**8,
+                           resting_memory_bytes=10**9)  # fmt: skip
+
+    found = batches(measure, samples=100_000, options=Options(mode="quick"))
+    quick = [replace(case, mode="quick") for case in (CASE, FP16)]
+    sizes = [found.of(case).batch_size for case in quick]
+    assert asked == [("fp32", 8)]
+    assert sizes[0] == 72  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
+    assert sizes[1] == 112  # twice that, less the weights that do not shrink
+
+
+def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_takes_more():
+    found = batches(lambda trial: fits(trial.case.batch_size), options=Options(mode="quick"))
+    found.settle(replace(FP16, mode="quick", batch_size=96, batch_capped=True))
+    assert found.of(replace(CASE, mode="quick")).batch_size == 96

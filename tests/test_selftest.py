@@ -9,9 +9,11 @@ from rows import row
 
 from gpubench import records, selftest
 from gpubench.comparing.stats import ratio
+from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
 from gpubench.measuring.run import run
+from gpubench.measuring.sampling import sampling_for
 from gpubench.selftest import (
     Check,
     check_overhead,
@@ -189,3 +191,15 @@ def test_the_clock_is_timed_in_a_real_trial():
     assert found["step_seconds"] > 0
     assert 0 < found["clock_seconds_per_step"] < 1e-3
     assert sum(name.startswith("pair_") for name in found) == 14
+
+
+@pytest.mark.parametrize("settled_after", [5.0, 15.0])
+def test_a_sampled_trial_on_a_card_leaves_much_of_the_run_to_project(settled_after):
+    now = 0.0
+    clock = Clock(sampling_for("sampled", accelerator=True), now=lambda: now, settled=lambda: now > settled_after)
+    batches = [[0]] * round(selftest.ACCELERATOR_FULL_SECONDS / 0.01)
+    for _ in clock.epochs(1):
+        for _ in clock.steps(batches, "train"):
+            now += 0.01
+    assert now < selftest.ACCELERATOR_FULL_SECONDS / 2
+    assert clock.summary()["seconds"] == pytest.approx(selftest.ACCELERATOR_FULL_SECONDS)

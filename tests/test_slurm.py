@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -15,12 +16,35 @@ import pytest
 from gpubench.arguments import without
 from gpubench.errors import UserError
 from gpubench.loading import load
-from gpubench.measuring.slurm import parse_slurm
+from gpubench.measuring.slurm import _submit, parse_slurm
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "tests" / "suites" / "ranks.py"
 SCRIPT = ROOT / "tests" / "slurm_cluster.sh"
 NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "exclusive"), [({}, True), ({"cpus_per_task": 64}, None), ({"exclusive": "user"}, "user")]
+)
+def test_a_job_that_names_no_cpus_gets_whole_nodes(monkeypatch, tmp_path, wishes, exclusive):
+    asked = {}
+
+    class Executor:
+        def __init__(self, folder):
+            pass
+
+        def update_parameters(self, **parameters):
+            asked.update(parameters)
+
+        def submit(self, *arguments):
+            return SimpleNamespace(job_id="7")
+
+    failed = SimpleNamespace(FailedJobError=OSError)
+    stand_in = SimpleNamespace(SlurmExecutor=Executor, core=SimpleNamespace(utils=failed))
+    monkeypatch.setitem(sys.modules, "submitit", stand_in)
+    assert _submit({"nodes": 1, "gpus_per_node": 8, **wishes}, [], tmp_path) == "7"
+    assert asked["additional_parameters"].get("exclusive") == exclusive
 
 
 @pytest.fixture(scope="module")

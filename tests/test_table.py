@@ -167,3 +167,12 @@ def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path, capsys):
     assert "no two rows differ in torch alone" in capsys.readouterr().out
     print_result(compare([path]))
     assert "no two rows differ in card or precision alone" in capsys.readouterr().out
+
+
+def test_devices_of_two_specimens_name_both(tmp_path):
+    path = tmp_path / "two.csv"
+    records.append(path, rows([100.0] * 6))
+    records.append(path, rows([150.0] * 6, device="cuda:1", device_hash="bbbb"))
+    out = io.StringIO()
+    print_result(compare([path], by="device"), Console(file=out, width=200, highlight=False))
+    assert "cuda:0 over cuda:1, fp32 on RTX 2080 Ti #aaaa and RTX 2080 Ti #bbbb" in " ".join(out.getvalue().split())

@@ -1,6 +1,7 @@
 """Readings cut to the timed laps, marks, settling, foreign load: with a card and a clock whose values are data."""
 
 import os
+from dataclasses import asdict
 
 import psutil
 import pytest
@@ -8,11 +9,14 @@ from nvml_answers import H100, P2000, UUID, V100S, Nvml, processes
 
 from gpubench import suite
 from gpubench.conditions import CardState, Commands, Processes, Reading
+from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device, cpu_facts, environment_of
 from gpubench.measuring.nvml import find
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import run_child
+from gpubench.measuring.projection import Epoch, Phase
 from gpubench.measuring.run import Runner
+from gpubench.measuring.sampling import sampling_for
 from gpubench.measuring.telemetry import Foreign, Sampler, fell, foreign, settled
 from gpubench.trial import Case, Lap, Telemetry, Trial
 
@@ -351,3 +355,22 @@ def test_a_card_that_tells_neither_clock_nor_temperature_is_not_waited_for():
     sampler, told = sampled(Card(lambda now: Reading(power_watts=100.0)), 30)
     assert not sampler.watches
     assert told == []
+
+
+def test_boost_that_gives_way_to_a_power_cap_is_no_throttling():
+    capped = Card(lambda now: Reading(sm_clock_mhz=1500 - 2 * now, reasons=frozenset({"power_cap"})))
+    assert sampled(capped, 50)[0].telemetry(LAPS).marks == "clock_fell"
+    hot = Card(lambda now: Reading(sm_clock_mhz=1500 - 2 * now, reasons=frozenset({"power_cap", "sw_thermal"})))
+    assert sampled(hot, 50)[0].telemetry(LAPS).marks == "throttled"
+
+
+def test_laps_of_an_earlier_process_are_not_laid_over_these_readings():
+    """Their stamps may be of another boot: here they fall where this process was still starting."""
+    sampler, _ = sampled(Card(lambda now: Reading(power_watts=busy(now))), 50)
+    state = Clock(sampling_for("full", accelerator=True)).state()
+    state["epochs"] = [asdict(Epoch(0, 9.0, (Phase("train", 0, (lap(0, 9),), 100, False),)))]
+    clock = Clock(sampling_for("full", accelerator=True))
+    clock.resume(state, 9.0)
+    resumed = [each for epoch in clock.state()["epochs"] for phase in epoch["phases"] for each in phase["laps"]]
+    laps = [*(Lap(**each) for each in resumed), *LAPS[1:]]
+    assert sampler.telemetry(laps).mean_power_watts == pytest.approx(300, rel=0.02)

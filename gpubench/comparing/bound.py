@@ -26,6 +26,8 @@ CLEAR_LEAD = 1.25
 """How far the largest share has to be ahead of the next one: two that are close are no answer."""
 OVER = 1.05
 """A measured limit that is passed by more than this was measured under another load: measure it again."""
+IMPOSSIBLE = 1.5
+"""And by more than this it is no limit at all: nothing is concluded from it."""
 AGAIN = " (more than was measured: run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """Share of the FLOPs in products that tensor cores cannot tile whole, from which on shapes explain a mixed precision
@@ -65,6 +67,8 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     mfu = flops * rate / devices / peak if flops and rate and peak else None
     samples = _number(row, "run_samples")
     limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
+    if mfu is not None and mfu > IMPOSSIBLE:
+        mfu = limit = None
     word, evidence = _word(row, throttled)
     if mfu is not None and which == "measured" and mfu > OVER and AGAIN not in evidence:
         evidence += AGAIN
@@ -107,6 +111,8 @@ def _word(row: Mapping[str, Any], throttled: bool) -> tuple[Word, str]:
     if hindrances[worst] >= HINDERED:
         clear = hindrances[worst] >= CLEAR_LEAD * hindrances[next_worst]
         return (worst if clear else "unknown"), evidence
+    if _impossible(shares):
+        return "unknown", evidence
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
         waits = waits or ["no data stall in the row"]
@@ -181,6 +187,10 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Word, Share]:
     return shares
 
 
+def _impossible(shares: Mapping[Word, Share]) -> bool:
+    return any(share.value > IMPOSSIBLE and not share.at_most for share in shares.values())
+
+
 def why_not_faster(mixed: Mapping[str, Any], fp32: Mapping[str, Any], bound: Bound) -> str:
     """Which of the known reasons keeps a mixed precision from being faster than fp32, in words.
 
@@ -192,7 +202,8 @@ def why_not_faster(mixed: Mapping[str, Any], fp32: Mapping[str, Any], bound: Bou
         reasons.append(f"the {card.name} has no tensor cores")
     else:
         reached = [_number(row, "measured_peak_flops") for row in (mixed, fp32)]
-        if reached[0] and reached[1] and reached[0] / reached[1] < FASTER_PRODUCTS:
+        believed = not any(_impossible(busy_shares(row)) for row in (mixed, fp32))
+        if believed and reached[0] and reached[1] and reached[0] / reached[1] < FASTER_PRODUCTS:
             reasons.append(f"matrix products reach only {reached[0] / reached[1]:.2f} times fp32's rate here")
     if (_number(mixed, "odd_flops_share") or 0.0) >= ODD_SHAPES:
         share = _number(mixed, "odd_flops_share")

@@ -44,7 +44,7 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
-MARKS = ("shared", "throttled", "unsteady", "resumed")
+MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """What may speak against a trial."""
 
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")

@@ -289,7 +289,8 @@ def _joined(comparison: Comparison, word: str) -> str:
     subject, other, cell = comparison.subject_name, comparison.other_name, comparison.subject
     if comparison.axis == "precision":
         return f"{subject}{policy_text(cell)} {word} {other} on {cell.label}"
-    place = "" if comparison.axis == "card" else f" on {cell.label}"
+    labels = dict.fromkeys((cell.label, comparison.other.label))  # two devices may be two cards
+    place = "" if comparison.axis == "card" else f" on {' and '.join(labels)}"
     return f"{subject} {word} {other}, {cell.precision}{policy_text(cell)}{place}"
 
 

@@ -8,6 +8,13 @@ STEP = 8
 
 AIM = 0.97
 """Share of the memory still free that a prediction from two probes aims at."""
+ROUGH_AIM = 0.85
+"""The same where one small probe has to do and nothing is tried afterwards."""
+
+FINENESS = 32
+"""A large batch is found to a 32nd: more probes would buy less than processes differ by."""
+FARTHEST = 512
+"""A prediction is trusted up to so many times the largest batch that fitted."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,8 @@ class Probe:
     rate: float = 0.0
     """Samples per second."""
     memory_bytes: int = 0
+    resting_bytes: int = 0
+    """What stays between steps: weights, optimizer, data. 0 where nobody tells."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +67,25 @@ class _Tried:
         return Found(batch, batch is not None and batch == cap, self.curve, reason)
 
 
-def largest_batch(probe: Callable[[int], Probe], *, capacity_bytes: int | None, cap: int | None) -> Found:
-    """The largest multiple of 8 that fits (or 4, 2, 1 where 8 does not), at most `cap`.
+def largest_batch(
+    probe: Callable[[int], Probe], *, capacity_bytes: int | None, cap: int | None, rough: bool = False
+) -> Found:
+    """The largest multiple of 8 that fits (or 4, 2, 1 where 8 does not), at most `cap`; above 256 to a 32nd.
 
-    Two small probes give a line of memory over batch, which predicts the answer; a search brackets it from
-    there. Near the edge a larger batch can fit where a smaller one did not (another algorithm, another
-    fragmentation), so the two next larger ones are tried as well.
+    A small probe, and what of it rests between steps, give a line of memory over batch, which predicts the answer; a
+    second probe there makes the line a good one, and a search brackets the edge where it is not. Near the edge a larger
+    batch can fit where a smaller one did not (another algorithm, another fragmentation), so a larger one is tried as
+    well. With `rough` the first prediction is the answer, for a first look.
     """
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None
     if (top is not None and top < STEP) or not tried(STEP).fits:
         return _tiny(tried, cap)
     low, high = STEP, None  # low fits; high is the smallest known not to
-    guess, stride = 2 * STEP, STEP
+    guess, stride = _line(tried, capacity_bytes) or 2 * STEP, STEP
+    if rough and (predicted := _line(tried, capacity_bytes, ROUGH_AIM)):
+        return tried.answer(min(max(STEP, predicted), top or predicted), top)
+    guess = max(2 * STEP, min(guess, low * FARTHEST))
     while high is None:
         guess = min(guess, top) if top else guess
         if not tried(guess).fits:
@@ -81,17 +96,21 @@ def largest_batch(probe: Callable[[int], Probe], *, capacity_bytes: int | None, 
             low, predicted = guess, _line(tried, capacity_bytes)
             if predicted is None:
                 guess = low * 2
-            elif predicted > low:
-                guess = min(predicted, low * 16)
+            elif predicted >= low + _fineness(low):
+                guess = min(predicted, low * FARTHEST)
+            elif (edge := _line(tried, capacity_bytes, 1.0) or 0) >= low + STEP and low < STEP * FINENESS:
+                guess = edge  # so small a batch is found to the last eight
+            elif low >= STEP * FINENESS:
+                return tried.answer(low, top)
             else:  # at the predicted edge: the answer is most likely one of the next few
                 guess, stride = low + stride, stride * 2
     aim = AIM
-    while high - low > STEP:
+    while high - low > _fineness(low):
         aim *= aim  # the line was too bold: trust it for less and less, then halve
         predicted = _line(tried, capacity_bytes, aim)
         middle = predicted if predicted and low < predicted < high else _multiple((low + high) // 2)
         low, high = (middle, high) if tried(middle).fits else (low, middle)
-    for larger in (high + STEP, high + 2 * STEP):
+    for larger in (high + STEP, high + 2 * STEP) if high <= STEP * FINENESS else (high + _fineness(high),):
         if (top is None or larger <= top) and tried(larger).fits:
             low = larger
     return tried.answer(max(low, *tried.fitting), top)
@@ -123,6 +142,10 @@ def _multiple(batch: int) -> int:
     return batch // STEP * STEP
 
 
+def _fineness(batch: int) -> int:
+    return max(STEP, _multiple(batch // FINENESS))
+
+
 def _tiny(tried: _Tried, cap: int | None) -> Found:
     allowed = [batch for batch in (4, 2, 1) if cap is None or batch <= cap]
     top = allowed[0] if cap is not None and cap < STEP and allowed else None
@@ -130,11 +153,19 @@ def _tiny(tried: _Tried, cap: int | None) -> Found:
 
 
 def _line(tried: _Tried, capacity_bytes: int | None, aim: float = AIM) -> int | None:
-    """Where the memory of the two largest fitting probes says that `aim` of what is still free is used."""
-    if capacity_bytes is None or len(tried.fitting) < 2:
+    """Where memory as a line over the batch says that `aim` of what is still free is used.
+
+    The line goes through the two largest fitting probes, or through a single one and what of it rests.
+    """
+    if capacity_bytes is None:
         return None
-    small, large = tried.fitting[-2:]
-    slope = (tried(large).memory_bytes - tried(small).memory_bytes) / (large - small)
+    large = tried.fitting[-1]
+    last = tried(large)
+    if len(tried.fitting) > 1:
+        small = tried.fitting[-2]
+        slope = (last.memory_bytes - tried(small).memory_bytes) / (large - small)
+    else:
+        slope = (last.memory_bytes - last.resting_bytes) / large if last.resting_bytes else 0.0
     if slope <= 0:
         return None
-    return _multiple(int(large + aim * (capacity_bytes - tried(large).memory_bytes) / slope))
+    return _multiple(int(large + aim * (capacity_bytes - last.memory_bytes) / slope))

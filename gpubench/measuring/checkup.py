@@ -1,5 +1,6 @@
 """The doctor's visit: looks at host and cards at rest, then at each card under a few seconds of load."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,10 +33,14 @@ def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Se
     cards = readers(accelerators)
     for device in accelerators:
         card = cards[device.device]
+        if device.problem:
+            continue  # which is a finding already
         if card is None:
             found.append(conditions.untold(device.device, device.kind))
-        elif not device.problem:
+        else:
             found += conditions.of_card(examine(device, card))
+    if accelerators:
+        found += conditions.of_switches(environment.switches(os.environ))
     return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 

@@ -254,7 +254,9 @@ class Clock:
         self._running = phase
         count = count or first_dimension
         first = max(0, self._run.epoch) in self._run.stages
-        stop = Stop(self._sampling, phase, first_epoch=first, settled=self._settled)
+        # On an accelerator training has warmed the device for what follows; only its own first lap is none.
+        warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0
+        stop = Stop(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
         batches = iter(loader)
         batch: Any = None
         self._synchronize()
@@ -262,6 +264,9 @@ class Clock:
         started = self._now()
         if self._first_step is None:
             self._first_step = started
+            if self._report:  # from here on the device is at work
+                nothing: dict[str, Any] = {"epochs": 1, "fraction": 0.0, "rate": None}
+                self._report({"phase": phase, "epoch": self._run.epoch, **nothing})
         laps = Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started)
         cut, left = False, True
         try:

@@ -1,6 +1,7 @@
 """Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -9,18 +10,66 @@ from typing import Any
 
 import torch
 
+from gpubench.doctor import nvidia_cards, unseen_advice
 from gpubench.measuring import environment
 
 
 def describe() -> dict[str, Any]:
     """Everything the parent needs to know of torch and its devices, as plain data."""
+    cudnn, refusal = _cudnn()
+    accelerators = _accelerators()
+    if refusal:  # one old card is enough for it to refuse the others, too
+        accelerators = [{**each, "problem": each.get("problem") or refusal} for each in accelerators]
+    cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or torch.version.hip or "",
-        "cudnn": str(torch.backends.cudnn.version() or ""),
+        "cudnn": cudnn,
+        "cudnn_refusal": refusal,
+        "cuda_refusal": cuda_refusal,
         "arch_list": torch.cuda.get_arch_list(),
-        "devices": [*_accelerators(), environment.cpu_device()],
+        "devices": [*(accelerators or _unseen(cuda_refusal)), environment.cpu_device()],
     }
+
+
+def _cuda_refusal() -> str:
+    """Why torch computes on no NVIDIA card, in its own words."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # an AssertionError where it was built without CUDA
+        return _first_line(error)
+    return "torch counts no device"
+
+
+def _unseen(refusal: str) -> list[dict[str, Any]]:
+    """NVIDIA cards that are here and that torch cannot use, so that nothing takes the CPU for what was meant.
+
+    None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
+        return []
+    return [
+        {
+            "device": f"cuda:{index}",
+            "kind": "cuda",
+            "card": card.name,
+            "memory_bytes": None,
+            "capability": "",
+            "driver": card.driver,
+            "identity": _nth(card.name, index),
+            "unsupported": {},
+            "problem": "; ".join(filter(None, (card.problem, refusal, unseen_advice(card, torch.version.cuda or "")))),
+        }
+        for index, card in enumerate(nvidia_cards())
+    ]
+
+
+def _cudnn() -> tuple[str, str]:
+    """Its version, or empty and why torch refuses it: for the oldest of the cards it sees, say."""
+    try:
+        return str(torch.backends.cudnn.version() or ""), ""
+    except RuntimeError as error:
+        return "", _first_line(error)
 
 
 def _accelerators() -> list[dict[str, Any]]:
@@ -47,7 +96,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
             if not torch.cuda.is_bf16_supported(including_emulation=False):
                 unsupported["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
-        problem = str(error).partition("\n")[0]
+        problem = _first_line(error)
     return {
         "device": f"{kind}:{index}",
         "kind": kind,
@@ -60,6 +109,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
         "bus": _bus(properties),
+        "integrated": bool(getattr(properties, "is_integrated", False)),
     }
 
 
@@ -98,6 +148,10 @@ def _other(kind: str, index: int) -> dict[str, Any]:
 def _amd_driver() -> str:
     version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
     return version.read_text().strip() if version.exists() else ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _nth(name: str, index: int) -> str:
@@ -166,6 +220,8 @@ class MemoryUse:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
+        self.resting_bytes: int | None = None
+        """Allocated between two steps: weights, optimizer, data. None where it cannot be told."""
 
     def trained(self) -> None:
         """The first lap of training is over."""
@@ -175,6 +231,8 @@ class MemoryUse:
     def resting(self) -> None:
         """The steps on a resident batch begin."""
         self._retries_before = allocator_retries(self._device)
+        if self._device.type == "cuda":
+            self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     @property
     def peak_bytes(self) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any
 import platformdirs
 
 import gpubench
+from gpubench.conditions import SWITCHES
 from gpubench.measuring import host
 
 
@@ -40,6 +41,13 @@ class Device:
     """The maker's own, by which the driver is asked; it never gets into a row."""
     bus: str = ""
     """PCI address: domain:bus:device."""
+    integrated: bool = False
+    """Whether its memory is the host's (GB10, Thor)."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether what it takes is missing elsewhere, so that nothing may aim at all of it."""
+        return self.integrated or self.kind in {"cpu", "mps"}
 
     @property
     def mixed(self) -> str:
@@ -65,6 +73,7 @@ class Environment:
     cpu_governor: str = ""
     numa_nodes: int | None = None
     container: str = ""
+    switches: str = ""
     load_average: float | None = None
     host_reference_seconds: float | None = None
 
@@ -96,8 +105,14 @@ def environment_of(facts: Mapping[str, Any]) -> Environment:
         cpu_governor=host.cpu_governor(),
         numa_nodes=host.numa_nodes(),
         container=host.container(),
+        switches=switches(os.environ),
         load_average=host.load_average(),
     )
+
+
+def switches(environ: Mapping[str, str]) -> str:
+    """Those of SWITCHES that are set, as `NAME=value`."""
+    return " ".join(f"{name}={environ[name]}" for name in SWITCHES if environ.get(name))
 
 
 def cpu_facts() -> dict[str, Any]:

@@ -58,6 +58,10 @@ def load_average() -> float:
     return os.getloadavg()[0]
 
 
+SHARED_CPU = 0.1
+"""Of which others take more than this share is `shared`; a system's own work is less."""
+
+
 class CpuLoad:
     """How much of the CPUs' time others took since it was made.
 

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from filelock import FileLock
 from rich.console import Console
 
 from gpubench.errors import UserError
+from gpubench.measuring import host
+from gpubench.measuring.cards import readers
 from gpubench.measuring.environment import Device, cpu_count, devices_of
 from gpubench.measuring.plan import choose_devices, choose_precisions
 from gpubench.measuring.process import RunChild, describe, run_child
+from gpubench.measuring.telemetry import PROCESSES_SECONDS, foreign
 
 SOAK_SECONDS = 30.0
 CPU_SOAK_SECONDS = 2.0
@@ -28,12 +32,17 @@ class Peak:
 
     flops_per_second: float
     """Of the fastest matrix product."""
-    bytes_per_second: float
-    """Of a large copy, read and written."""
-    op_seconds: float
+    bytes_per_second: float | None
+    """Of a large copy, read and written; None where there was no memory for it."""
+    op_seconds: float | None
     """Per call of a training step on tiny tensors."""
     side: int
     """Rows and columns of that matrix product."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing."""
+        return self.bytes_per_second is not None and self.op_seconds is not None
 
 
 def cache_file() -> Path:
@@ -52,18 +61,58 @@ def known(device: Device, torch: str, precision: str, threads: int) -> Peak | No
 
 
 def measure(
-    device: Device, torch: str, precision: str, threads: int, soak_seconds: float, run_child: RunChild = run_child
+    device: Device,
+    torch: str,
+    precision: str,
+    threads: int,
+    soak_seconds: float,
+    say: Callable[[str], None],
+    run_child: RunChild = run_child,
 ) -> Peak:
-    """Measure in a child of its own, and remember; raises UserError with the reason where it cannot be done."""
+    """Measure in a child of its own; raises UserError with the reason where it cannot be done.
+
+    Remembered for later runs unless other programs computed on the device meanwhile, which `say` is told.
+    """
     task = {"task": "peak", "device": device.device, "precision": precision, "threads": threads}
-    outcome = run_child({**task, "soak_seconds": soak_seconds}, time_limit_seconds=TIME_LIMIT_SECONDS)
+    watch = _Others(device)
+    outcome = run_child(
+        {**task, "soak_seconds": soak_seconds}, on_wake=watch.look, time_limit_seconds=TIME_LIMIT_SECONDS
+    )
     answer = outcome.answer or {}
     if "rates" not in answer:
         why = answer.get("reason") or outcome.reason
         raise UserError(f"the peak of {device.device} in {precision} could not be measured: {why}")
     peak = Peak(**answer["rates"])
-    _remember(_key(device, torch, precision, threads), peak)
+    if others := watch.found():
+        say(f"{others} computed on {device.device} meanwhile: its peak in {precision} is not kept for later runs")
+    elif peak.whole:
+        _remember(_key(device, torch, precision, threads), peak)
     return peak
+
+
+class _Others:
+    """Whether other programs compute on a device while its peak is measured."""
+
+    def __init__(self, device: Device) -> None:
+        self._card = readers([device])[device.device]
+        self._visible = host.all_processes_visible()
+        self._load = host.cpu_load(cpu_count()) if device.kind == "cpu" else None
+        self._looked, self._most = 0.0, 0
+
+    def look(self, pid: int) -> None:
+        """At the processes on the card, where `pid` is ours."""
+        if self._card is None or time.monotonic() - self._looked < PROCESSES_SECONDS:
+            return
+        self._looked = time.monotonic()
+        there = foreign(self._card.processes(), pid, all_visible=self._visible)
+        self._most = max(self._most, there.compute if there else 0)
+
+    def found(self) -> str:
+        """Who they were, in words; empty where there was nobody, or where nobody can tell."""
+        share = self._load.others() if self._load else 0.0
+        if share > host.SHARED_CPU:
+            return f"other programs ({share:.0%} of the CPUs)"
+        return f"{self._most} other program{'s' * (self._most > 1)}" if self._most else ""
 
 
 def soak_seconds(device: Device) -> float:
@@ -83,7 +132,7 @@ def report(device_wish: str, precision_wish: str, threads: int) -> Iterator[tupl
                 continue
             console.print(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warming", markup=False)
             try:
-                yield device, precision, measure(device, facts["torch"], precision, threads, seconds)
+                yield device, precision, measure(device, facts["torch"], precision, threads, seconds, console.print)
             except UserError as error:
                 yield device, precision, str(error)
             seconds = CPU_SOAK_SECONDS  # warm by now

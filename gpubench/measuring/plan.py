@@ -1,5 +1,6 @@
 """From options to cases to interleaved trials. Pure: opens no device, reads no data."""
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -139,16 +140,22 @@ def choose_batch(
     suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
 ) -> tuple[str, int | None]:
     """(policy, size): the size is None where a search has yet to find it."""
-    on_cpu = device.kind == "cpu"
+    shared = device.shares_memory
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
+    if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
+        own = (device.memory_bytes or 0) / 2**30
+        raise UserError(f"--memory-limit: {device.device}, {device.card}, has {own:.2f} GiB; give no more than that")
     of_recipe = suite.suite.recipe_batch
-    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if on_cpu else suite.suite.batch
+    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if shared else suite.suite.batch
     wish = str(options.batch or default)
     if wish in {"max", "fastest"}:
-        if wish == "max" and on_cpu and not options.memory_limit_bytes:
+        if wish == "max" and device.kind == "mps":
+            raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")
+        if wish == "max" and shared and not options.memory_limit_bytes:
+            what = "a CPU" if device.kind == "cpu" else f"{device.card}, whose memory is the host's,"
             raise UserError(
-                "--batch max on a CPU needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
+                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
             )
         return wish, None
     if not wish.isdecimal() or int(wish) == 0:
@@ -171,21 +178,32 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
     return {**params, "threads": max(1, cpu_count // most)}
 
 
-def check_processes(options: Options, chosen: Sequence[Device], devices: Sequence[Device]) -> None:
-    """Raise UserError where a machine lacks the devices, or --nodes and --rendezvous do not go together."""
+def check_processes(
+    options: Options, chosen: Sequence[Device], devices: Sequence[Device], cpu_count: int | None = None
+) -> None:
+    """Raise UserError where a machine lacks the devices or CPUs, or --nodes and --rendezvous do not go together."""
     if options.nodes > 1 and not options.rendezvous:
         raise UserError(f"--nodes {options.nodes} needs --rendezvous HOST:PORT, the same on every machine")
     if options.rendezvous and options.nodes == 1:
         raise UserError("--rendezvous needs --nodes N, the number of machines")
     most = max(options.processes)
+    on_cards = any(device.kind != "cpu" for device in chosen)
+    if on_cards and cpu_count is not None and cpu_count < most:
+        raise UserError(
+            f"--processes {most}: this machine gives {cpu_count} CPU{'s' * (cpu_count > 1)}, and each needs one of its"
+            " own; give the container or job more (--slurm exclusive=user, or cpus_per_task=N)"
+        )
     for device in chosen:
         first = [each.device for each in devices if each.kind == device.kind].index(device.device)
         there = len([each for each in devices if each.kind == device.kind and not each.problem]) - first
         if device.kind != "cpu" and most > there:
-            raise UserError(
-                f"--processes {most}: one for each device, and from {device.device} on this machine has {there};"
-                " give fewer, or --device with the first of them"
-            )
+            together = f"--processes {most}: one for each device, and from {device.device} on this machine has {there}"
+            if len(chosen) > 1:
+                raise UserError(
+                    f"{together}; with --device {chosen[0].device} alone a group takes that one and those after it,"
+                    " without --processes each of several devices is measured in turn"
+                )
+            raise UserError(f"{together}; give fewer, or another --device to begin with")
 
 
 def plan(
@@ -235,7 +253,8 @@ def plan(
                 if suite.suite.refuse and not case.refusal:
                     case = replace(case, refusal=suite.suite.refuse(case))
                 cases.append(case)
-                twin = policy == "max" and precision != "fp32" and "fp32" in precisions
+                # A first look does without: nothing is decided by it.
+                twin = policy == "max" and precision != "fp32" and "fp32" in precisions and options.mode != "quick"
                 if twin and not case.refusal:
                     cases.append(replace(case, batch_policy="max-fp32"))
     if not cases:
@@ -269,6 +288,31 @@ def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
     for this_round in islice(rounds(cases, seed), number):
         trials += this_round
     return trials
+
+
+TRIAL_SECONDS = {"sampled": (20.0, 33.0), "quick": (12.0, 20.0)}
+"""What a trial takes on a CPU and on an accelerator, about (benchmarks/card_time.py): start, warm-up, timed laps."""
+SEARCH_SECONDS = {"sampled": 60.0, "quick": 15.0}
+"""The same of a search for a batch."""
+WARMING_SECONDS = 60.0
+"""An accelerator's soak and peaks."""
+
+
+def expected(cases: Sequence[Case], options: Options) -> str:
+    """About how long the run will take, in words, before anything of it is known."""
+    running = [case for case in cases if not case.refusal]
+    trials = len(running) * options.rounds
+    if options.mode == "full":
+        return f"{trials} whole runs; how long one takes, the first will show"
+    on_card = [case.device != "cpu" for case in running]
+    seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card) * options.rounds
+    searches = len([case for case in running if case.batch_size is None and case.batch_policy != "max-fp32"])
+    seconds += searches * SEARCH_SECONDS[options.mode] + any(on_card) * WARMING_SECONDS
+    looking = f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
+    return (
+        f"about {max(1, round(seconds / 60))} min: {trials} trial{'s' * (trials > 1)}{looking},"
+        " longer where a step takes seconds"
+    )
 
 
 def params_text(params: Mapping[str, ParamValue]) -> str:

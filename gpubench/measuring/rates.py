@@ -20,10 +20,14 @@ REPEAT_SECONDS = 0.05
 COPY_BYTES = {"cpu": 2**28}
 ACCELERATOR_COPY_BYTES = 2**30
 """Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
+COPY_SHARE = 0.25
+"""Of an accelerator's free memory, at most: there are two of them, and the allocator needs room."""
+LEAST_SIDES = 3
+"""Sizes that are tried however slow they look: one may have met another program's work."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
-def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float]:
+def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float | None]:
     """Peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
 
     Returns `flops_per_second` of the fastest matrix product and its `side`, `bytes_per_second` of a copy (read
@@ -38,23 +42,39 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
     set_flags(precision, False, True)
     devices.soak([name], soak_seconds)
     torch.manual_seed(0)
-    side, flops_per_second = _products(device, KINDS[precision].operand)
+    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, KINDS[precision].operand))
     return {
         "flops_per_second": flops_per_second,
         "side": side,
-        "bytes_per_second": _copies(device),
-        "op_seconds": _calls(device, precision),
+        "bytes_per_second": _or_none(lambda: _copies(device)),
+        "op_seconds": _or_none(lambda: _calls(device, precision)),
     }
 
 
-def _products(device: torch.device, dtype: torch.dtype) -> tuple[int, float]:
-    """(side, FLOP/s) of the fastest square matrix product."""
+def _or_none(measure: Callable[[], float]) -> float | None:
+    """What there is no memory for is missing, and takes nothing with it that was measured."""
+    try:
+        return measure()
+    except torch.OutOfMemoryError:
+        return None
+
+
+def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
+    """(side, FLOP/s) of the fastest square matrix product, of which `rate_of` measures one.
+
+    Sizes that the memory has no room for end it with what there is.
+    """
     best_side, best = 0, 0.0
-    for side in SIDES:
-        rate = median(_product_rate(side, device, dtype) for _ in range(REPEATS))
+    for tried, side in enumerate(SIDES, start=1):
+        try:
+            rate = median(rate_of(side) for _ in range(REPEATS))
+        except torch.OutOfMemoryError:
+            if best:
+                break
+            raise
         if rate > best:
             best_side, best = side, rate
-        if 8 * 2 * side**3 / rate > LONGEST_PRODUCT_SECONDS:
+        if tried >= LEAST_SIDES and 8 * 2 * side**3 / best > LONGEST_PRODUCT_SECONDS:
             break
     return best_side, best
 
@@ -67,10 +87,19 @@ def _product_rate(side: int, device: torch.device, dtype: torch.dtype) -> float:
 
 def _copies(device: torch.device) -> float:
     """Bytes per second of a large copy, read and written."""
-    source = torch.randn(COPY_BYTES.get(device.type, ACCELERATOR_COPY_BYTES) // 4, device=device)
+    source = torch.randn(copy_bytes(device) // 4, device=device)
     target = torch.empty_like(source)
     seconds = [_seconds(lambda: target.copy_(source), device) for _ in range(REPEATS)]
     return 2 * source.nbytes / median(seconds)
+
+
+def copy_bytes(device: torch.device) -> int:
+    """Bytes of the tensor that is copied: as many as a card with little free memory has room for."""
+    wanted = COPY_BYTES.get(device.type, ACCELERATOR_COPY_BYTES)
+    if device.type != "cuda":
+        return wanted
+    torch.cuda.empty_cache()  # the products are over
+    return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
 
 
 def _calls(device: torch.device, precision: str) -> float:

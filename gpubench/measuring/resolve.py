@@ -10,7 +10,7 @@ from rich.table import Table
 from gpubench import datasets
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options, choose_models, params_text
+from gpubench.measuring.plan import Options, choose_models, expected, params_text
 from gpubench.suite import LoadedSuite
 from gpubench.trial import Case
 
@@ -112,4 +112,5 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
         named += [case.model] * (case.model not in named)
     for (name, text), own in models.items():
         console.print(f"{name} {', '.join(own)}: {text}", markup=False)
+    console.print(expected(cases, options), markup=False)
     console.print(f"rows would go to {path}", markup=False)

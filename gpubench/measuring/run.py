@@ -29,6 +29,7 @@ from gpubench.measuring.plan import (
     check_names,
     check_processes,
     choose_devices,
+    expected,
     plan,
     rounds,
     schedule,
@@ -37,7 +38,7 @@ from gpubench.measuring.process import Outcome, RunChild, describe, run_child
 from gpubench.measuring.progress import TrialProgress
 from gpubench.measuring.resolve import find_data, find_weights, out_file, print_plan
 from gpubench.measuring.rows import Earlier, case_terms, row_of, terms_of
-from gpubench.measuring.search import fit_batches, try_fp16
+from gpubench.measuring.search import Answer, Batches, confirm
 from gpubench.measuring.slurm import PLAN
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
@@ -50,10 +51,10 @@ SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
-SHARED_CPU = 0.1
-"""A trial on the CPU is marked `shared` where others took more of the CPUs' time; a system's own work is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
+SOAK_AFTER_SEARCH_SECONDS = 10.0
+"""The probes of a batch search have warmed it already."""
 
 
 def run(options: Options, console: Console | None = None, run_child: RunChild = run_child) -> int:
@@ -66,7 +67,7 @@ def run(options: Options, console: Console | None = None, run_child: RunChild = 
     facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}
-    check_processes(options, list(devices.values()), there)
+    check_processes(options, list(devices.values()), there, env.cpu_count())
     check_names(loaded, options, list(devices.values()))
     cards = readers(devices.values())
     environment = env.environment_of(facts)
@@ -138,8 +139,6 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
-        self.fitted: list[Case] = []
-        """Cases whose batch the search has found so far."""
         self.interrupts = Interrupts()
         self.nodes: Nodes | None = None
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
@@ -159,13 +158,16 @@ class Runner:
         load = host.cpu_load(self.environment.cpu_count) if on_cpu else None
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
         # The load average would count a run of ours that has just ended.
-        if load and (others := load.others()) > SHARED_CPU:
+        if load and (others := load.others()) > host.SHARED_CPU:
             console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
+        if self.environment.switches and any(device.kind == "cuda" for device in self.devices.values()):
+            console.print(f"set here, and figures will show it: {self.environment.switches}", markup=False)
         self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
             planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
             self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
         _say_what_it_can_decide(self.options, cases, console)
+        console.print(expected(cases, self.options), markup=False)
         return self.run(cases, console)
 
     def follow(self, nodes: Nodes, console: Console) -> int:
@@ -189,34 +191,51 @@ class Runner:
         earlier = self.earlier
         statuses: list[str] = []
         waiting: list[Trial] = []
+        times: dict[str, list[float]] = {}
+        before = [status for case in cases if earlier for status in earlier.statuses_of(case)]
+        self.batches = Batches(
+            self.suites,
+            self.devices,
+            self.options,
+            known=earlier.batch_of if earlier else lambda case: None,
+            measure=lambda trial: self.measure(trial)[0],
+            say=lambda line: self.say(line),
+        )
         try:
-            ready = self._ready(cases, console)
-            times = {case.label: earlier.seconds_of(case) if earlier else [] for case in ready}
-            before = [status for case in ready if earlier for status in earlier.statuses_of(case)]
             with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
-                for batch in self._batches(ready, times, statuses):
-                    waiting = batch
+                for batch in self._batches(cases, times, statuses):
+                    waiting = [trial for trial in batch if self.batches.so_far(trial.case)]
                     progress.expect(len(waiting))
                     wanted = [trial.case for trial in waiting if not trial.case.refusal]
-                    self._soak({device for case in wanted for device in _devices_of(case)})
-                    self._find_peaks([trial.case for trial in waiting])
                     while waiting:
                         self.interrupts.check()
-                        trial = waiting[0]
+                        # A twin comes after the cases whose batches it takes, where those are still to come.
+                        turn = next((at for at, each in enumerate(waiting) if not self.batches.waits(each.case)), 0)
+                        waiting = [waiting[turn], *waiting[:turn], *waiting[turn + 1 :]]
+                        trial = self._with_batch(waiting[0])
+                        if trial is None:
+                            waiting = waiting[1:]
+                            progress.expect(-1)
+                            continue
+                        if not trial.case.refusal:
+                            warm = len(self.devices) == 1 and self.batches.to_confirm(trial.case)
+                            seconds = SOAK_AFTER_SEARCH_SECONDS if warm else SOAK_SECONDS
+                            self._soak({device for case in wanted for device in _devices_of(case)}, seconds)
+                            self._find_peaks([trial.case])
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
-                        row = self._row(trial)
+                        trial, row = self._row(trial)
                         records.append(self.path, [row])  # per row: a killed run loses nothing
                         progress.finish(trial, row)
                         statuses.append(row.status)
+                        of_earlier = earlier.seconds_of(trial.case) if earlier else []
+                        own = times.setdefault(trial.case.label, of_earlier)
                         if row.status == "ok" and row.seconds is not None:
-                            times[trial.case.label].append(row.seconds)
+                            own.append(row.seconds)
                         waiting = waiting[1:]
         except (KeyboardInterrupt, NodeLost) as stop:
-            # With nothing done it was stopped in the batch search, of which a later run uses what was found.
-            known = [*self.fitted, *cases[len(self.fitted) :]]
-            rest = waiting or ([] if statuses else schedule(known, self.options.rounds, self.options.seed))
-            rest = self._left(rest)
+            # With the batches that are known by now, so that a later run need not look for them.
+            rest = [replace(trial, case=case) for trial in waiting if (case := self.batches.so_far(trial.case))]
             done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
             if isinstance(stop, NodeLost):
                 self._write_off(rest, Measurement("failed", str(stop)))
@@ -234,23 +253,12 @@ class Runner:
             console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if GOOD.issuperset([*before, *statuses]) else SOME_FAILED
 
-    def _ready(self, cases: Sequence[Case], console: Console) -> list[Case]:
-        """The cases with what only trying shows: what this CPU cannot do in fp16, and batches."""
-
-        def measure(trial: Trial) -> Measurement:
-            return self.measure(trial)[0]
-
-        tried = [try_fp16(case, self.suites[case.suite].suite, self.options, measure) for case in cases]
-        return fit_batches(
-            tried,
-            self.suites,
-            self.devices,
-            self.options,
-            known=self.earlier.batch_of if self.earlier else lambda case: None,
-            measure=measure,
-            say=lambda line: console.print(line, markup=False),
-            fitted=self.fitted,
-        )
+    def _with_batch(self, trial: Trial) -> Trial | None:
+        """The trial with its case's batch; None where there is nothing to run, nor to tell for the first time."""
+        told = self.batches.so_far(trial.case)
+        case = self.batches.of(trial.case) if told else None
+        again = told is not None and bool(told.refusal) and not trial.case.refusal
+        return None if case is None or again else replace(trial, case=case)
 
     def _left(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials that an earlier run has not finished."""
@@ -273,7 +281,8 @@ class Runner:
         if not options.until:
             return
         for this_round in islice(rounds(cases, options.seed), number, None):
-            extra = [trial for trial in this_round if times[trial.case.label]]  # the others fail every time
+            known = [replace(trial, case=self.batches.so_far(trial.case) or trial.case) for trial in this_round]
+            extra = [trial for trial in known if times.get(trial.case.label)]  # the others fail every time
             spent = time.monotonic() - began
             needed = spent + spent / max(1, len(done)) * len(extra)
             why = why_stop(times, options.until, options.budget_seconds, needed)
@@ -332,7 +341,7 @@ class Runner:
             )
         measurement = _measurement_of(outcome)
         telemetry = sampler.telemetry(measurement.laps)
-        if load and (others := load.others()) > SHARED_CPU:
+        if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
         measurement = replace(measurement, telemetry=telemetry)
         limit = case.memory_limit_bytes
@@ -353,17 +362,17 @@ class Runner:
         digest = hashlib.sha256(json.dumps(terms, sort_keys=True, default=str).encode()).hexdigest()[:8]
         return f"{self.path.absolute()}.{digest}.checkpoints"
 
-    def _soak(self, devices: Iterable[str]) -> None:
+    def _soak(self, devices: Iterable[str], seconds: float) -> None:
         """Once per device, those of one machine at the same time."""
         names = sorted(device for device in set(devices) - self.soaked if not device.startswith("cpu"))
         self.soaked.update(names)
         if not names or self.options.mode == "quick" or not self.options.soak:
             return
-        self.say(f"warming {', '.join(names)} for {SOAK_SECONDS:.0f} s, untimed")
-        task = {"task": "soak", "devices": names, "seconds": SOAK_SECONDS}
+        self.say(f"warming {', '.join(names)} for {seconds:.0f} s, untimed")
+        task = {"task": "soak", "devices": names, "seconds": seconds}
         if self.nodes:
             self.nodes.begin(task)
-        self.run_child(task, time_limit_seconds=SOAK_SECONDS + 120)
+        self.run_child(task, time_limit_seconds=seconds + 120)
 
     def _find_peaks(self, cases: Iterable[Case]) -> None:
         """What the devices reach in each precision: from the cache, or measured now, before anything is timed."""
@@ -379,7 +388,7 @@ class Runner:
             self.say(f"measuring the peak of {name} in {precision}, once for this torch")
             try:
                 soak = peak.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
-                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak, self.run_child)
+                self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak, self.say, self.run_child)
             except UserError as error:
                 self.say(f"{error}; rows go without it")
 
@@ -388,16 +397,23 @@ class Runner:
             return self.options.time_limit_seconds
         return None if case.mode == "full" else SAMPLED_LIMIT_SECONDS
 
-    def _row(self, trial: Trial) -> records.Row:
+    def _row(self, trial: Trial) -> tuple[Trial, records.Row]:
+        """The trial as it ran, with a smaller batch than the one found where that did not fit, and its row."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        if trial.case.refusal:
+        answer: Answer | None = None
+        if not trial.case.refusal:
+            if self.batches.to_confirm(trial.case):
+                trial, answer = confirm(trial, self.measure, self.say)
+                self.batches.settle(trial.case)
+            else:
+                answer = self.measure(trial)
+        if answer is None:
             refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
-            return self._as_row(trial, refused, started, None)
-        measurement, outcome = self.measure(trial)
-        answer = outcome.answer or {}
-        inside = answer.get("train_call_seconds")
+            return trial, self._as_row(trial, refused, started, None)
+        measurement, outcome = answer
+        inside = (outcome.answer or {}).get("train_call_seconds")
         startup = outcome.seconds - float(inside) if inside is not None else None
-        return self._as_row(trial, measurement, started, startup)
+        return trial, self._as_row(trial, measurement, started, startup)
 
     def _write_off(self, trials: Sequence[Trial], why: Measurement, path: Path | None = None) -> None:
         """A row for each trial that will not run."""
@@ -436,7 +452,8 @@ def _measurement_of(outcome: Outcome) -> Measurement:
     if outcome.answer is not None:
         return measurement_from_json(outcome.answer["measurement"])
     status = {"timed_out": "timed_out", "over_memory": "out_of_memory"}.get(outcome.end, "failed")
-    return Measurement(status=status, reason=outcome.reason)  # type: ignore[arg-type]
+    died = outcome.end == "died"
+    return Measurement(status=status, reason=outcome.reason, crashed=died)  # type: ignore[arg-type]
 
 
 def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Console) -> None:

@@ -4,14 +4,15 @@ Each probe is a child process that runs a short lap.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pandas as pd
 
-from gpubench.measuring.batch import Found, Probe, fastest_batch, largest_batch
+from gpubench.measuring.batch import Probe, fastest_batch, largest_batch
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
+from gpubench.measuring.process import Outcome
 from gpubench.suite import LoadedSuite, Suite
 from gpubench.trial import Case, Measurement, Trial
 
@@ -22,6 +23,13 @@ CPU_MARGIN = 0.08
 
 BACK_OFF = 0.95
 """When the confirming trial does not fit after all, the next try is this much smaller."""
+BACK_OFFS = 5
+"""Smaller ones that are tried at most: what does not fit then is no matter of the batch."""
+
+SAMPLE_BYTES = {"fp32": 1.0, "tf32": 1.0}
+"""What a sample takes of the memory, about, beside fp32's; half in any other precision."""
+SAFE = 0.8
+"""Where the batch of one precision is reckoned from another's and not tried, it is so much smaller."""
 
 CAP_SHARE = 20
 """A batch over a twentieth of the dataset leaves too few steps in an epoch to call it training."""
@@ -29,8 +37,12 @@ MOST = 1 << 20
 """The cap where a suite does not say how many samples it has: without one a search would never end for a suite that
 quietly takes fewer."""
 
+Key = tuple[str, str, str, int, str, str]
+"""What tells cases of one run apart."""
 Measure = Callable[[Trial], Measurement]
 Say = Callable[[str], None]
+Answer = tuple[Measurement, Outcome]
+"""What a trial gave, and how its process ended."""
 
 
 def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Case:
@@ -41,39 +53,114 @@ def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Ca
     if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
         return case
     small = replace(case, batch_size=case.batch_size or 8, mode="probe")
-    answer = measure(Trial(small, 0, options.seed))
+    answer = measure(Trial(small, 0, options.seed, prove=False))
     if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
         return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
     return case
 
 
-def fit_batches(
-    cases: Sequence[Case],
-    suites: Mapping[str, LoadedSuite],
-    devices: Mapping[str, Device],
-    options: Options,
-    *,
-    known: Callable[[Case], "pd.Series | None"],
-    measure: Measure,
-    say: Say,
-    fitted: list[Case] | None = None,
-) -> list[Case]:
-    """All cases with a batch. `known` gives the row of an earlier run's search, which then is not repeated.
+class Batches:
+    """Gives each case its batch when its first trial comes, so that rows come before every case was searched for.
 
-    `fitted` gets each case as soon as it has its batch, for whoever is interrupted.
+    Args:
+        suites, devices, options: those of the run.
+        known: gives the row of an earlier run's search, which then is not repeated.
+        measure: runs a trial.
+        say: told of every probe.
     """
-    fitted = [] if fitted is None else fitted
-    for case in cases:
-        if case.refusal or case.batch_size or case.batch_policy == "max-fp32":
-            fitted.append(case)
-        elif (row := known(case)) is not None:
-            size, capped = int(row["batch_size"]), bool(row["batch_capped"])
-            curve = tuple(tuple(point) for point in json.loads(str(row["batch_curve"]) or "[]"))
-            fitted.append(replace(case, batch_size=size, batch_capped=capped, batch_curve=curve))
-        else:
-            cap = cap_of(case, suites[case.suite])
-            fitted.append(fit_batch(case, devices[case.device], options, cap, measure, say))
-    return with_fp32_batches(fitted)
+
+    def __init__(
+        self,
+        suites: Mapping[str, LoadedSuite],
+        devices: Mapping[str, Device],
+        options: Options,
+        *,
+        known: Callable[[Case], "pd.Series | None"],
+        measure: Measure,
+        say: Say,
+    ) -> None:
+        self._suites, self._devices, self._options = suites, devices, options
+        self._known, self._measure, self._say = known, measure, say
+        self._found: dict[Key, Case] = {}
+        self._sure: set[Key] = set()
+        """Those whose batch no trial has to confirm any more."""
+
+    def so_far(self, case: Case) -> Case | None:
+        """The case as it is known without another probe; None for a twin that would be the same case again."""
+        if case.batch_policy != "max-fp32" or case.refusal:
+            return self._found.get(_key(case)) or self._read(case) or case
+        fp32, own = (self.so_far(twin) or twin for twin in _largest(case))
+        if not (fp32.batch_size and own.batch_size):
+            return None if fp32.refusal or own.refusal else case
+        return replace(case, batch_size=fp32.batch_size) if fp32.batch_size != own.batch_size else None
+
+    def waits(self, case: Case) -> bool:
+        """Whether it is the twin of cases whose batches are not sure yet."""
+        if case.batch_policy != "max-fp32" or case.refusal:
+            return False
+        known = [self.so_far(twin) or twin for twin in _largest(case)]
+        return any(not each.refusal and (not each.batch_size or self.to_confirm(each)) for each in known)
+
+    def of(self, case: Case) -> Case:
+        """The case with its batch, which is looked for now if need be, or with why it cannot run."""
+        known = self.so_far(case) or case
+        if known.refusal or known.batch_policy == "max-fp32" or _key(case) in self._found:
+            return known
+        known = try_fp16(known, self._suites[case.suite].suite, self._options, self._measure)
+        if not (known.refusal or known.batch_size):
+            cap = cap_of(case, self._suites[case.suite])
+            known = self._like_another(known, cap) or fit_batch(
+                known, self._devices[case.device], self._options, cap, self._measure, self._say
+            )
+        elif known.batch_size:
+            self._sure.add(_key(case))
+        self._found[_key(case)] = known
+        return known
+
+    def _like_another(self, case: Case, cap: int | None) -> Case | None:
+        """In a first look on an accelerator: the batch that follows from the one found for another precision."""
+        rough = self._options.mode == "quick" and case.device != "cpu" and case.batch_policy == "max"
+        others = [each for key, each in self._found.items() if rough and key[:4] == _key(case)[:4] and each.batch_size]
+        if not others:
+            return None
+        other = others[0]
+        share = SAMPLE_BYTES.get(other.precision, 0.5) / SAMPLE_BYTES.get(case.precision, 0.5)
+        # Between fp32 and the others weights do not scale, so that the smaller share is the safe one.
+        batch = int((other.batch_size or 0) * (share * SAFE if share > 1 else share)) // 8 * 8
+        batch = min(batch, (cap or batch) // 8 * 8)
+        if batch < 8 or (other.batch_capped and share < 1):  # of a batch that the cap ended the memory says nothing
+            return None
+        self._say(
+            f"  {case.label}: batch {batch}, from {other.precision}'s {other.batch_size}; its first trial confirms"
+        )
+        return replace(case, batch_size=batch, batch_capped=batch == (cap or 0) // 8 * 8)
+
+    def to_confirm(self, case: Case) -> bool:
+        """Whether its next trial is the first at a batch that was searched for."""
+        return _key(case) in self._found and _key(case) not in self._sure
+
+    def settle(self, case: Case) -> None:
+        """A trial has shown what there is to know of this case's batch."""
+        self._found[_key(case)] = case
+        self._sure.add(_key(case))
+
+    def _read(self, case: Case) -> Case | None:
+        """The case with the batch of an earlier run."""
+        if case.batch_size or (row := self._known(case)) is None:
+            return None
+        size, capped = int(row["batch_size"]), bool(row["batch_capped"])
+        curve = tuple(tuple(point) for point in json.loads(str(row["batch_curve"]) or "[]"))
+        return replace(case, batch_size=size, batch_capped=capped, batch_curve=curve)
+
+
+def _key(case: Case) -> Key:
+    return case.suite, case.model, case.device, case.processes, case.precision, case.batch_policy
+
+
+def _largest(twin: Case) -> tuple[Case, Case]:
+    """The fp32 case that lends its batch to `twin`, and the case of the twin's own precision."""
+    own = replace(twin, batch_policy="max", batch_size=None)
+    return replace(own, precision="fp32"), own
 
 
 def cap_of(case: Case, suite: LoadedSuite) -> int:
@@ -85,13 +172,13 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
     """The case with its batch and the curve of the search, or with a refusal where no batch works.
 
-    The answer of the search is confirmed by one more trial at the full memory limit.
+    The case's first trial, at the full memory limit, is to confirm the answer (see `confirm`).
     """
     limit = case.memory_limit_bytes
-    # A CPU without a limit has no capacity to aim at; a card's is its memory.
-    capacity = limit or (device.memory_bytes if device.kind != "cpu" else None)
+    # The host's memory, which others need as well, is no capacity to aim at; a card's is its own.
+    capacity = limit or (None if device.shares_memory else device.memory_bytes)
     # Probes run, and the prediction aims, at what the margin leaves.
-    margin = CPU_MARGIN if device.kind == "cpu" else MARGIN
+    margin = CPU_MARGIN if device.shares_memory else MARGIN
     within = int(capacity * (1 - margin)) if capacity else None
 
     fitted: list[int] = []
@@ -100,28 +187,48 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     def probe(batch: int) -> Probe:
         nonlocal last
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
-        last = answer = measure(Trial(trial_case, 0, options.seed))
-        fits = answer.status == "ok" and answer.allocator_retries == 0
+        # Whatever contradicts the label does so at any batch: the first that fits is asked for its proof.
+        answer = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
+        fits = _fits(answer)
         rate = answer.samples_per_second or 0.0
-        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else answer.status}")
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fits else _why_not(answer)}")
+        if batch == 1 and answer.status == "failed" and last.status == "out_of_memory" and not fitted:
+            # BatchNorm wants two samples where an image has come down to one pixel, and two were too many.
+            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {answer.reason}")
+            return Probe(fits=False)
+        last = answer
         if fits:
             fitted.append(batch)
         elif answer.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
             raise ProbeFailed(answer)
         # A larger batch that crashes, hangs or is killed is most often memory in disguise: it does not fit.
-        return Probe(fits=fits, rate=rate, memory_bytes=answer.peak_memory_bytes or 0)
+        resting = answer.resting_memory_bytes or 0
+        return Probe(fits=fits, rate=rate, memory_bytes=answer.peak_memory_bytes or 0, resting_bytes=resting)
 
     say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            found = largest_batch(probe, capacity_bytes=within, cap=cap)
+            rough = options.mode == "quick" and device.kind != "cpu"
+            found = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
         else:
             found = fastest_batch(probe, cap=cap)
         if found.batch is None:
             return _refused(case, last, found.reason)
-        return _confirmed(case, found, measure, options, say)
+        say(f"  batch {found.batch}{', capped' if found.capped else ''}; its first trial is to confirm it")
+        return replace(case, batch_size=found.batch, batch_capped=found.capped, batch_curve=found.curve)
     except ProbeFailed as failure:
         return _refused(case, failure.answer, "failed in the batch search")
+
+
+def _fits(answer: Measurement) -> bool:
+    return answer.status == "ok" and answer.allocator_retries == 0
+
+
+def _why_not(answer: Measurement) -> str:
+    """Why a batch is not taken, in words."""
+    if answer.status == "ok":
+        return f"the allocator had to give memory back {answer.allocator_retries} times"
+    return f"{answer.status}: {answer.reason}" if answer.reason else answer.status
 
 
 def _refused(case: Case, answer: Measurement, why: str) -> Case:
@@ -138,38 +245,24 @@ class ProbeFailed(Exception):
         self.answer = answer
 
 
-def _confirmed(case: Case, found: Found, measure: Measure, options: Options, say: Say) -> Case:
-    batch = found.batch
-    case = replace(case, batch_curve=found.curve)
-    answer = Measurement(status="out_of_memory")
-    while batch:
-        trial = Trial(replace(case, batch_size=batch, mode="quick"), 0, options.seed)
+def confirm(trial: Trial, measure: Callable[[Trial], Answer], say: Say) -> tuple[Trial, Answer | None]:
+    """The first trial at the batch that a search found, or at a smaller one where memory wants it, and what it gave.
+
+    Where none goes well, the case is refused and there is no answer.
+    """
+    found = trial.case
+    for _ in range(1 + BACK_OFFS):
+        batch = trial.batch_size
         answer = measure(trial)
-        if (answer.status == "ok" and answer.allocator_retries == 0) or answer.diverged:
-            capped = found.capped and batch == found.batch
-            say(f"  batch {batch} confirmed by a trial{', capped' if capped else ''}")
-            return replace(case, batch_size=batch, batch_capped=capped)
-        if answer.status == "timed_out":
-            break
+        seen = answer[0]
+        if _fits(seen) or seen.status == "goal_missed" or seen.diverged:
+            return trial, answer
+        say(f"  batch {batch} not confirmed: {_why_not(seen)}")
         smaller = int(batch * BACK_OFF) // 8 * 8
-        batch = smaller if smaller >= 8 else batch // 2
-    return _refused(case, answer, f"batch {found.batch} was found, and no trial could confirm it or a smaller one")
-
-
-def with_fp32_batches(cases: Sequence[Case]) -> list[Case]:
-    """Give each `max-fp32` case the batch that was found for its fp32 twin; drop it where both batches agree."""
-    largest = {
-        (case.suite, case.model, case.device, case.processes, case.precision): case
-        for case in cases
-        if case.batch_policy == "max"
-    }
-    filled = []
-    for case in cases:
-        if case.batch_policy != "max-fp32":
-            filled.append(case)
-            continue
-        fp32 = largest[case.suite, case.model, case.device, case.processes, "fp32"]
-        own = largest[case.suite, case.model, case.device, case.processes, case.precision]
-        if fp32.batch_size and own.batch_size and fp32.batch_size != own.batch_size:
-            filled.append(replace(case, batch_size=fp32.batch_size))
-    return filled
+        smaller = smaller if smaller >= 8 else batch // 2
+        # Nothing but memory is cured by a smaller batch; and a network with BatchNorm cannot learn of one sample.
+        if not (seen.status in {"ok", "out_of_memory"} or seen.crashed) or smaller < 2:
+            break
+        trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
+    why = f"batch {found.batch_size} was found, and no trial could confirm it or a smaller one"
+    return replace(trial, case=_refused(found, seen, why)), None

@@ -1,7 +1,7 @@
 """What one whole run of a training leaves behind; a process may make several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpubench.measuring.projection import Epoch, Phase, stage_of, summarise
@@ -36,8 +36,9 @@ class Run:
 
     def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
         """Go on after these epochs of an earlier process."""
-        self.epochs, self.epoch, self.lost_seconds = list(epochs), len(epochs) - 1, lost_seconds
-        self.phases = [phase for epoch in epochs for phase in epoch.phases]
+        self.epochs = [_of_earlier(epoch) for epoch in epochs]
+        self.epoch, self.lost_seconds = len(epochs) - 1, lost_seconds
+        self.phases = [phase for epoch in self.epochs for phase in epoch.phases]
         self.steady = "resumed" if self.timed else ""
 
     def close_epoch(self, seconds: float) -> None:
@@ -65,6 +66,12 @@ class Run:
     def seconds(self) -> float:
         """Wall time of all that counts."""
         return float(self.summary()["seconds"])
+
+
+def _of_earlier(epoch: Epoch) -> Epoch:
+    """Whose laps another process timed."""
+    phases = [replace(each, laps=tuple(replace(lap, earlier=True) for lap in each.laps)) for each in epoch.phases]
+    return replace(epoch, phases=tuple(phases))
 
 
 def median_run(runs: Sequence[Run]) -> Run:

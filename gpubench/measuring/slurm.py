@@ -31,6 +31,8 @@ PATIENCE_SECONDS = 60.0
 NOTICE_SECONDS = 30
 """How long before the end of its time a job is told, so that it still can write its rows."""
 NUMBERS = {"nodes", "gpus_per_node", "cpus_per_task", "time"}
+CPU_WISHES = {"cpus_per_task", "cpus_per_gpu", "exclusive"}
+"""Whoever names none of them gets whole nodes: else Slurm gives a job one CPU, for all its processes and loaders."""
 
 
 def parse_slurm(text: str) -> dict[str, Any]:
@@ -106,6 +108,8 @@ def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -
     minutes = int(wishes.get("time", 60))
     local = int(wishes.get("gpus_per_node", 1))
     extra = {name: value for name, value in wishes.items() if name not in {*named, "nodes", "time"}}
+    if not CPU_WISHES & set(wishes):
+        extra["exclusive"] = True
     try:
         executor = submitit.SlurmExecutor(folder=folder / "log")
         executor.update_parameters(

@@ -26,7 +26,7 @@ LEAST_READINGS = 5
 """Fewer readings in the timed laps, about a second of them, are no mean: power and energy lag behind that much."""
 
 FALLEN = 0.03
-"""A clock that falls by this share inside the timed laps marks the trial as throttled."""
+"""A clock that falls by this share inside the timed laps is marked: `throttled`, or `clock_fell` under a power cap."""
 
 WINDOW_SECONDS = 5.0
 """A card has settled when the two halves of the last seconds agree."""
@@ -118,9 +118,14 @@ class Sampler:
         return {"settled": True} if self._told else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
-        """The columns, over the timed training laps among `laps`; empty where fewer than a second of them was read."""
+        """The columns, over the timed training laps among `laps`; empty where fewer than a second of them was read.
+
+        Laps that are marked as an earlier process's, of a run that was resumed, do not count: their stamps may be of
+        another host, or of this one before it was started anew.
+        """
         timed = sorted(
-            (lap for lap in laps if lap.phase == "train" and lap.kind == "timed"), key=lambda lap: lap.started
+            (lap for lap in laps if lap.phase == "train" and lap.kind == "timed" and not lap.earlier),
+            key=lambda lap: lap.started,
         )
         spans = [(lap.started, lap.started + lap.seconds) for lap in timed]
         inside = [reading for reading, within in zip(self.readings, _inside(self._times, spans), strict=True) if within]
@@ -131,7 +136,10 @@ class Sampler:
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
         clocks = _values(inside, "sm_clock_mhz")
         others = self._others(spans)
-        throttled = any(reason & SLOWED for reason in reasons) or fell(clocks)
+        slowed = any(reason & SLOWED for reason in reasons)
+        fallen = fell(clocks) and not slowed
+        # Boost gives way to the power cap as a card warms up: no fault, and nothing that heat explains.
+        capped = fallen and any("power_cap" in reason for reason in reasons)
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
         return Telemetry(
             device_memory_bytes=_whole(_values(inside, "memory_used_bytes")),
@@ -149,7 +157,11 @@ class Sampler:
             pcie_width=_whole(_values(inside, "pcie_width")),
             throttle=_shares(reasons),
             foreign_load="" if self._card is None else _load(others),
-            marks=" ".join(["throttled"] * throttled + ["shared"] * bool(others and others.compute)),
+            marks=" ".join(
+                ["throttled"] * (slowed or (fallen and not capped))
+                + ["clock_fell"] * capped
+                + ["shared"] * bool(others and others.compute)
+            ),
         )
 
     def _card_energy(self, spans: Sequence[Span]) -> tuple[float | None, str]:

@@ -234,12 +234,12 @@ def _run_torch_suite(
     precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
     flags = precision.flags()
     mode = precision.mode_of(case.precision, case.device)
-    proof = None if case.mode == "probe" else precision.probe(case.precision, case.device, mode)
+    proof = precision.probe(case.precision, case.device, mode) if trial.prove else None
     peers, between = join()
     torch.manual_seed(trial.seed)
     watch, work, memory = precision.OperandWatch(), Work(), devices.MemoryUse(device)
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
-    counted = proof is not None and not case.params.get("compile")
+    counted = case.mode != "probe" and not case.params.get("compile")
     clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)
 
     span["start"] = time.perf_counter()
@@ -253,6 +253,7 @@ def _run_torch_suite(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
+        resting_memory_bytes=memory.resting_bytes,
         allocator_retries=memory.retries,
         settings={"threads": str(torch.get_num_threads())},
         **between,

@@ -1,0 +1,232 @@
+"""How long `gpubench run` takes on a card, by simulation: first row, search, everything.
+
+    python benchmarks/card_time.py
+
+Drives the real Runner, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
+and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
+cuDNN's race among algorithms) is assumed as written below, not measured.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from rich.console import Console
+
+from gpubench import records, suite
+from gpubench.measuring import environment, peak, run
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.plan import Options, plan
+from gpubench.measuring.process import Outcome
+from gpubench.measuring.run import Runner
+from gpubench.measuring.sampling import sampling_for
+from gpubench.trial import Case, Measurement, Trial, trial_from_json
+
+GIB = 2**30
+EPOCHS, TRAIN_IMAGES, VALID_IMAGES = 30, 50_000, 10_000
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a ResNet needs at 224 pixels."""
+
+    train_flops: float
+    """Per image, forward and backward."""
+    sample_bytes: float
+    """Activations of an image in fp32; in fp16 0.55 times as much."""
+    weights: float
+    least_step_seconds: float
+    """However small the batch: launches and Python."""
+
+
+NETWORKS = {
+    "resnet18": Network(10.9e9, 25e6, 11.7e6, 0.010),
+    "resnet34": Network(22.0e9, 38e6, 21.8e6, 0.018),
+    "resnet50": Network(24.6e9, 88e6, 25.6e6, 0.025),
+    "resnet101": Network(47.0e9, 135e6, 44.5e6, 0.048),
+    "resnet152": Network(69.0e9, 190e6, 60.2e6, 0.070),
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card and the host it is in."""
+
+    name: str
+    memory_bytes: float
+    flops: Mapping[str, float]
+    """What training reaches per second, by precision."""
+    start_seconds: float
+    """A child until its first step: interpreter, torch, fastai, CUDA, data, proof."""
+    settled_seconds: float
+    """Its clock and temperature are flat so long after a trial's first step, where it was warm before."""
+
+
+CARDS = (
+    Card("H200", 139.8 * GIB, {"fp32": 33e12, "fp16": 70e12}, 8.0, 6.5),
+    Card("GTX 1080 Ti", 10.9 * GIB, {"fp32": 5.6e12, "fp16": 5.9e12}, 9.0, 14.0),
+)
+RACE_SECONDS, RACE_STEPS = 1.5, 6
+"""The first step holds cuDNN's race: loading kernels, and about so many steps' time."""
+CONTEXT_BYTES = 0.5 * GIB
+FRAGMENTS = 0.015
+"""Share of the memory that the allocator holds and cannot give."""
+PEAK_SECONDS = 9.0
+"""Products of all sizes, copies and calls in one precision, after the start."""
+
+
+class Time:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Children:
+    """Stands where children are started: each takes the time it would take on `card`, and answers."""
+
+    def __init__(self, card: Card, time: Time) -> None:
+        self.card, self.time = card, time
+        self.probes = self.trials = 0
+
+    def __call__(self, task: Mapping[str, Any], **_: Any) -> Outcome:
+        began = self.time.now
+        self.time.spend(self.card.start_seconds)
+        answer: dict[str, Any] = {}
+        if task["task"] == "soak":
+            self.time.spend(task["seconds"])
+        elif task["task"] == "peak":
+            self.time.spend(task["soak_seconds"] + PEAK_SECONDS)
+            answer["rates"] = {"flops_per_second": 1e13, "bytes_per_second": 1e12, "op_seconds": 1e-5, "side": 8192}
+        else:
+            trial = trial_from_json(task["trial"])
+            self.probes += trial.case.mode == "probe"
+            self.trials += trial.case.mode != "probe"
+            answer = {"measurement": asdict(self.train(trial)), "train_call_seconds": self.time.now - began}
+        return Outcome("answered", self.time.now - began, answer)
+
+    def train(self, trial: Trial) -> Measurement:
+        """What the clock makes of a training with these step times."""
+        case, network = trial.case, NETWORKS[trial.case.model]
+        batch = trial.batch_size
+        half = case.precision != "fp32"
+        at_rest = 16 * network.weights + 0.2 * GIB
+        used = at_rest + batch * network.sample_bytes * (0.55 if half else 1.0)
+        limit = min(case.memory_limit_bytes or self.card.memory_bytes, self.card.memory_bytes) - CONTEXT_BYTES
+        step = max(network.least_step_seconds, batch * network.train_flops / self.card.flops[case.precision])
+        if used * (1 + FRAGMENTS) > limit:
+            self.time.spend(2.0)
+            return Measurement(status="out_of_memory", reason="CUDA out of memory")
+        begun: list[float] = []
+        clock = Clock(
+            sampling_for(case.mode, accelerator=True),
+            now=self.time,
+            settled=lambda: self.time.now - begun[0] > self.card.settled_seconds,
+        )
+        raced: set[str] = set()
+
+        def steps(phase: str, images: int, seconds: float) -> None:
+            for _ in clock.steps(Batches(images, batch), phase, samples=images):
+                begun.append(self.time.now)
+                if phase not in raced:  # once in a process
+                    raced.add(phase)
+                    self.time.spend(RACE_SECONDS + RACE_STEPS * seconds)
+                self.time.spend(seconds)
+
+        for _ in clock.epochs(EPOCHS):
+            steps("train", TRAIN_IMAGES, step)
+            steps("valid", VALID_IMAGES, step / 3)
+        for _ in clock.resident():
+            self.time.spend(step)
+        more = {"resting_memory_bytes": int(at_rest)} if "resting_memory_bytes" in Measurement.__annotations__ else {}
+        return Measurement(status="ok", peak_memory_bytes=int(used), **more, **clock.summary())
+
+
+class Batches:
+    """A loader that takes no time."""
+
+    def __init__(self, images: int, batch: int) -> None:
+        self.images, self.batch = images, batch
+
+    def __len__(self) -> int:
+        return -(-self.images // self.batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        for first in range(0, self.images, self.batch):
+            yield SimpleNamespace(shape=(min(self.batch, self.images - first),))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What one run took, in seconds and children."""
+
+    first_row: float
+    everything: float
+    rows: int
+    probes: int
+    trials: int
+
+
+def simulate(card: Card, **wishes: Any) -> Timed:
+    """One `gpubench run --suite resnet --precision both` on `card`, with these options more."""
+    loaded = suite.find_all(["resnet"])
+    device = environment.Device("cuda:0", "cuda", card.name, int(card.memory_bytes), "9.0", "1", "aa", {})
+    facts = environment.cpu_facts() | {"torch": "2.15.0"}
+    time, written = Time(), list[float]()
+    children = Children(card, time)
+    append = records.append
+
+    def noted(path: Path, rows: Sequence[records.Row]) -> None:
+        written.extend(time.now for _ in rows)
+        append(path, rows)
+
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as patched:
+        fakes: list[tuple[object, str, Callable[..., Any]]] = [
+            (run, "run_child", children),
+            (peak, "run_child", children),
+            (peak, "known", lambda *_: None),
+            (peak, "_remember", lambda *_: None),
+            (records, "append", noted),
+        ]
+        for where, name, fake in fakes:
+            patched.enter_context(patch.object(where, name, fake))
+        options = Options(out=Path(folder) / "rows.csv", **wishes)
+        cases: list[Case] = plan(loaded, options, [device], {"resnet": "cifar100"}, {}, 16)
+        runner = Runner(
+            suites={each.name: each for each in loaded},
+            options=options,
+            devices={"cuda:0": device},
+            cards={"cuda:0": None},
+            environment=environment.environment_of(facts),
+            path=options.out,
+            folders={"resnet": None},
+        )
+        runner.lead(cases, Console(file=StringIO()))
+    return Timed(written[0], time.now, len(written), children.probes, children.trials)
+
+
+def main() -> None:
+    """Print a line for each card and mode."""
+    for card in CARDS:
+        for mode in ("sampled", "quick"):
+            timed = simulate(card, mode=mode)
+            print(
+                f"{card.name:12} {mode:8} first row {timed.first_row / 60:5.1f} min, everything"
+                f" {timed.everything / 60:6.1f} min, {timed.rows} rows, {timed.probes} probes, {timed.trials} trials"
+            )
+
+
+if __name__ == "__main__":
+    main()
