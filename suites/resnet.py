@@ -298,6 +298,7 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
         generator=torch.Generator().manual_seed(own_seed(trial)),
     )
     loader.samples, loader.shards = len(images), batches.shards
+    loader.device = torch.device(trial.case.device)  # fastai moves the model to its own default where a loader has none
     return loader
 
 
