@@ -130,13 +130,14 @@ class Network:
         from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
         from torchvision.models import resnet
 
+        from gpubench.measuring.layout import layout
         from gpubench.measuring.precision import mode_of
         from gpubench.measuring.ranks import distributed
         from gpubench.measuring.stepping import Stepper
 
         params = trial.params
         self.device = torch.device(trial.case.device)
-        self.layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
+        self.layout = layout(trial.case)
         self.mode: Mode = mode_of(trial.case.precision, trial.case.device)
         # Adaptive pooling takes any image size; the last BatchNorm of each block begins at zero.
         model = getattr(resnet, trial.case.model)(num_classes=classes, zero_init_residual=True)
@@ -811,7 +812,7 @@ def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    version=4,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     default_models=("resnet50",),
     params={
@@ -824,7 +825,9 @@ SUITE = Suite(
         ),
         "workers": Param(8, "loader processes; 0 decodes in the training process"),
         "memory_format": Param(
-            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
         ),
         "compile": Param(False, "torch.compile the model for training"),
         "train_images": Param(0, "train on so many images only; 0 is all"),

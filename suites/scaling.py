@@ -248,14 +248,14 @@ def train_network(trial: Trial, clock: Clock) -> None:
     from torch.nn.functional import cross_entropy
 
     from gpubench.measuring.clock import Notes
+    from gpubench.measuring.layout import layout
     from gpubench.measuring.precision import mode_of
     from gpubench.measuring.ranks import distributed, quiet
     from gpubench.measuring.stepping import LossScale
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
-    layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
-    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout)
+    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
@@ -274,7 +274,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
         optimizer.zero_grad()
 
     model.train()
-    loader = Images(trial, device, layout)
+    loader = Images(trial, device, layout(trial.case))
     for _ in clock.epochs(params.epochs):
         for batch in clock.steps(loader, "train", params.train_images):
             step(batch)
@@ -367,7 +367,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": al
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=("allreduce", *NETWORKS),
     refuse=refuse,
     params={
@@ -383,7 +383,9 @@ SUITE = Suite(
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": Param(
-            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
         ),
     },
     processes=True,

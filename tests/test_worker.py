@@ -63,6 +63,11 @@ def resnet(name):
     return measure(name, found.path, "resnet18", **few)
 
 
+def test_the_layout_that_ran_is_in_the_answer():
+    assert resnet("fp32")["settings"]["memory_format"] == "channels_last"
+    assert "memory_format" not in measure("fp32")["settings"]
+
+
 def test_autocast_off_for_real_is_caught_by_the_probe(monkeypatch):
     monkeypatch.setattr(precision.Mode, "autocast", lambda self: nullcontext())
     answer = resnet("bf16")

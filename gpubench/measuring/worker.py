@@ -219,6 +219,7 @@ def _run_torch_suite(
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
     from gpubench.measuring.counting import Work, beside, work_fields
+    from gpubench.measuring.layout import memory_format
 
     case = trial.case
     if case.params["threads"]:
@@ -242,12 +243,15 @@ def _run_torch_suite(
 
     precision.check_flags(case.precision, flags)
     notes = clock.notes
+    settings = {"threads": str(torch.get_num_threads())}
+    if "memory_format" in case.params:
+        settings["memory_format"] = memory_format(case)
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
         allocator_retries=memory.retries,
-        settings={"threads": str(torch.get_num_threads())},
+        settings=settings,
         **between,
         **clock.summary(),
     )
