@@ -653,13 +653,29 @@ def muon() -> Any:
         the precision under test; matrices of one shape run together.
         """
 
+        # So a GradScaler leaves its scale, and whether a gradient overflowed, to the step; else it would wait for the
+        # device in every one (pytorch/pytorch#80167).
+        _step_supports_amp_scaling = True
+
         def __init__(self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype) -> None:
             super().__init__(weights, {"momentum": momentum, "lr": 0.1, "factor": 1.0})
             self.dtype = dtype
 
         @torch.no_grad()
         def step(self, closure: Any = None) -> Any:
+            scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+            overflowed = None if found is None else found > 0
+
+            def unless_overflowed(value: Any, idle: float) -> Any:
+                """`value` of a step that is taken, `idle` in one that is to change nothing; the host knows neither."""
+                if overflowed is None:
+                    return value
+                if not isinstance(value, torch.Tensor):
+                    value = torch.full_like(overflowed, value, dtype=torch.float32)
+                return value.masked_fill(overflowed, idle)
+
             for group in self.param_groups:
+                momentum, lr = unless_overflowed(group["momentum"], 1.0), unless_overflowed(group["lr"], 0.0)
                 alike: dict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = {}
                 for weight in group["params"]:
                     if weight.grad is None:
@@ -668,14 +684,15 @@ def muon() -> Any:
                     if not state:
                         state["momentum"] = torch.zeros_like(weight)
                     buffer = state["momentum"]
-                    buffer.mul_(group["momentum"]).add_(weight.grad)
-                    update = weight.grad.add(buffer, alpha=group["momentum"]).flatten(1)
+                    gradient = unless_overflowed(weight.grad if scale is None else weight.grad / scale, 0.0)
+                    buffer.mul_(momentum).add_(gradient)
+                    update = gradient.add(buffer, alpha=group["momentum"]).flatten(1)
                     alike.setdefault(tuple(update.shape), []).append((weight, update))
                 for pairs in alike.values():
                     weights, updates = zip(*pairs, strict=True)
                     for weight, change in zip(weights, orthogonal(torch.stack(updates).to(self.dtype)), strict=True):
-                        weight.mul_(math.sqrt(len(weight)) / weight.norm())
-                        weight.sub_(change.view(weight.shape) * group["lr"])
+                        weight.mul_(unless_overflowed(math.sqrt(len(weight)) / weight.norm(), 1.0))
+                        weight.sub_(change.view(weight.shape) * lr)
 
     return Muon
 
@@ -969,7 +986,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    version=4,
     models=tuple(RECIPES),
     params={
         "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),

@@ -12,7 +12,7 @@ what the row's `samples_per_second` counts.
 
 `resnet50` and `alexnet-bn` train on made-up images of ImageNet's number and size that lie on the device, so that
 neither disk nor decoder hides what communication costs: forward and backward in the precision, fp32 weights,
-LARS (timm's), no weight decay on biases and BatchNorm.
+LARS, no weight decay on biases and BatchNorm.
 """
 
 from __future__ import annotations
@@ -248,6 +248,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     from torch.nn.functional import cross_entropy
 
     from gpubench.measuring.clock import Notes
+    from gpubench.measuring.lars import Lars
     from gpubench.measuring.layout import layout
     from gpubench.measuring.precision import mode_of
     from gpubench.measuring.ranks import distributed, quiet
@@ -259,7 +260,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
-    optimizer = lars(network, params.lr)
+    optimizer = Lars(network.parameters(), params.lr, momentum=0.9, decay=5e-5)
     scale = LossScale(mode, params.loss_scale)
     clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
 
@@ -306,19 +307,6 @@ class Images:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for step in range(self.steps):
             yield self.pool[step % POOL]
-
-
-def lars(network: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
-    """LARS (You and others 2017, arXiv 1708.03888) as timm has it; biases and BatchNorm decay and adapt nothing."""
-    try:
-        from timm.optim import Lars
-    except ImportError:
-        raise ImportError("the optimizer LARS comes from timm; pip install 'gpubench-train[scaling]'") from None
-    decayed = [weight for weight in network.parameters() if weight.ndim > 1]
-    others = [weight for weight in network.parameters() if weight.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": 5e-5}, {"params": others, "weight_decay": 0.0}]
-    optimizer: torch.optim.Optimizer = Lars(groups, lr=lr, momentum=0.9)
-    return optimizer
 
 
 def resnet50() -> torch.nn.Module:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from waiting import Waits
 
 from gpubench import datasets, suite
 from gpubench.loading import load
@@ -503,3 +504,24 @@ def test_real_images_teach_something(cli, tmp_path, real_cifar10):
     assert trained["status"] == "goal_missed"
     assert 0.25 < trained["accuracy"] < 0.94
     assert datasets.is_complete("cifar10", real_cifar10)
+
+
+def test_muon_skips_an_overflow_by_itself_and_nobody_waits():
+    """In a GradScaler that overflows once it does what it does without one, with that step left out."""
+    make = OWN["muon"]()
+    plain, scaled = ([torch.nn.Parameter(weights.clone())] for weights in [torch.randn(8, 3, 3, 3)] * 2)
+    optimizers = [make(each, 0.6, torch.float32) for each in (plain, scaled)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    scaler.scale(torch.ones(()))
+    with Waits() as waits:
+        for step in range(4):
+            gradient = torch.randn(8, 3, 3, 3, generator=torch.Generator().manual_seed(step))
+            plain[0].grad, scaled[0].grad = gradient, gradient * 2.0 ** (10 if step < 2 else 9)
+            if step == 1:
+                scaled[0].grad[0] = float("inf")
+            else:
+                optimizers[0].step()
+            scaler.step(optimizers[1])
+            scaler.update()
+    assert not waits.seen
+    torch.testing.assert_close(scaled[0], plain[0], rtol=1e-5, atol=1e-6)

@@ -245,7 +245,6 @@ def test_alone_allreduce_is_unsupported(cli, tmp_path):
 
 @pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
 def test_networks_train_with_accumulation_in_two_processes(cli, tmp_path, model):
-    pytest.importorskip("timm")
     done = cli(
         "run", "--suite", "scaling", "--models", model, "--device", "cpu", "--precision", "bf16", "--quick", "--batch",
         2, "--processes", 2, "--set", "image_size=64", "--set", "accumulate=2", "--out", "a.csv",
@@ -254,13 +253,3 @@ def test_networks_train_with_accumulation_in_two_processes(cli, tmp_path, model)
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
     assert frame["samples"][0] % 8 == 0
     assert table_of(frame["table"][0])[0]["gradient_bytes"] > 1e8
-
-
-def test_biases_and_batchnorm_neither_decay_nor_adapt():
-    pytest.importorskip("timm")
-    decayed, others = PARTS["lars"](PARTS["alexnet_bn"](), 1.0).param_groups
-    assert decayed["weight_decay"] > 0
-    assert others["weight_decay"] == 0
-    assert not others["always_adapt"]
-    assert all(weight.ndim > 1 for weight in decayed["params"])
-    assert all(weight.ndim == 1 for weight in others["params"])

@@ -264,7 +264,11 @@ def _run_torch_suite(
         )
     own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
-    proofs = [proof.proof, watch.check(case.precision, case.device), precision.check_weights(case.precision, notes.weights)]
+    proofs = [
+        proof.proof,
+        watch.check(case.precision, case.device),
+        precision.check_weights(case.precision, notes.weights),
+    ]
     measurement = replace(
         measurement,
         precision_error=proof.worst,
