@@ -108,9 +108,7 @@ class Pipeline:
         import torch
         from lightning.fabric import Fabric
 
-        # It says what hardware it found, and gives advice on precision that is not ours to follow.
-        logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
-        warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
+        silence()
         self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
         device = torch.device(trial.case.device)
         first = device.index or 0
@@ -210,6 +208,15 @@ class Pipeline:
 
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
+
+
+def silence() -> None:
+    """Keep Lightning from saying what hardware it found, and from advice on precision that is not ours to follow."""
+    import lightning  # noqa: F401  (sets the levels anew)
+
+    for name in ("lightning.fabric", "lightning.pytorch"):  # Fabric, too, speaks through the latter
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
 
 
 def say(word: int) -> int:
