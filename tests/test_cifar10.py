@@ -13,7 +13,8 @@ from gpubench import datasets, suite
 from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.precision import mode_of
+from gpubench.measuring.counting import Work
+from gpubench.measuring.precision import KINDS, mode_of
 from gpubench.measuring.sampling import sampling_for
 from gpubench.trial import Case, Trial
 
@@ -525,3 +526,23 @@ def test_muon_skips_an_overflow_by_itself_and_nobody_waits():
             scaler.update()
     assert not waits.seen
     torch.testing.assert_close(scaled[0], plain[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+def test_batchnorm_in_fp32_is_a_change_of_its_weights_and_of_no_operation(name, training):
+    """Else the rung would gain or lose by what we write around a norm."""
+    calls, dtypes = [], []
+    mode = mode_of(name, "cpu")
+    for rung in ("batch-512", "bn-fp32"):
+        recipe = RECIPES[rung]
+        norm = OWN["prepared"](torch.nn.Sequential(OWN["layers"]().Norm(4, recipe)), recipe, mode, torch.device("cpu"))
+        x = torch.randn(2, 4, 3, 3).to(KINDS[name].operand)
+        with Work() as work, mode.autocast():
+            y = norm.train(training)(x)
+        assert y.dtype == x.dtype
+        calls.append(work.calls)
+        dtypes.append(norm[0].weight.dtype)
+    assert calls[0] == calls[1]
+    before = torch.float16 if name == "fp16-pure" else torch.float32
+    assert dtypes == [before, torch.float32]

@@ -45,7 +45,7 @@ def test_an_honest_suite_proves_each_precision(name):
         ("fp16-master", "fp16", "the model are float32, not float16"),
         ("fp16-master", "fp16-pure", "the BatchNorm are float16, not float32"),
         ("fp16-pure", "fp16", "the model are float32, not float16"),
-        ("fp16-pure", "fp16-master", "the BatchNorm are float32, not float16"),
+        ("fp16-pure", "fp16-master", "the optimizer are float32, not float16"),
         ("fp16-master", "alone", "nothing proves the weights of fp16-master"),
     ],
 )

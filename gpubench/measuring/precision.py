@@ -305,14 +305,16 @@ def check_weights(name: str, found: Mapping[str, int]) -> str:
             " (see docs/adding-a-suite.md)"
         )
     kept = torch.float32 if kind.masters else kind.weights
-    wanted = {"model": kind.weights, "BatchNorm": kept, "optimizer": kept}
+    # BatchNorm is fp32 or as the rest is, which a recipe may say; with masters, or fp32 weights, it is fp32.
+    wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
     summary = ", ".join(f"{what} x{n}" for what, n in sorted(found.items(), key=lambda item: item[0].lower()))
     for what, n in found.items():
         owner, _, dtype = what.partition(" ")
-        if dtype != _plain(wanted[owner]):
+        right = sorted(map(_plain, wanted[owner]))
+        if dtype not in right:
             raise PrecisionError(
                 f"asked for {name}, but {n} of the weights of the {owner} are {dtype},"
-                f" not {_plain(wanted[owner])}: {summary}"
+                f" not {' or '.join(right)}: {summary}"
             )
     return f"weights {summary}"
 
