@@ -730,14 +730,30 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Images:
-    """Images, uint8 (N, 3, 32, 32), and labels, int64 (N,), of training and test, in the host's memory."""
+    """Images, uint8 (N, 3, 32, 32), and labels, int64 (N,), of training and test."""
 
     train: tuple[torch.Tensor, torch.Tensor]
     test: tuple[torch.Tensor, torch.Tensor]
 
+    def to(self, device: torch.device) -> Images:
+        """The same in the memory of `device`."""
+        (x, y), (test_x, test_y) = self.train, self.test
+        return Images((x.to(device), y.to(device)), (test_x.to(device), test_y.to(device)))
+
 
 def load_images(trial: Trial) -> Images:
-    """The dataset, or noise of its shape; the first images of each part where fewer are asked for."""
+    """The dataset, or noise of its shape; the first images of each part where fewer are asked for.
+
+    Reading ends where the rung takes them up: in device memory where it prepares them there, as the records do.
+    """
+    import torch
+
+    on_device = RECIPES[trial.case.model].pipeline == "device"
+    return read_images(trial).to(torch.device(trial.case.device if on_device else "cpu"))
+
+
+def read_images(trial: Trial) -> Images:
+    """The same in the host's memory."""
     import torch
 
     few, few_tests = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
