@@ -258,14 +258,20 @@ def train_network(trial: Trial, clock: Clock) -> None:
     mode = mode_of(trial.case.precision, trial.case.device)
     network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
-    gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
-    clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
+    sent = compress(model, params.gradients_as)
+    gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
+    clock.table.append(
+        {
+            "gradient_bytes": gradients,
+            "gradient_type": str(sent).removeprefix("torch."),
+            "images_a_step": trial.batch_size * params.accumulate,
+        }
+    )
     optimizer = Lars(network.parameters(), params.lr, momentum=0.9, decay=5e-5)
     scale = LossScale(mode, params.loss_scale)
     clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
 
-    def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        parts = list(zip(*(each.chunk(params.accumulate) for each in batch), strict=True))
+    def step(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for number, (images, labels) in enumerate(parts, start=1):
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
@@ -277,19 +283,36 @@ def train_network(trial: Trial, clock: Clock) -> None:
     model.train()
     loader = Images(trial, device, layout(trial.case))
     for _ in clock.epochs(params.epochs):
-        for batch in clock.steps(loader, "train", params.train_images):
-            step(batch)
-    for batch in clock.resident():
-        step(batch)
+        for parts in clock.steps(loader, "train", params.train_images, count=lambda _: loader.images_a_step):
+            step(parts)
+    for parts in clock.resident():
+        step(parts)
+
+
+def compress(model: torch.nn.Module, precision: str) -> torch.dtype:
+    """Have gradients sent in `precision`, whatever they are computed in; returns its dtype."""
+    import torch
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    if precision == "fp32":
+        return torch.float32
+    if isinstance(model, DistributedDataParallel):  # alone, nothing is sent
+        model.register_comm_hook(None, fp16_compress_hook)
+    return torch.float16
 
 
 class Images:
-    """Random images on the device, a few batches of them over and over, as many as an epoch has steps."""
+    """Random images on the device, a few batches of them over and over, as many as an epoch has steps.
+
+    A step is so many batches one after the other, of which there are no more than POOL however many they are.
+    """
 
     def __init__(self, trial: Trial, device: torch.device, layout: torch.memory_format) -> None:
         import torch
 
-        size, many = trial.params.image_size, trial.batch_size * trial.params.accumulate
+        size, many, self.parts = trial.params.image_size, trial.batch_size, trial.params.accumulate
+        self.images_a_step: int = many * self.parts
         dice = torch.Generator(device).manual_seed(trial.seed + trial.rank)
         self.pool = [
             (
@@ -299,14 +322,15 @@ class Images:
             for _ in range(POOL)
         ]
         # Only whole steps: what is left is less than one, and the clock scales the time.
-        self.steps: int = max(1, trial.params.train_images // (many * trial.case.processes))
+        self.steps: int = max(1, trial.params.train_images // (self.images_a_step * trial.case.processes))
 
     def __len__(self) -> int:
         return self.steps
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def __iter__(self) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
         for step in range(self.steps):
-            yield self.pool[step % POOL]
+            first = step * self.parts
+            yield [self.pool[number % POOL] for number in range(first, first + self.parts)]
 
 
 def resnet50() -> torch.nn.Module:
@@ -368,6 +392,7 @@ SUITE = Suite(
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes talk", least=1),
+        "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": Param(
