@@ -72,6 +72,7 @@ class Row:
     cpu: str = column("model of the host's CPU")
     cpu_count: int | None = column("logical CPUs the process may use", None)
     threads: int | None = column("threads torch computed with", None)
+    memory_format: str = column("layout of images and weights where the suite has both: contiguous or channels_last")
     os: str = column("operating system and release")
     cpu_governor: str = column("frequency governor of the CPUs; empty where there is none, as in a virtual machine")
     numa_nodes: int | None = column("memory nodes of the host", None)

@@ -64,7 +64,8 @@ class Recipe:
     alternate: bool = False
     """Flip an image in every other epoch instead of at random."""
     narrow_norm: bool = True
-    """Let BatchNorm compute in the 16 bits of its input instead of in fp32 (the same thing in fp32)."""
+    """Keep BatchNorm's weights and statistics in 16 bits where the precision has all of them so (fp16-pure, as the
+    ladder's source); the other precisions have them in fp32 on every rung, and so nothing to change."""
     pool_first: bool = False
     """Max-pooling before norm and activation instead of after them."""
     activation: str = "relu"
@@ -167,7 +168,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     if device.type == "cpu":
         keep_memory()
     images = load_images(trial)
-    model = mode.prepare(place(network(recipe), recipe, device))
+    model = prepared(network(recipe), recipe, mode, device)
     if params.compile:
         # As the record runs are compiled; a CPU has no launches to save. Each of the few batch sizes gets its kernels.
         model.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
@@ -243,7 +244,7 @@ class Run:
         small = mode.name == "fp16-pure"
         scale = trial.params.loss_scale or (trial.batch_size if small else 0)
         self.stepper = Stepper(mode, model, self.optimizers, clock, loss_scale=scale)
-        self.average = mode.prepare(place(network(recipe), recipe, self.device)) if recipe.ema else model
+        self.average = prepared(network(recipe), recipe, mode, self.device) if recipe.ema else model
         self.steps, self.steps_per_epoch = 0, 1
 
     def whole(self, images: Images) -> dict[str, float]:
@@ -447,6 +448,17 @@ def place(model: torch.nn.Module, recipe: Recipe, device: torch.device) -> Any:
     return model.to(device).to(memory_format=torch.channels_last if recipe.channels_last else torch.contiguous_format)
 
 
+def prepared(model: torch.nn.Module, recipe: Recipe, mode: Mode, device: torch.device) -> Any:
+    """`model` on the device with the weights of the precision, BatchNorm's in fp32 from that rung on."""
+    from torch import nn
+
+    model = mode.prepare(place(model, recipe, device))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d) and not recipe.narrow_norm:
+            module.float()
+    return model
+
+
 def conv(before: int, after: int, *, kernel: int = 3, stride: int = 1) -> torch.nn.Conv2d:
     """A convolution without bias that keeps the image's size, or halves it."""
     from torch import nn
@@ -488,31 +500,30 @@ def layers() -> Any:
     from torch.nn.functional import batch_norm, pad, relu
 
     class Norm(nn.BatchNorm2d):
-        """BatchNorm that can leave fp32, take parts of a batch for batches, and keep its scale at 1."""
+        """BatchNorm that can take parts of a batch for batches, and keep its scale at 1."""
 
         def __init__(self, channels: int, recipe: Recipe) -> None:
             super().__init__(channels, momentum=recipe.norm_momentum)
-            self.narrow, self.ghosts = recipe.narrow_norm, recipe.ghosts
+            self.ghosts = recipe.ghosts
             self.weight.requires_grad_(recipe.norm_scale)
             if recipe.norm_start == "uniform":
                 nn.init.uniform_(self.weight)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            dtype = x.dtype if self.narrow else torch.float32
             # A last, smaller batch may not divide.
             parts = math.gcd(self.ghosts, len(x)) if self.training else 1
-            if parts == 1 and self.weight.dtype is dtype:
+            if parts == 1:
                 return super().forward(x)
             assert self.running_mean is not None
             assert self.running_var is not None
             n, channels, height, width = x.shape
-            mean, variance = (each.to(dtype).repeat(parts) for each in (self.running_mean, self.running_var))
+            mean, variance = (each.repeat(parts) for each in (self.running_mean, self.running_var))
             y = batch_norm(
                 x.reshape(n // parts, channels * parts, height, width),
                 mean,
                 variance,
-                self.weight.to(dtype).repeat(parts),
-                self.bias.to(dtype).repeat(parts),
+                self.weight.repeat(parts),
+                self.bias.repeat(parts),
                 self.training,
                 self.momentum or 0.0,
                 self.eps,
@@ -653,13 +664,29 @@ def muon() -> Any:
         the precision under test; matrices of one shape run together.
         """
 
+        # So a GradScaler leaves its scale, and whether a gradient overflowed, to the step; else it would wait for the
+        # device in every one (pytorch/pytorch#80167).
+        _step_supports_amp_scaling = True
+
         def __init__(self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype) -> None:
             super().__init__(weights, {"momentum": momentum, "lr": 0.1, "factor": 1.0})
             self.dtype = dtype
 
         @torch.no_grad()
         def step(self, closure: Any = None) -> Any:
+            scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+            overflowed = None if found is None else found > 0
+
+            def unless_overflowed(value: Any, idle: float) -> Any:
+                """`value` of a step that is taken, `idle` in one that is to change nothing; the host knows neither."""
+                if overflowed is None:
+                    return value
+                if not isinstance(value, torch.Tensor):
+                    value = torch.full_like(overflowed, value, dtype=torch.float32)
+                return value.masked_fill(overflowed, idle)
+
             for group in self.param_groups:
+                momentum, lr = unless_overflowed(group["momentum"], 1.0), unless_overflowed(group["lr"], 0.0)
                 alike: dict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = {}
                 for weight in group["params"]:
                     if weight.grad is None:
@@ -668,14 +695,15 @@ def muon() -> Any:
                     if not state:
                         state["momentum"] = torch.zeros_like(weight)
                     buffer = state["momentum"]
-                    buffer.mul_(group["momentum"]).add_(weight.grad)
-                    update = weight.grad.add(buffer, alpha=group["momentum"]).flatten(1)
+                    gradient = unless_overflowed(weight.grad if scale is None else weight.grad / scale, 0.0)
+                    buffer.mul_(momentum).add_(gradient)
+                    update = gradient.add(buffer, alpha=group["momentum"]).flatten(1)
                     alike.setdefault(tuple(update.shape), []).append((weight, update))
                 for pairs in alike.values():
                     weights, updates = zip(*pairs, strict=True)
                     for weight, change in zip(weights, orthogonal(torch.stack(updates).to(self.dtype)), strict=True):
-                        weight.mul_(math.sqrt(len(weight)) / weight.norm())
-                        weight.sub_(change.view(weight.shape) * group["lr"])
+                        weight.mul_(unless_overflowed(math.sqrt(len(weight)) / weight.norm(), 1.0))
+                        weight.sub_(change.view(weight.shape) * lr)
 
     return Muon
 
@@ -702,14 +730,30 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Images:
-    """Images, uint8 (N, 3, 32, 32), and labels, int64 (N,), of training and test, in the host's memory."""
+    """Images, uint8 (N, 3, 32, 32), and labels, int64 (N,), of training and test."""
 
     train: tuple[torch.Tensor, torch.Tensor]
     test: tuple[torch.Tensor, torch.Tensor]
 
+    def to(self, device: torch.device) -> Images:
+        """The same in the memory of `device`."""
+        (x, y), (test_x, test_y) = self.train, self.test
+        return Images((x.to(device), y.to(device)), (test_x.to(device), test_y.to(device)))
+
 
 def load_images(trial: Trial) -> Images:
-    """The dataset, or noise of its shape; the first images of each part where fewer are asked for."""
+    """The dataset, or noise of its shape; the first images of each part where fewer are asked for.
+
+    Reading ends where the rung takes them up: in device memory where it prepares them there, as the records do.
+    """
+    import torch
+
+    on_device = RECIPES[trial.case.model].pipeline == "device"
+    return read_images(trial).to(torch.device(trial.case.device if on_device else "cpu"))
+
+
+def read_images(trial: Trial) -> Images:
+    """The same in the host's memory."""
     import torch
 
     few, few_tests = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
@@ -969,7 +1013,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    version=4,
     models=tuple(RECIPES),
     params={
         "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),

@@ -8,6 +8,7 @@ the model, listing the images, making resized copies (`gpubench data prepare ima
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -16,7 +17,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
-        score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
+        with no_race() if phase.rect_val else nullcontext():
+            score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
         source.gather()
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
@@ -131,16 +133,17 @@ class Network:
 
     def __init__(self, trial: Trial, clock: Clock, classes: int) -> None:
         import torch
-        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+        from torch.optim.swa_utils import get_ema_multi_avg_fn
         from torchvision.models import resnet
 
+        from gpubench.measuring.layout import layout
         from gpubench.measuring.precision import mode_of
         from gpubench.measuring.ranks import distributed
         from gpubench.measuring.stepping import Stepper
 
         params = trial.params
         self.device = torch.device(trial.case.device)
-        self.layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
+        self.layout = layout(trial.case)
         self.mode: Mode = mode_of(trial.case.precision, trial.case.device)
         # Adaptive pooling takes any image size; the last BatchNorm of each block begins at zero.
         model = getattr(resnet, trial.case.model)(num_classes=classes, zero_init_residual=True)
@@ -152,20 +155,26 @@ class Network:
             fused=self.device.type == "cuda",  # the others have a GradScaler wait for the device in every step
         )
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
-        self.shared = distributed(self.model, trial)
+        # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
+        self.shared = distributed(self.model, trial, broadcast_buffers=False)
         self.compiled: Any = torch.compile(self.shared) if params.compile else self.shared
         self.processes = trial.case.processes
         self.averaged: Any = None
         if params.ema:
-            average = get_ema_multi_avg_fn(params.ema)
-            self.averaged = AveragedModel(self.model, multi_avg_fn=average, use_buffers=True)
+            self.averaged, self.begun = copy.deepcopy(self.model), False
+            self.follow: Any = get_ema_multi_avg_fn(params.ema)
+            # Weights and statistics, but not BatchNorm's counts of steps: those of one list are one operation.
+            self.slow, self.fast = (
+                [tensor.detach() for tensor in model.state_dict().values() if tensor.is_floating_point()]
+                for model in (self.averaged, self.model)
+            )
         self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1) * 255
         self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1) * 255
 
     @property
     def judged(self) -> torch.nn.Module:
         """The model that validation looks at."""
-        model: torch.nn.Module = self.averaged.module if self.averaged is not None else self.model
+        model: torch.nn.Module = self.averaged if self.averaged is not None else self.model
         return model
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
@@ -180,8 +189,13 @@ class Network:
 
     def average(self) -> None:
         """Take the weights of this step into their exponential average, where one is wanted."""
-        if self.averaged is not None:
-            self.averaged.update_parameters(self.model)
+        if self.averaged is None:
+            return
+        if self.begun:
+            self.follow(self.slow, self.fast, None)
+        else:
+            self.averaged.load_state_dict(self.model.state_dict())
+            self.begun = True
 
     def agree(self) -> None:
         """BatchNorm's statistics are those of process 0 everywhere: each has seen other images."""
@@ -208,6 +222,7 @@ class Network:
         self.stepper.restore(state["stepper"])
         if self.averaged is not None:
             self.averaged.load_state_dict(state["averaged"])
+            self.begun = True
 
 
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -252,6 +267,18 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
         dist.all_reduce(sums)
     top1, top5, loss_sum, many = sums.tolist()
     return Score(top1 / many, top5 / many, loss_sum / many) if many else Score()
+
+
+@contextmanager
+def no_race() -> Iterator[None]:
+    """Without cuDNN's race among algorithms, which it would run anew for each of up to 38 shapes of a few batches."""
+    import torch
+
+    racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = racing
 
 
 def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
@@ -365,6 +392,7 @@ class Feed:
         from torch.utils.data import DataLoader
 
         self.device = torch.device(trial.case.device)
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.specs: Sequence[Spec] = ()
         self.stopped = False
         self.many = len(pictures.splits["train"])
@@ -377,8 +405,8 @@ class Feed:
             sampler=self,
             batch_size=None,
             collate_fn=collate,
-            num_workers=trial.params.workers,
-            persistent_workers=trial.params.workers > 0,
+            num_workers=workers_of(trial),
+            persistent_workers=workers_of(trial) > 0,
             pin_memory=self.device.type == "cuda",
         )
 
@@ -402,12 +430,35 @@ class Feed:
                 if len(self.bad["train"]) == self.many:
                     raise UserError(f"nothing to train on: cannot use {named(self.bad['train'])}")
                 self.odd.update(made.odd)
-                x = made.x.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-                yield x, made.y.to(self.device, non_blocking=True)
+                x, y = self.moved(made)
+                yield x.permute(0, 3, 1, 2), y
         finally:
             self.stopped = True
             for _ in batches:  # what is under way; the next pass would have to wait for it
                 pass
+
+    def moved(self, made: Made) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images and labels on the device; a card copies them beside the steps that are still under way."""
+        import torch
+
+        if self.stream is None:
+            return made.x.to(self.device), made.y.to(self.device)
+        with torch.cuda.stream(self.stream):
+            x, y = made.x.to(self.device, non_blocking=True), made.y.to(self.device, non_blocking=True)
+        steps = torch.cuda.current_stream(self.device)
+        steps.wait_stream(self.stream)
+        for tensor in (x, y):
+            tensor.record_stream(steps)  # their memory is free when the step that uses them is over
+        return x, y
+
+
+def workers_of(trial: Trial) -> int:
+    """Loader processes of this training process: by default its share of the CPUs, less the one it runs on itself."""
+    from gpubench.measuring.environment import cpu_count
+
+    if trial.params.workers >= 0:
+        return int(trial.params.workers)
+    return max(1, cpu_count() * trial.case.nodes // trial.case.processes - 1)
 
 
 def as_it_is(made: Made) -> Made:
@@ -837,7 +888,7 @@ def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    version=4,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     default_models=("resnet50",),
     params={
@@ -848,9 +899,15 @@ SUITE = Suite(
         "ema": Param(
             0.0, "decay of an exponential average of the weights, which then is what validation judges; 0: none"
         ),
-        "workers": Param(8, "loader processes; 0 decodes in the training process"),
+        "workers": Param(
+            -1,
+            "loader processes of each training process; -1 is its share of the CPUs less one, 0 decodes in itself",
+            least=-1,
+        ),
         "memory_format": Param(
-            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
         ),
         "compile": Param(False, "torch.compile the model for training"),
         "train_images": Param(0, "train on so many images only; 0 is all"),

@@ -6,7 +6,7 @@ BatchNorm sees `--batch` samples however large the step is, so that nothing but 
 learning rate that warms up and then falls with the square of what is left (You and others 2017, arXiv 1708.03888):
 for `sgd` in proportion to the batch (Goyal and others 2017, arXiv 1706.02677), for LARS with its root.
 
-`lars` is timm's, in fp32. `lars-fp16-norms` takes weights and gradients for its norms as fp16 has them, squares
+`lars` computes in fp32. `lars-fp16-norms` takes weights and gradients for its norms as fp16 has them, squares
 included: what is below 2e-4 squares to nothing, and the layer gets the wrong rate ("Training ImageNet in Four
 Minutes", Jia and others 2018, arXiv 1807.11205, section 3.1, casts to fp32 for that reason).
 """
@@ -110,23 +110,25 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
     """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
     import torch
 
+    from gpubench.measuring.lars import Lars
+    from gpubench.measuring.stepping import begin_momentum
+
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
     others = [weight for weight in network.parameters() if weight.ndim <= 1]
     if name == "lars":
-        try:
-            from timm.optim import Lars
-        except ImportError:
-            raise ImportError("the optimizer LARS comes from timm; pip install 'gpubench-train[scaling]'") from None
-        groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
-        return Lars(groups, lr=1.0, momentum=MOMENTUM, trust_coeff=TRUST), lambda: None
+        weights = network.parameters()
+        return Lars(weights, lr=1.0, momentum=MOMENTUM, decay=DECAY, trust=TRUST), lambda: None
     naive = name == "lars-fp16-norms"
     groups = [{"params": decayed, "weight_decay": 0.0 if naive else DECAY}, {"params": others, "weight_decay": 0.0}]
     prepare = (lambda: scale_by_fp16_norms(decayed)) if naive else (lambda: None)
-    return torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM), prepare
+    # A GradScaler waits for the device in every step of an optimizer that is not fused.
+    optimizer = torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM, fused=True)
+    begin_momentum(optimizer)
+    return optimizer, prepare
 
 
 def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
-    """LARS's local rates with norms that fp16 computes: a norm of nothing leaves the rate as it is, as timm does."""
+    """LARS's local rates with norms that fp16 computes: a norm of nothing leaves the rate as it is."""
     import torch
 
     for weight in weights:
@@ -218,7 +220,7 @@ def refuse(case: Case) -> str:
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=("small",),
     params={
         "global_batch": Param(512, "samples of a step, over all processes", least=2),

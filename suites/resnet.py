@@ -120,11 +120,11 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
     from fastai.optimizer import OptimWrapper
 
     from gpubench.measuring.fastai import callbacks
+    from gpubench.measuring.layout import layout
     from gpubench.measuring.precision import mode_of
 
     device = torch.device(trial.case.device)
-    layout = torch.channels_last if trial.params.memory_format == "channels_last" else torch.contiguous_format
-    model = model.to(device).to(memory_format=layout)
+    model = model.to(device).to(memory_format=layout(trial.case))
     if trial.params.compile:
         model.compile()  # in place, so that a recipe's splitter still finds its body and its head
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -200,10 +200,13 @@ class DeviceLoader:
     def __init__(self, images: Any, labels: Any, trial: Trial, *, augment: bool) -> None:
         import torch
 
+        from gpubench.measuring.layout import layout
+
         self.device = torch.device(trial.case.device)
         self.images, self.labels = images.to(self.device), labels.to(self.device)
         self.samples, self.augment = len(images), augment
         self.trial, self.shards = trial, shards_of(len(images), trial, augment)
+        self.layout = layout(trial.case)
         self.order = torch.Generator(self.device).manual_seed(trial.seed)
         self.dice = torch.Generator(self.device).manual_seed(own_seed(trial))
         self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1)
@@ -226,7 +229,6 @@ class DeviceLoader:
 
     def prepare(self, images: Any) -> Any:
         """uint8 (N, 3, 32, 32) to what the model takes."""
-        import torch
         from torch.nn.functional import interpolate
 
         params = self.trial.params
@@ -239,9 +241,7 @@ class DeviceLoader:
             size = (params.image_size, params.image_size)
             x = interpolate(x, size=size, mode="bilinear", align_corners=False)
         x = (x - self.mean) / self.std
-        if params.memory_format == "channels_last":
-            x = x.contiguous(memory_format=torch.channels_last)
-        return x
+        return x.contiguous(memory_format=self.layout)
 
 
 def crop_and_flip(images: Any, dice: torch.Generator) -> Any:
@@ -289,6 +289,8 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
     import torch
     from torch.utils.data import DataLoader
 
+    from gpubench.measuring.layout import memory_format
+
     dataset: Any = PilImages(images, labels, trial, augment)
     batches: Any = ShardedBatches(len(images), trial, augment)
     loader: Any = DataLoader(
@@ -296,10 +298,11 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
         batch_sampler=batches,
         num_workers=trial.params.workers,
         pin_memory=trial.case.device.startswith("cuda"),
-        collate_fn=partial(collate, memory_format=trial.params.memory_format),
+        collate_fn=partial(collate, memory_format=memory_format(trial.case)),
         generator=torch.Generator().manual_seed(own_seed(trial)),
     )
     loader.samples, loader.shards = len(images), batches.shards
+    loader.device = torch.device(trial.case.device)  # fastai moves the model to its own default where a loader has none
     return loader
 
 
@@ -392,7 +395,7 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    version=4,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),
@@ -402,7 +405,9 @@ SUITE = Suite(
         "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
         "workers": Param(4, "loader processes of pipeline=workers"),
         "memory_format": Param(
-            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
         ),
         "compile": Param(False, "torch.compile the model"),
         "train_images": Param(0, "train on the first so many images only; 0 is all"),

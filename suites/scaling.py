@@ -12,7 +12,7 @@ what the row's `samples_per_second` counts.
 
 `resnet50` and `alexnet-bn` train on made-up images of ImageNet's number and size that lie on the device, so that
 neither disk nor decoder hides what communication costs: forward and backward in the precision, fp32 weights,
-LARS (timm's), no weight decay on biases and BatchNorm.
+LARS, no weight decay on biases and BatchNorm.
 """
 
 from __future__ import annotations
@@ -277,23 +277,30 @@ def train_network(trial: Trial, clock: Clock) -> None:
     from torch.nn.functional import cross_entropy
 
     from gpubench.measuring.clock import Notes
+    from gpubench.measuring.lars import Lars
+    from gpubench.measuring.layout import layout
     from gpubench.measuring.precision import mode_of
     from gpubench.measuring.ranks import distributed, quiet
     from gpubench.measuring.stepping import LossScale
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
-    layout = torch.channels_last if params.memory_format == "channels_last" else torch.contiguous_format
-    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout)
+    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
-    gradients = sum(weight.numel() * weight.element_size() for weight in network.parameters())
-    clock.table.append({"gradient_bytes": gradients, "images_a_step": trial.batch_size * params.accumulate})
-    optimizer = lars(network, params.lr)
+    sent = compress(model, params.gradients_as)
+    gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
+    clock.table.append(
+        {
+            "gradient_bytes": gradients,
+            "gradient_type": str(sent).removeprefix("torch."),
+            "images_a_step": trial.batch_size * params.accumulate,
+        }
+    )
+    optimizer = Lars(network.parameters(), params.lr, momentum=0.9, decay=5e-5)
     scale = LossScale(mode, params.loss_scale)
     clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
 
-    def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        parts = list(zip(*(each.chunk(params.accumulate) for each in batch), strict=True))
+    def step(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for number, (images, labels) in enumerate(parts, start=1):
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
@@ -303,21 +310,38 @@ def train_network(trial: Trial, clock: Clock) -> None:
         optimizer.zero_grad()
 
     model.train()
-    loader = Images(trial, device, layout)
+    loader = Images(trial, device, layout(trial.case))
     for _ in clock.epochs(params.epochs):
-        for batch in clock.steps(loader, "train", params.train_images):
-            step(batch)
-    for batch in clock.resident():
-        step(batch)
+        for parts in clock.steps(loader, "train", params.train_images, count=lambda _: loader.images_a_step):
+            step(parts)
+    for parts in clock.resident():
+        step(parts)
+
+
+def compress(model: torch.nn.Module, precision: str) -> torch.dtype:
+    """Have gradients sent in `precision`, whatever they are computed in; returns its dtype."""
+    import torch
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    if precision == "fp32":
+        return torch.float32
+    if isinstance(model, DistributedDataParallel):  # alone, nothing is sent
+        model.register_comm_hook(None, fp16_compress_hook)
+    return torch.float16
 
 
 class Images:
-    """Random images on the device, a few batches of them over and over, as many as an epoch has steps."""
+    """Random images on the device, a few batches of them over and over, as many as an epoch has steps.
+
+    A step is so many batches one after the other, of which there are no more than POOL however many they are.
+    """
 
     def __init__(self, trial: Trial, device: torch.device, layout: torch.memory_format) -> None:
         import torch
 
-        size, many = trial.params.image_size, trial.batch_size * trial.params.accumulate
+        size, many, self.parts = trial.params.image_size, trial.batch_size, trial.params.accumulate
+        self.images_a_step: int = many * self.parts
         dice = torch.Generator(device).manual_seed(trial.seed + trial.rank)
         self.pool = [
             (
@@ -327,27 +351,15 @@ class Images:
             for _ in range(POOL)
         ]
         # Only whole steps: what is left is less than one, and the clock scales the time.
-        self.steps: int = max(1, trial.params.train_images // (many * trial.case.processes))
+        self.steps: int = max(1, trial.params.train_images // (self.images_a_step * trial.case.processes))
 
     def __len__(self) -> int:
         return self.steps
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def __iter__(self) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
         for step in range(self.steps):
-            yield self.pool[step % POOL]
-
-
-def lars(network: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
-    """LARS (You and others 2017, arXiv 1708.03888) as timm has it; biases and BatchNorm decay and adapt nothing."""
-    try:
-        from timm.optim import Lars
-    except ImportError:
-        raise ImportError("the optimizer LARS comes from timm; pip install 'gpubench-train[scaling]'") from None
-    decayed = [weight for weight in network.parameters() if weight.ndim > 1]
-    others = [weight for weight in network.parameters() if weight.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": 5e-5}, {"params": others, "weight_decay": 0.0}]
-    optimizer: torch.optim.Optimizer = Lars(groups, lr=lr, momentum=0.9)
-    return optimizer
+            first = step * self.parts
+            yield [self.pool[number % POOL] for number in range(first, first + self.parts)]
 
 
 def resnet50() -> torch.nn.Module:
@@ -409,10 +421,13 @@ SUITE = Suite(
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes talk", least=1),
+        "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": Param(
-            "channels_last", "layout of images and weights", choices=("channels_last", "contiguous")
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
         ),
     },
     processes=True,

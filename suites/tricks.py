@@ -108,9 +108,7 @@ class Pipeline:
         import torch
         from lightning.fabric import Fabric
 
-        # It says what hardware it found, and gives advice on precision that is not ours to follow.
-        logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
-        warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
+        silence()
         self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
         device = torch.device(trial.case.device)
         first = device.index or 0
@@ -129,10 +127,16 @@ class Pipeline:
         self.device = self.fabric.device
         torch.manual_seed(trial.seed)  # all processes begin with the same weights
         self.model = self.fabric.setup_module(network(self.params.width))
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.params.lr, weight_decay=self.params.decay)
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=self.params.lr,
+            weight_decay=self.params.decay,
+            fused=device.type == "cuda",  # the others have a GradScaler wait for the device in every step
+        )
         self.optimizer = self.fabric.setup_optimizers(optimizer)
         self.loaders = {phase: loader(images, phase, trial, rank) for phase, images in enumerate(load_images(trial))}
-        self.total = torch.zeros(3, dtype=torch.float64)  # loss, right ones, images
+        self.found: list[torch.Tensor] = []  # of each batch evaluated: loss and right ones, on the device
+        self.images = 0
 
     def steps(self, clock: Clock, phase: int) -> Iterator[Any]:
         """The batches of one pass, timed; the other processes are told of each."""
@@ -157,7 +161,7 @@ class Pipeline:
         self.optimizer.zero_grad()
 
     def evaluate(self, batch: Any) -> None:
-        """Add a batch's loss and right answers to the sums."""
+        """Keep a batch's loss and right answers for the sums."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -168,17 +172,21 @@ class Pipeline:
             scores = self.model(images)
             loss = cross_entropy(scores, labels, reduction="sum")
         right = (scores.argmax(dim=1) == labels).sum()
-        self.total += torch.tensor([loss.item(), right.item(), len(labels)], dtype=torch.float64)
+        self.found.append(torch.stack([loss.detach().float(), right.float()]))  # to read them now would be to wait
+        self.images += len(labels)
 
     def sums(self) -> dict[str, float]:
         """Mean loss and share of right answers over all processes since the last call."""
+        import torch
         import torch.distributed as dist
 
         self.tell(SUM)
+        found = torch.stack(self.found).cpu().double().sum(0)
+        total = torch.cat([found, torch.tensor([self.images], dtype=torch.float64)])
         if self.ranks > 1:
-            dist.all_reduce(self.total)
-        loss, right, images = self.total.tolist()
-        self.total.zero_()
+            dist.all_reduce(total)
+        self.found, self.images = [], 0
+        loss, right, images = total.tolist()
         return {"loss": loss / images, "accuracy": right / images}
 
     def moved(self, batch: Any) -> Any:
@@ -200,6 +208,15 @@ class Pipeline:
 
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
+
+
+def silence() -> None:
+    """Keep Lightning from saying what hardware it found, and from advice on precision that is not ours to follow."""
+    import lightning  # noqa: F401  (sets the levels anew)
+
+    for name in ("lightning.fabric", "lightning.pytorch"):  # Fabric, too, speaks through the latter
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
 
 
 def say(word: int) -> int:
@@ -527,7 +544,7 @@ MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
 
 SUITE = Suite(
     train=train,
-    version=2,
+    version=3,
     models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},

@@ -16,6 +16,8 @@ MAY_IMPORT_TORCH = {
     "measuring/precision.py",
     "measuring/stepping.py",  # an optimizer's step is torch's
     "measuring/fastai.py",
+    "measuring/lars.py",  # an optimizer
+    "measuring/layout.py",  # torch's constants; asks the card whether it has tensor cores
     "measuring/counting.py",  # a dispatch mode beside that of precision.py
     "measuring/rates.py",  # what a device reaches; runs in a child
     "measuring/selftest_suite.py",  # a suite; it lies in the package because no user benchmarks it

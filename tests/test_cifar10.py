@@ -8,12 +8,14 @@ import pytest
 import torch
 from brief import brief
 from torch.utils.flop_counter import FlopCounterMode
+from waiting import Waits
 
 from gpubench import datasets, suite
 from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
-from gpubench.measuring.precision import mode_of
+from gpubench.measuring.counting import Work
+from gpubench.measuring.precision import KINDS, mode_of
 from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")
@@ -504,3 +506,52 @@ def test_real_images_teach_something(cli, tmp_path, real_cifar10):
     assert trained["status"] == "goal_missed"
     assert 0.25 < trained["accuracy"] < 0.94
     assert datasets.is_complete("cifar10", real_cifar10)
+
+
+def test_muon_skips_an_overflow_by_itself_and_nobody_waits():
+    """In a GradScaler that overflows once it does what it does without one, with that step left out."""
+    make = OWN["muon"]()
+    plain, scaled = ([torch.nn.Parameter(weights.clone())] for weights in [torch.randn(8, 3, 3, 3)] * 2)
+    optimizers = [make(each, 0.6, torch.float32) for each in (plain, scaled)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    scaler.scale(torch.ones(()))
+    with Waits() as waits:
+        for step in range(4):
+            gradient = torch.randn(8, 3, 3, 3, generator=torch.Generator().manual_seed(step))
+            plain[0].grad, scaled[0].grad = gradient, gradient * 2.0 ** (10 if step < 2 else 9)
+            if step == 1:
+                scaled[0].grad[0] = float("inf")
+            else:
+                optimizers[0].step()
+            scaler.step(optimizers[1])
+            scaler.update()
+    assert not waits.seen
+    torch.testing.assert_close(scaled[0], plain[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+def test_batchnorm_in_fp32_is_a_change_of_its_weights_and_of_no_operation(name, training):
+    """Else the rung would gain or lose by what we write around a norm."""
+    calls, dtypes = [], []
+    mode = mode_of(name, "cpu")
+    for rung in ("batch-512", "bn-fp32"):
+        recipe = RECIPES[rung]
+        norm = OWN["prepared"](torch.nn.Sequential(OWN["layers"]().Norm(4, recipe)), recipe, mode, torch.device("cpu"))
+        x = torch.randn(2, 4, 3, 3).to(KINDS[name].operand)
+        with Work() as work, mode.autocast():
+            y = norm.train(training)(x)
+        assert y.dtype == x.dtype
+        calls.append(work.calls)
+        dtypes.append(norm[0].weight.dtype)
+    assert calls[0] == calls[1]
+    before = torch.float16 if name == "fp16-pure" else torch.float32
+    assert dtypes == [before, torch.float32]
+
+
+@pytest.mark.parametrize(("rung", "place"), [("baseline", "cpu"), ("batch-512", "cpu"), ("speedrun", "meta")])
+def test_images_are_read_to_where_the_rung_prepares_them(rung, place):
+    """Else 185 MB would go from pageable memory to the card in the timed part, which other records do not time."""
+    trial = trial_of(rung)
+    images = OWN["load_images"](replace(trial, case=replace(trial.case, device="meta")))
+    assert {tensor.device.type for part in (images.train, images.test) for tensor in part} == {place}

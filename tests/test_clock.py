@@ -271,6 +271,56 @@ def test_it_synchronises_at_lap_boundaries_only():
     assert len(laps) < 40
 
 
+class Card(Time):
+    """A device that takes `step_seconds` for each step it is given, while the host goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.busy_until, self.drains = 0.0, 0
+
+    def work(self, step_seconds):
+        self.busy_until = max(self.busy_until, self.now) + step_seconds
+
+    def synchronize(self):
+        self.drains += self.busy_until > self.now
+        self.now = max(self.now, self.busy_until)
+
+
+def drains_of(epochs, steps, valid_steps=0):
+    """Of each epoch of a full run, how often the card was drained; and (clock, seconds that really passed)."""
+    card, drains = Card(), []
+    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    for _ in clock.epochs(epochs):
+        drains.append(-card.drains)
+        for phase, many, seconds in (("train", steps, 0.011), ("valid", valid_steps, 0.005)):
+            for _ in clock.steps(Loader(many, card), phase) if many else ():
+                card.work(seconds)
+        drains[-1] += card.drains
+    card.synchronize()
+    return drains, clock, card.now
+
+
+def test_a_short_epoch_of_a_full_run_drains_the_card_once():
+    drains, clock, real = drains_of(9, 25)
+    assert drains == [5, 1, 1, 1, 1, 1, 1, 1, 1]  # the first one finds out how long a lap has to be
+    summary = clock.summary()
+    assert (summary["seconds"], summary["samples"]) == (pytest.approx(real), 9 * 250)
+    assert summary["samples_per_second"] == pytest.approx(10 / 0.011)
+
+
+def test_each_phase_of_an_epoch_has_its_own_laps():
+    drains, clock, real = drains_of(4, 25, valid_steps=80)
+    assert drains[1:] == [2 + 1] * 3, "80 steps of 5 ms are a lap of 64 and what is left"
+    assert clock.summary()["seconds"] == pytest.approx(real)
+
+
+def test_a_long_epoch_keeps_its_laps():
+    drains, clock, _ = drains_of(3, 4000)
+    laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 2]
+    assert drains[2] == len(laps) <= 32
+    assert {lap.steps for lap in laps[:-1]} == {128}
+
+
 def test_closing_an_early_stopped_loader_is_in_no_sum():
     time = Time()
 

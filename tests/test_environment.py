@@ -1,8 +1,12 @@
 """What a row says of where it was made, and what it does not."""
 
 import getpass
+import os
 from pathlib import Path
 
+import pytest
+
+from gpubench.measuring import environment
 from gpubench.measuring.environment import without_names
 
 
@@ -19,3 +23,30 @@ def test_a_home_becomes_a_tilde(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "marie")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
     assert without_names("/home/marie/data of marie") == "~/data of USER"
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "cpus"),
+    [
+        ({"cpu.max": "150000 100000"}, "0::/", 1.5),
+        ({"cpu.max": "max 100000"}, "0::/", None),
+        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, "0::/job/step", 2.0),
+        ({"cpu.max": "300000 100000"}, "0::/docker/of-the-host", 3.0),
+        ({"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/", 0.5),
+        ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/", None),
+        ({}, "0::/", None),
+    ],
+)
+def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(f"{own}\n")
+    assert environment.cgroup_cpus(tmp_path / "groups", tmp_path / "own") == cpus
+
+
+def test_no_more_cpus_than_the_limit_gives(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    for quota, cpus in ((None, 64), (4.0, 4), (0.5, 1), (100.0, 64)):
+        monkeypatch.setattr(environment, "cgroup_cpus", lambda quota=quota: quota)
+        assert environment.cpu_count() == cpus

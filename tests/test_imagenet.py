@@ -15,8 +15,9 @@ from PIL import Image, ImageDraw
 from gpubench import datasets, images, suite
 from gpubench.errors import UserError
 from gpubench.loading import load
-from gpubench.measuring import precision
+from gpubench.measuring import environment, precision
 from gpubench.measuring.clock import Clock
+from gpubench.measuring.counting import Work
 from gpubench.measuring.worker import judged
 from gpubench.phases import schedule_of
 from gpubench.trial import Case, Measurement, Trial
@@ -401,3 +402,43 @@ def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):
     assert {"first", "losses/test_1", "losses/test_5", "times/eval_sec"} <= set(events.Tags()["scalars"])
     scores = [100 * each["top1"] for each in clock.summary()["table"][:4]]
     assert [event.value for event in events.Scalars("losses/test_1")] == pytest.approx(scores)
+
+
+def test_an_average_of_weights_is_torchs_own_in_one_operation():
+    """Floating-point weights and statistics of the network, from the first step's on."""
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    _, net = network(trial_of(None, ema="0.9"))
+    torchs = AveragedModel(net.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
+    for step in range(3):
+        with torch.no_grad():
+            for tensor in (*net.model.parameters(), *net.model.buffers()):
+                tensor.add_(step)
+        torchs.update_parameters(net.model)
+        with Work() as work:
+            net.average()
+        assert step == 0 or work.calls == 1
+    averaged = net.judged.state_dict()
+    for name, tensor in torchs.module.state_dict().items():
+        assert not tensor.is_floating_point() or torch.equal(tensor, averaged[name])
+
+
+def test_loader_processes_share_the_cpus_that_there_are(monkeypatch):
+    module, _ = network(trial_of(None))
+    monkeypatch.setattr(environment, "cpu_count", lambda: 32)
+
+    def workers(wanted, **case):
+        trial = trial_of(None, workers=wanted)
+        return module.workers_of(replace(trial, case=replace(trial.case, **case)))
+
+    assert [workers("-1"), workers("-1", processes=8), workers("-1", processes=8, nodes=2)] == [31, 3, 7]
+    assert [workers("0"), workers("5"), workers("-1", processes=64)] == [0, 5, 1]
+
+
+def test_rectangles_are_validated_without_a_race_of_algorithms():
+    module, _ = network(trial_of(None))
+    torch.backends.cudnn.benchmark = True
+    with module.no_race():
+        assert not torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False

@@ -20,7 +20,6 @@ def test_the_rate_warms_up_and_falls_to_nothing():
 @pytest.mark.parametrize(("gradient", "lost"), [(1e-2, False), (1e-5, True)])
 def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, lost):
     """With LARS a step is as long whatever the gradient's size; where fp16 squares it to nothing, it is not."""
-    pytest.importorskip("timm")
     moved = {}
     for name in ("lars", "lars-fp16-norms"):
         layer = torch.nn.Linear(64, 64, bias=False)
@@ -40,7 +39,6 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["sgd", "lars"])
 def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli_process, tmp_path, name):
-    pytest.importorskip("timm")
     done = cli_process(
         "run", "--suite", "largebatch", "--device", "cpu", "--precision", "bf16", "--full", "--synthetic",
         "--batch", 32, "--processes", 2, "--set", "global_batch=200", "--set", "train_images=450", "--set",

@@ -180,6 +180,15 @@ def test_autocast_under_the_label_fp32_is_caught():
         watch.check("fp32")
 
 
+def test_a_step_on_another_device_is_caught():
+    watch = OperandWatch()
+    with watch:
+        step(nn.Linear(16, 8).to("meta"), torch.randn(4, 16, device="meta"), mode_of("fp32", "cpu"))
+    assert watch.check("fp32", "meta").endswith(" on meta")
+    with pytest.raises(PrecisionError, match=r"asked for cpu, but \d+ of the model's \d+ calls ran on meta"):
+        watch.check("fp32", "cpu")
+
+
 def test_a_step_without_any_such_call_proves_nothing():
     watch = OperandWatch()
     with watch:

@@ -4,11 +4,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from gpubench.loading import load
+from gpubench.measuring import agent, ranks
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e
@@ -133,3 +135,21 @@ def test_no_process_outlives_a_killed_run(tmp_path, left_over):
     parent.wait()
     assert time.monotonic() < deadline
     assert not left_over()
+
+
+def test_gradients_are_views_of_what_is_sent(monkeypatch):
+    made = {}
+    monkeypatch.setattr(ranks, "DistributedDataParallel", lambda model, **options: made.update(options) or model)
+    trial = SimpleNamespace(case=SimpleNamespace(processes=2, device="cpu"))
+    ranks.distributed(torch.nn.Linear(2, 2), trial, broadcast_buffers=False)
+    assert made == {"device_ids": None, "gradient_as_bucket_view": True, "broadcast_buffers": False}
+
+
+@pytest.mark.parametrize(
+    ("device", "nodes", "bound"), [("cuda:0", 2, True), ("cuda:0", 1, False), ("cuda:2", 2, False), ("cpu", 2, False)]
+)
+def test_processes_are_bound_to_the_cpus_beside_their_cards(device, nodes, bound):
+    pytest.importorskip("torch.numa.binding")
+    options = agent.near_their_cards(device, nodes)
+    assert bool(options) == bound
+    assert not bound or options["numa_options"].affinity_mode.value == "node"

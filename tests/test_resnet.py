@@ -58,6 +58,15 @@ def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     assert clock.proved
 
 
+@pytest.mark.parametrize(("recipe", "pipeline"), [("full", "workers"), ("full", "device"), ("article", "workers")])
+def test_it_trains_where_it_was_told_to(monkeypatch, recipe, pipeline):
+    """fastai has a default device, the card of a machine that has one: a trial on the CPU must not go there."""
+    for module in ("fastai.callback.core", "fastai.learner"):
+        monkeypatch.setattr(f"{module}.default_device", lambda: torch.device("meta"))
+    _, _, watch, _ = run_small(monkeypatch, mode="quick", recipe=recipe, pipeline=pipeline)
+    assert set(watch.devices) == {"cpu"}
+
+
 def test_every_epoch_of_a_full_run_is_trained(monkeypatch):
     _, clock, _, _ = run_small(monkeypatch, epochs="3")
     summary = clock.summary()

@@ -140,3 +140,15 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path, caps
     assert said["evaluation"]["notes"] == "unsupported: no such thing"
     table.print_result(result)
     assert "helped here" in capsys.readouterr().out
+
+
+def test_lightnings_advice_is_not_shown(caplog):
+    """On a card with tensor cores it tells everybody to allow TF32."""
+    from lightning.fabric.utilities.rank_zero import rank_zero_info, rank_zero_module
+
+    INSIDE["silence"]()
+    rank_zero_module.log.addHandler(caplog.handler)  # Lightning hands nothing on to the root logger
+    rank_zero_info("You should set `torch.set_float32_matmul_precision('medium' | 'high')`")
+    rank_zero_module.log.removeHandler(caplog.handler)
+    assert not caplog.records
+    assert not rank_zero_module.log.isEnabledFor(20), rank_zero_module.log.name

@@ -489,3 +489,23 @@ def test_real_words_teach_something(cli, tmp_path, real_text):
     assert row["flops_per_sample"] == 43_773_600
     assert row["perplexity"] < 6000  # chance is 33,278
     assert row["test_perplexity"] < 6000
+
+
+@pytest.mark.parametrize(("lr", "leaves"), [("20", True), ("5", False)])
+def test_a_plain_relu_rnn_leaves_fp16s_range_at_a_rate_of_20_in_float32_already(lr, leaves):
+    """So its fp16 rows diverge there by the range of fp16, on any device, and no loss scale can help: the forward pass
+    overflows, and the state that is carried on stays lost. By default its rate is 5."""
+    trial = trial_of(None, "rnn_relu", lr=lr, emsize="200", nhid="200", bptt="35", batch=20)
+    torch.manual_seed(1)
+    text, _, _, vocabulary = INSIDE["load_text"](trial, torch.device("cpu"))
+    model = INSIDE["network"](trial, vocabulary)
+    optimizer = torch.optim.SGD(model.parameters(), lr=trial.params.lr)
+    state, largest = None, 0.0
+    for (tokens, targets), _ in zip(text, range(3), strict=False):
+        scores, state = model(tokens, INSIDE["detached"](state))
+        largest = max(largest, float(scores.detach().abs().max()))
+        cross_entropy(scores, targets).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), trial.params.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert (largest > torch.finfo(torch.float16).max) == leaves

@@ -45,7 +45,7 @@ def test_an_honest_suite_proves_each_precision(name):
         ("fp16-master", "fp16", "the model are float32, not float16"),
         ("fp16-master", "fp16-pure", "the BatchNorm are float16, not float32"),
         ("fp16-pure", "fp16", "the model are float32, not float16"),
-        ("fp16-pure", "fp16-master", "the BatchNorm are float32, not float16"),
+        ("fp16-pure", "fp16-master", "the optimizer are float32, not float16"),
         ("fp16-master", "alone", "nothing proves the weights of fp16-master"),
     ],
 )
@@ -61,6 +61,11 @@ def resnet(name):
     found = suite.find("resnet")
     few = {"image_size": "32", "train_images": "16", "valid_images": "16", "pipeline": "device"}
     return measure(name, found.path, "resnet18", **few)
+
+
+def test_the_layout_that_ran_is_in_the_answer():
+    assert resnet("fp32")["settings"]["memory_format"] == "channels_last"
+    assert "memory_format" not in measure("fp32")["settings"]
 
 
 def test_autocast_off_for_real_is_caught_by_the_probe(monkeypatch):

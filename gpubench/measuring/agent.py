@@ -19,6 +19,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpubench.measuring.blame import Failure, cause, together
+from gpubench.measuring.host import numa_nodes
 from gpubench.measuring.interconnect import interface_of
 from gpubench.measuring.nccl import LOG, told
 from gpubench.measuring.ranks import Place, connect
@@ -59,6 +60,7 @@ def run(task: Mapping[str, Any], channel: socket.socket) -> dict[str, Any]:
             max_restarts=0,
             local_addr=place.address,
             logs_specs=DefaultLogsSpecs(log_dir=logs),
+            **near_their_cards(case.device, numa_nodes()),
         )
         try:
             elastic_launch(config, run_rank)(dict(task), place, channel)
@@ -74,6 +76,21 @@ def run(task: Mapping[str, Any], channel: socket.socket) -> dict[str, Any]:
     answer = _answer(connect(place), case, place, failures)
     del server
     return answer
+
+
+def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
+    """Options with which the agent binds each process to the CPUs beside its card, where there is a choice.
+
+    torch (2.9 and later) takes a process's number on this machine for its card's, so only from the first card on.
+    """
+    if device != "cuda:0" or (memory_nodes or 1) < 2:
+        return {}
+    try:
+        from torch.numa.binding import AffinityMode, NumaOptions
+    except ImportError:
+        return {}
+    # A container may forbid it, which is no reason not to train.
+    return {"numa_options": NumaOptions(AffinityMode.NODE, should_fall_back_if_binding_fails=True)}
 
 
 def _place(task: Mapping[str, Any]) -> tuple[Place, dist.Store | None]:

@@ -81,6 +81,7 @@ class Clock:
         self._epoch_open: float | None = None
         self._outside = 0.0  # clean-up after an early stop: nobody's training, in no sum
         self._running = ""
+        self._lap_steps: dict[str, int] = {}  # by phase: steps of a lap that was long enough in the epoch before
         self._residents: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._resident_laps: list[Lap] = []
         self._waited = [(0.0, 0)] * self._peers.world  # seconds for the loader and steps, per rank
@@ -267,7 +268,7 @@ class Clock:
             if self._report:  # from here on the device is at work
                 nothing: dict[str, Any] = {"epochs": 1, "fraction": 0.0, "rate": None}
                 self._report({"phase": phase, "epoch": self._run.epoch, **nothing})
-        laps = Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started)
+        laps = Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, self._lap_steps.get(phase, 1))
         cut, left = False, True
         try:
             while True:
@@ -311,6 +312,8 @@ class Clock:
                 self._outside += self._now() - closing
             if phase == "train" and not self._run.steady:
                 self._run.steady = stop.reason or f"short: over after {len(laps.done)} laps, before it could be flat"
+            if self._sampling.long_laps and laps.done:
+                self._lap_steps[phase] = laps.long_enough
             ended_phase = laps.as_phase(samples, self._peers.world, cut=cut, left=left)
             if counted:
                 self._run.phases.append(ended_phase)

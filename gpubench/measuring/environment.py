@@ -141,10 +141,42 @@ def cpu_device() -> dict[str, Any]:
 
 
 def cpu_count() -> int:
-    """Logical CPUs this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Logical CPUs this process may use: those it is bound to, or fewer where a container or job may use less time."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup_cpus()
+    return bound if quota is None else max(1, min(bound, round(quota)))
+
+
+def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
+    """CPUs' worth of time that Linux gives the groups this process is in; None where there is no such limit."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return None
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        tree = root if not controllers else root / controllers
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Inside a container the path is often the host's; what is mounted is the group's own folder then.
+        for group in (tree / path.lstrip("/"), *(tree / path.lstrip("/")).parents):
+            found += _quota(group)
+            if group == tree:
+                break
+    return min(found, default=None)
+
+
+def _quota(group: Path) -> list[float]:
+    """CPUs that one cgroup gives, by version 2's file or version 1's, if it limits them."""
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota, period = ((group / f"cpu.cfs_{part}_us").read_text().strip() for part in ("quota", "period"))
+        return [int(quota) / int(period)] if quota not in {"max", "-1"} else []
+    except (OSError, ValueError, ZeroDivisionError):
+        return []
 
 
 def cpu_name() -> str:

@@ -11,7 +11,7 @@ class Laps:
     """Laps of one pass over a loader.
 
     A lap has one step at first and twice as many each time it was too short to be timed well, so that the device's
-    queue is drained as rarely as can be.
+    queue is drained as rarely as can be; at first as many as `steps` where an earlier pass has shown how many it takes.
 
     Args:
         phase: its name.
@@ -20,16 +20,19 @@ class Laps:
         sampling: how long a lap is to be at least, and how many there may be.
         total_steps: steps of a whole pass; 0 where nobody knows.
         now: when the first lap begins.
+        steps: of the first lap.
     """
 
-    def __init__(self, phase: str, epoch: int, stop: Stop, sampling: Sampling, total_steps: int, now: float) -> None:
+    def __init__(
+        self, phase: str, epoch: int, stop: Stop, sampling: Sampling, total_steps: int, now: float, steps: int = 1
+    ) -> None:
         self.done: list[Lap] = []
         self.stop = stop
         self.wait = 0.0
         """Seconds of the running lap that went into waiting for the loader."""
         self._phase, self._epoch, self._total_steps, self._started = phase, epoch, total_steps, now
         self._steps = self._samples = self._first_samples = 0
-        self._lap_seconds, self._lap_steps = sampling.lap_seconds, 1
+        self._lap_seconds, self._lap_steps = sampling.lap_seconds, steps
         most = sampling.most_laps
         self._least_steps = -(-total_steps // most) if most and total_steps else 1
 
@@ -43,6 +46,14 @@ class Laps:
     def due(self) -> bool:
         """Whether the running lap has its steps."""
         return self._steps >= self._lap_steps
+
+    @property
+    def long_enough(self) -> int:
+        """Steps of a lap that can be timed well, by the pace of the last one: those of a whole pass at most."""
+        last, steps = self.done[-1], self._lap_steps
+        while steps < self._total_steps and steps * last.seconds < self._lap_seconds * last.steps:
+            steps *= 2
+        return min(steps, self._total_steps or steps)
 
     @property
     def nothing_left(self) -> bool:

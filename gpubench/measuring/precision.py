@@ -305,14 +305,16 @@ def check_weights(name: str, found: Mapping[str, int]) -> str:
             " (see docs/adding-a-suite.md)"
         )
     kept = torch.float32 if kind.masters else kind.weights
-    wanted = {"model": kind.weights, "BatchNorm": kept, "optimizer": kept}
+    # BatchNorm is fp32 or as the rest is, which a recipe may say; with masters, or fp32 weights, it is fp32.
+    wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
     summary = ", ".join(f"{what} x{n}" for what, n in sorted(found.items(), key=lambda item: item[0].lower()))
     for what, n in found.items():
         owner, _, dtype = what.partition(" ")
-        if dtype != _plain(wanted[owner]):
+        right = sorted(map(_plain, wanted[owner]))
+        if dtype not in right:
             raise PrecisionError(
                 f"asked for {name}, but {n} of the weights of the {owner} are {dtype},"
-                f" not {_plain(wanted[owner])}: {summary}"
+                f" not {' or '.join(right)}: {summary}"
             )
     return f"weights {summary}"
 
@@ -329,7 +331,7 @@ FAMILIES = {
 
 
 class OperandWatch(TorchDispatchMode):
-    """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast.
+    """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast, and their device.
 
     An output dtype proves nothing: a GRU under bf16 autocast computes in 16 bits and returns float32.
     """
@@ -337,6 +339,7 @@ class OperandWatch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
+        self.devices: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count the call and pass it on."""
@@ -345,16 +348,22 @@ class OperandWatch(TorchDispatchMode):
             tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
             if tensors:
                 self.seen[family, tensors[0].dtype] += 1
+                self.devices[str(tensors[0].device)] += 1
         return func(*args, **(kwargs or {}))
 
-    def check(self, name: str) -> str:
-        """What was seen, for the row; raises PrecisionError where it contradicts the label.
+    def check(self, name: str, device: str = "cpu") -> str:
+        """What was seen, for the row; raises PrecisionError where it contradicts the label, or was on another device.
 
         Under autocast a few calls may keep float32 (a loss computed as a matmul, say), so in each family
         most calls have to have the label's dtype; for fp32 and tf32 all of them.
         """
         if not self.seen:
             raise PrecisionError(f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it")
+        if elsewhere := sorted(set(self.devices) - {device}):
+            raise PrecisionError(
+                f"asked for {device}, but {sum(self.devices[each] for each in elsewhere)} of the model's"
+                f" {sum(self.devices.values())} calls ran on {', '.join(elsewhere)}"
+            )
         wanted = KINDS[name].operand
         for family in sorted({family for family, _ in self.seen}):
             total = sum(n for (f, _), n in self.seen.items() if f == family)
@@ -365,7 +374,7 @@ class OperandWatch(TorchDispatchMode):
                     f"asked for {name}, but {total - right} of the model's {total} {family} calls"
                     f" had operands other than {_plain(wanted)}: {self.summary}"
                 )
-        return f"operands {self.summary}"
+        return f"operands {self.summary} on {device}"
 
     @property
     def summary(self) -> str:

@@ -24,12 +24,13 @@ from gpubench.trial import Trial
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
     """The model whose gradients are averaged over all processes (DDP, with `options`); alone, the model itself.
 
-    Call it when it is on its device and all that is frozen is frozen.
+    Call it when it is on its device and all that is frozen is frozen. Gradients are views of what is sent, so that
+    none is copied to be sent.
     """
     if trial.case.processes == 1:
         return model
     devices = None if trial.case.device == "cpu" else [torch.device(trial.case.device)]
-    return DistributedDataParallel(model, device_ids=devices, **options)
+    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **options)
 
 
 def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[Any]:

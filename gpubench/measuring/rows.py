@@ -71,6 +71,7 @@ def row_of(
         card_memory_bytes=device.memory_bytes,
         driver=device.driver,
         threads=int(threads) if threads else None,
+        memory_format=measurement.settings.get("memory_format", ""),
         **asdict(card),
         **asdict(environment),
         session=session,

@@ -40,13 +40,17 @@ class Sampling:
     """About how many laps one epoch of a phase is cut into, so that a full run's row stays short."""
     least_warmup_seconds: float = 0.0
     """However flat, not before, where nobody reads the card: its clock and heat follow the load."""
+    long_laps: bool = False
+    """Begin a phase with laps as long as they were in the epoch before, so that a short epoch is one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     """The sampling of a mode. On a CPU steps are long and warm-up is short."""
     least, warmup = (5.0, 30.0) if accelerator else (0.0, 3.0)
     if mode == "full":
-        return Sampling(None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=least)
+        return Sampling(
+            None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=least, long_laps=accelerator
+        )
     if mode == "sampled" and accelerator:  # whose laps scatter less than a CPU's, and which is warm by then
         return Sampling(2, 0.25, warmup, 2.0, 0.75, 2, 1, 0.5, least_warmup_seconds=least)
     if mode == "sampled":

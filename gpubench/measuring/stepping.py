@@ -279,11 +279,16 @@ def learnt(model: nn.Module) -> list[torch.Tensor]:
 
 
 def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:
-    """How many tensors of each dtype the model, its BatchNorms (with their statistics) and the optimizers hold."""
+    """How many tensors of each dtype the model, its BatchNorms (with their statistics) and the optimizers hold.
+
+    BatchNorm's own weights are not counted again where an optimizer holds them.
+    """
+    norms = {id(p) for module in model.modules() if isinstance(module, BATCH_NORMS) for p in module.parameters()}
     seen = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            seen.update(f"optimizer {_plain(p)}" for p in group["params"] if p.requires_grad)
+            own = [p for p in group["params"] if p.requires_grad and id(p) not in norms]
+            seen.update(f"optimizer {_plain(p)}" for p in own)
     return dict(seen)
 
 

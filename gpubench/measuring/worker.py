@@ -226,6 +226,7 @@ def _run_torch_suite(
     from gpubench.measuring import device as devices
     from gpubench.measuring import precision
     from gpubench.measuring.counting import Work, beside, work_fields
+    from gpubench.measuring.layout import memory_format
 
     case = trial.case
     if case.params["threads"]:
@@ -249,13 +250,16 @@ def _run_torch_suite(
 
     precision.check_flags(case.precision, flags)
     notes = clock.notes
+    settings = {"threads": str(torch.get_num_threads())}
+    if "memory_format" in case.params:
+        settings["memory_format"] = memory_format(case)
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
         resting_memory_bytes=memory.resting_bytes,
         allocator_retries=memory.retries,
-        settings={"threads": str(torch.get_num_threads())},
+        settings=settings,
         **between,
         **clock.summary(),
     )
@@ -268,7 +272,11 @@ def _run_torch_suite(
         )
     own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
-    proofs = [proof.proof, watch.check(case.precision), precision.check_weights(case.precision, notes.weights)]
+    proofs = [
+        proof.proof,
+        watch.check(case.precision, case.device),
+        precision.check_weights(case.precision, notes.weights),
+    ]
     measurement = replace(
         measurement,
         precision_error=proof.worst,

@@ -1,0 +1,114 @@
+"""Trainings on a stand-in for a card: which device, and who waits for it. Only where the stand-in is loaded."""
+
+import os
+from contextlib import contextmanager
+
+import pytest
+import torch
+from waiting import Waits
+
+from gpubench import suite
+from gpubench.measuring import device as devices
+from gpubench.measuring import layout, precision
+from gpubench.measuring.clock import Clock
+from gpubench.measuring.sampling import sampling_for
+from gpubench.trial import Case, Trial
+
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.skipif("libfakecudart" not in os.environ.get("LD_PRELOAD", ""), reason="no stand-in for CUDA"),
+]
+
+FEW = {"train_images": "32", "valid_images": "16", "epochs": "1"}
+CASES = {
+    "resnet": ("resnet18", {**FEW, "image_size": "32"}),
+    "wordlm": ("lstm", {"emsize": "8", "nhid": "8", "bptt": "5", "epochs": "1"}),
+    "cifar10": ("speedrun", FEW),
+    "imagenet": ("resnet18", {"train_images": "32", "valid_images": "16", "phases": "tiny", "ema": "0.9"}),
+    "scaling": ("resnet50", {"image_size": "64", "accumulate": "2"}),
+    "largebatch": ("small", {**FEW, "width": "4", "global_batch": "16"}),
+    "tricks": ("loading", {**FEW, "test_images": "16", "width": "2", "workers": "1"}),
+}
+"""By suite, a model and parameters that make it small."""
+
+
+class Counting(Clock):
+    """Counts, for each training step with all that leads to it, the calls that make the host wait."""
+
+    def __init__(self, mode, waits, device):
+        super().__init__(sampling_for(mode, accelerator=True), synchronize=lambda: devices.synchronize(device))
+        self.waits, self.by_step = waits, []
+
+    def steps(self, loader, phase, *arguments, **options):
+        before = None
+        for batch in super().steps(loader, phase, *arguments, **options):
+            if phase == "train" and before is not None:
+                self.by_step.append(dict(self.waits.seen - before))
+            before = self.waits.seen.copy()
+            yield batch
+
+
+@contextmanager
+def on(device, name):
+    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
+    torch.manual_seed(1)
+    yield devices.open_device(device, None)
+    precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
+
+
+def trial_of(of_suite, model, name, device, batch=8, mode="quick", **settings):
+    loaded = suite.find(of_suite)
+    case = Case(
+        suite=of_suite, suite_version=1, suite_digest="", suite_path=str(loaded.path), model=model, precision=name,
+        device=device, params=loaded.resolve_params(settings, model), batch_policy="fixed", batch_size=batch,
+        mode=mode, data="synthetic", weights="random",
+    )  # fmt: skip
+    return loaded.suite, Trial(case, 0, 1)
+
+
+def refusal(of_suite, trial):
+    if trial.case.precision.startswith("fp16-") and of_suite.refuse and (why := of_suite.refuse(trial.case)):
+        return why
+    return ""
+
+
+@pytest.mark.parametrize("pipeline", ["device", "workers"])
+def test_a_trial_on_the_cpu_stays_there_beside_a_card(pipeline):
+    few = {**FEW, "image_size": "32", "workers": "1", "pipeline": pipeline}
+    of_suite, trial = trial_of("resnet", "resnet18", "fp32", "cpu", **few)
+    watch = precision.OperandWatch()
+    with on("cpu", "fp32"):
+        of_suite.train(trial, Clock(sampling_for("quick", accelerator=False), watch=lambda: watch))
+    assert watch.check("fp32", "cpu")
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
+def test_the_layout_of_a_trial_is_that_of_its_weights(name):
+    of_suite, trial = trial_of("imagenet", "resnet18", name, "cuda:0", **CASES["imagenet"][1])
+    module = of_suite.train.__globals__
+    with on("cuda:0", name):
+        net = module["Network"](trial, Clock(sampling_for("quick", accelerator=True)), 10)
+    wanted = torch.contiguous_format if name == "fp32" else torch.channels_last
+    assert net.model.layer1[0].conv1.weight.is_contiguous(memory_format=wanted)
+    assert layout.layout(trial.case) is wanted
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+@pytest.mark.parametrize("of_suite", CASES)
+def test_no_training_step_waits_for_the_card(of_suite, name):
+    model, settings = CASES[of_suite]
+    if of_suite == "wordlm" and name == "bf16":
+        model = "transformer"  # RNNs are refused there
+        settings = {**settings, "nhead": "2"}
+    found, trial = trial_of(of_suite, model, name, "cuda:0", **settings)
+    if why := refusal(found, trial):
+        pytest.skip(why)
+    waits = Waits("cuda:0")
+    with on("cuda:0", name) as device:
+        clock = Counting("quick", waits, device)
+        with waits:
+            found.train(trial, clock)
+    assert len(clock.by_step) >= 1
+    # fastai's recorder of the mean loss copies each loss to the host, whoever trains with it.
+    own = {"_to_copy": 1} if of_suite == "resnet" else {}
+    assert all(step == own for step in clock.by_step), clock.by_step

@@ -1,0 +1,104 @@
+"""LARS: the steps of timm's, in few operations, without a wait, and none where a gradient overflowed."""
+
+import pytest
+import torch
+from torch import nn
+from waiting import Waits
+
+from gpubench import suite
+from gpubench.measuring.counting import Work
+from gpubench.measuring.lars import Lars
+
+LR, MOMENTUM, DECAY, TRUST = 0.5, 0.9, 5e-5, 1e-3
+
+
+def network():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 40, 3), nn.BatchNorm2d(40), nn.Conv2d(40, 8, 1, bias=False), nn.Linear(6, 4))
+    return model.to(memory_format=torch.channels_last)
+
+
+def gradients(model, step, scale=1.0):
+    """Different ones each step, laid out as autograd's often are: not as the weights."""
+    dice = torch.Generator().manual_seed(step)
+    for weight in model.parameters():
+        weight.grad = scale * torch.randn(weight.shape, generator=dice)
+
+
+def step_of_the_paper(weights, momenta):
+    """As timm 1.0 writes it (timm/optim/lars.py)."""
+    for weight, momentum in zip(weights, momenta, strict=True):
+        gradient = weight.grad
+        if weight.ndim > 1:
+            size, slope = weight.norm(), gradient.norm()
+            trust = TRUST * size / (slope + size * DECAY + 1e-8)
+            gradient = (gradient + DECAY * weight) * (trust if size > 0 and slope > 0 else 1.0)
+        momentum.mul_(MOMENTUM).add_(gradient)
+        weight.sub_(LR * momentum)
+
+
+def test_its_steps_are_those_of_the_paper():
+    ours, theirs = network(), network()
+    with torch.no_grad():
+        ours[2].weight.zero_()  # no norm: the rate stays as it is
+        theirs[2].weight.zero_()
+    optimizer = Lars(ours.parameters(), LR, momentum=MOMENTUM, decay=DECAY, trust=TRUST)
+    momenta = [torch.zeros_like(weight) for weight in theirs.parameters()]
+    for step in range(4):
+        gradients(ours, step)
+        gradients(theirs, step)
+        optimizer.step()
+        with torch.no_grad():
+            step_of_the_paper(list(theirs.parameters()), momenta)
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_its_steps_are_those_of_timm():
+    timm = pytest.importorskip("timm.optim")
+    ours, theirs = network(), network()
+    optimizer = Lars(ours.parameters(), LR, momentum=MOMENTUM, decay=DECAY, trust=TRUST)
+    decayed = [weight for weight in theirs.parameters() if weight.ndim > 1]
+    others = [weight for weight in theirs.parameters() if weight.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    of_timm = timm.Lars(groups, lr=LR, momentum=MOMENTUM, trust_coeff=TRUST)
+    for step in range(4):
+        gradients(ours, step)
+        gradients(theirs, step)
+        optimizer.step()
+        of_timm.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unscaled", [False, True])
+def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_waits(unscaled):
+    plain, scaled = network(), network()
+    optimizers = [Lars(each.parameters(), LR, momentum=MOMENTUM, decay=DECAY) for each in (plain, scaled)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    scaler.scale(torch.ones(()))
+    with Waits() as waits:
+        for step in range(4):
+            gradients(plain, step)
+            gradients(scaled, step, scale=2.0 ** (10 if step < 2 else 9))
+            if step == 1:  # one that overflows
+                scaled[0].weight.grad[0] = float("inf")
+            else:
+                optimizers[0].step()
+            if unscaled:
+                scaler.unscale_(optimizers[1])
+            scaler.step(optimizers[1])
+            scaler.update()
+    assert not waits.seen
+    for one, other in zip(plain.parameters(), scaled.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_of_resnet50_has_under_a_hundred_operations():
+    model = suite.find("scaling").suite.train.__globals__["resnet50"]().to(memory_format=torch.channels_last)
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer = Lars(model.parameters(), LR, momentum=MOMENTUM, decay=DECAY)
+    with Work() as work:
+        optimizer.step()
+    assert work.calls < 100

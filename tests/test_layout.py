@@ -1,0 +1,47 @@
+"""`memory_format=auto`: the layout that is fast in a precision on a device, the one that was asked for otherwise."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gpubench import suite
+from gpubench.measuring import layout
+
+CARDS = {
+    "NVIDIA GeForce GTX 1080 Ti": (6, 1), "Tesla V100-SXM2-16GB": (7, 0), "NVIDIA GeForce GTX 1650": (7, 5),
+    "NVIDIA T1000": (7, 5), "Tesla T4": (7, 5), "NVIDIA GeForce RTX 2080 Ti": (7, 5), "NVIDIA H200": (9, 0),
+}  # fmt: skip
+WITH_TENSOR_CORES = {"Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA GeForce RTX 2080 Ti", "NVIDIA H200"}
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "fp16-pure"])
+def test_channels_last_is_for_tensor_cores(monkeypatch, card, precision):
+    major, minor = CARDS[card]
+    properties = SimpleNamespace(name=card, major=major, minor=minor)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    wanted = "channels_last" if card in WITH_TENSOR_CORES and precision != "fp32" else "contiguous"
+    assert layout.fastest(precision, "cuda:0") == wanted
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_other_devices(precision):
+    assert layout.fastest(precision, "cpu") == "channels_last"
+    assert layout.fastest(precision, "mps:0") == "contiguous"
+
+
+@pytest.mark.parametrize("name", ["resnet", "imagenet", "scaling"])
+def test_suites_leave_the_layout_open(name):
+    loaded = suite.find(name)
+    assert loaded.resolve_params({})["memory_format"] == "auto"
+    assert loaded.resolve_params({"memory_format": "contiguous"})["memory_format"] == "contiguous"
+
+
+def test_what_was_asked_for_is_taken():
+    def case(asked):
+        return SimpleNamespace(precision="fp32", device="cpu", params={"memory_format": asked})
+
+    assert layout.memory_format(case("contiguous")) == "contiguous"
+    assert layout.layout(case("contiguous")) is torch.contiguous_format
+    assert layout.layout(case("auto")) is torch.channels_last

@@ -1,0 +1,41 @@
+"""Counts what makes the host wait for a device."""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+READS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2", "unique_dim"}
+"""Calls whose result, or its size, the host has to know."""
+
+
+class Waits(TorchDispatchMode):
+    """By name, the calls on tensors of `device` for which the host waits until the device is done."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__()
+        self.kind = torch.device(device).type
+        self.seen: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.__name__.partition(".")[0]
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        here = any(each.device.type == self.kind for each in tensors)
+        masks = name in {"index", "index_put", "index_put_"} and any(
+            each is not None and each.dtype is torch.bool for each in args[1]
+        )
+        copied = name in {"_to_copy", "copy_"} and self._blocks(name, out, args, kwargs or {})
+        if copied or (here and (name in READS or masks)):
+            self.seen[name] += 1
+        return out
+
+    def _blocks(self, name: str, out: torch.Tensor, args: Any, kwargs: Any) -> bool:
+        """Whether a copy between host and device waits: it was not told otherwise, or the host's side may move."""
+        source = args[1] if name == "copy_" else args[0]
+        if not isinstance(source, torch.Tensor) or source.device.type == out.device.type:
+            return False
+        told = kwargs.get("non_blocking", args[2] if name == "copy_" and len(args) > 2 else False)
+        host = source if source.device.type == "cpu" else out
+        return not told or not host.is_pinned()
