@@ -692,6 +692,7 @@ def test_news_by_hand():
         steps(clock, time, 4, 0.5)
         steps(clock, time, 2, 2.0, "valid")
     assert [(event["phase"], event["epoch"], event["rate"]) for event in news] == [
+        ("warmup", -1, None),  # the device begins to work
         *[("warmup", -1, 10)] * 2,
         *[("train", 0, 20)] * 4,
         *[("valid", 0, 5)] * 2,
@@ -700,8 +701,8 @@ def test_news_by_hand():
     ]
     fractions = [event["fraction"] for event in news]
     first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
-    assert fractions == pytest.approx([0, 0, *first, *[0.5 + each for each in first]])
-    assert [event["epochs"] for event in news] == [1, 1, *[2] * 12]
+    assert fractions == pytest.approx([0, 0, 0, *first, *[0.5 + each for each in first]])
+    assert [event["epochs"] for event in news] == [1, 1, 1, *[2] * 12]
 
 
 def test_news_of_a_sample_is_of_the_epochs_that_it_takes():
@@ -709,6 +710,8 @@ def test_news_of_a_sample_is_of_the_epochs_that_it_takes():
     clock, time = clock_of("sampled", report=news.append)
     for _ in clock.epochs(30):
         steps(clock, time, 4, 1.0)
+    began, *news = news
+    assert (began["rate"], began["fraction"]) == (None, 0)
     assert {event["epochs"] for event in news} == {2}
     # The second epoch has but three timed seconds, so that a third follows that nobody reckoned with.
     fractions = [0.1125, 0.225, 0.3375, 0.45, 0.6125, 0.725, 0.8375, 0.95, 1, 1, 1, 1]
@@ -720,7 +723,8 @@ def test_news_comes_four_times_a_second_at_most():
     clock, time = clock_of(report=lambda event: news.append(time.now))
     for _ in clock.epochs(1):
         steps(clock, time, 8, 0.125)
-    assert news == [0.375, 0.625, 0.875]  # a lap of one step and three of two; the last step is none yet
+    # At the start; then a lap of one step and three of two; the last step is none yet.
+    assert news == [0.0, 0.375, 0.625, 0.875]
 
 
 def test_a_lap_without_any_time_has_no_rate():
@@ -729,7 +733,7 @@ def test_a_lap_without_any_time_has_no_rate():
     time.now = 9.0
     for _ in clock.epochs(1):
         steps(clock, time, 1, 0.0)
-    assert rates == [None]
+    assert rates == [None, None]  # of the start, and of the lap
 
 
 def test_the_time_of_an_epoch_and_what_has_passed():

@@ -142,7 +142,7 @@ def test_constraints_hold_versions_only(name):
 def test_the_oldest_versions_are_those_that_pyproject_promises():
     """A promise of 2.6 is kept by 2.6.0: one that only a later version keeps has to be raised."""
     oldest = pins("constraints-oldest.txt")
-    extras = [each for extra in ("browser", "scaling", "slurm") for each in PROJECT["optional-dependencies"][extra]]
+    extras = [each for extra in ("browser", "slurm") for each in PROJECT["optional-dependencies"][extra]]
     for wanted in [*TESTED, *extras]:
         name, promised = re.fullmatch(r"([\w-]+)>=([\d.]+)", wanted).groups()
         assert f"{oldest[name]}.".startswith(f"{promised}."), wanted

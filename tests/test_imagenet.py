@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from gpubench.phases import schedule_of
 from gpubench.trial import Case, Measurement, Trial
 
 IMAGENET = suite.find("imagenet")
-PARTS = IMAGENET.suite.train.__globals__
+MODULE = sys.modules[IMAGENET.suite.train.__module__]  # now: whoever loads the suite again puts another in its place
+PARTS = vars(MODULE)
 PHASES = (
     "lr_batch=64;phase:epochs=[0,2],size=32,batch=16,copies=40;phase:epochs=[2,3],size=48,batch=8,copies=64,min_scale=0.5;"
     "phase:epochs=[3,4],size=64,batch=8,min_scale=0.5,rect_val=true;ramp:epochs=[0,1],lr=[0.1,0.2];ramp:epochs=[1,4],lr=[0.2,0.01]"
@@ -70,11 +72,8 @@ def run(trial, clock=None):
 
 
 def network(trial, classes=3):
-    import sys
-
-    module = sys.modules[IMAGENET.suite.train.__module__]
     torch.manual_seed(1)
-    return module, module.Network(trial, Clock(brief("full")), classes)
+    return MODULE, MODULE.Network(trial, Clock(brief("full")), classes)
 
 
 @pytest.fixture(scope="module")

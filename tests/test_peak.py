@@ -118,9 +118,8 @@ def measured(monkeypatch, card, rates):
 
     said = []
     monkeypatch.setattr(peak, "readers", lambda devices: {"cuda:0": card}, raising=False)
-    monkeypatch.setattr(peak, "run_child", run_child)
     monkeypatch.setattr("gpubench.measuring.host.all_processes_visible", lambda: True)
-    found = peak.measure(CARD, "2.15", "fp32", 0, 0.0, said.append)
+    found = peak.measure(CARD, "2.15", "fp32", 0, 0.0, said.append, run_child)
     return found, peak.known(CARD, "2.15", "fp32", 0), said
 
 

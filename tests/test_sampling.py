@@ -20,9 +20,13 @@ def test_the_bounds_that_the_documentation_gives():
     ("mode", "accelerator", "expected"),
     [
         ("full", False, Sampling(None, 0.25, 3.0, None, None, 0, 2, 1.0, most_laps=32)),
-        ("full", True, Sampling(None, 0.25, 30.0, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=5.0)),
+        (
+            "full",
+            True,
+            Sampling(None, 0.25, 30.0, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=5.0, long_laps=True),
+        ),
         ("sampled", False, Sampling(2, 0.25, 3.0, 4.0, 1.5, 3, 2, 1.0)),
-        ("sampled", True, Sampling(2, 0.25, 30.0, 4.0, 1.5, 3, 2, 1.0, least_warmup_seconds=5.0)),
+        ("sampled", True, Sampling(2, 0.25, 30.0, 2.0, 0.75, 2, 1, 0.5, least_warmup_seconds=5.0)),
         ("quick", True, Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)),
         ("probe", False, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)),
         ("probe", True, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 1, 0.0, steps=True, timed_steps=2, train_limit=10.0)),

@@ -201,6 +201,10 @@ class Runner:
             measure=lambda trial: self.measure(trial)[0],
             say=lambda line: self.say(line),
         )
+        for case in cases:
+            known = self.batches.so_far(case)
+            if earlier and known and (seconds := earlier.seconds_of(known)):
+                times[known.label] = seconds
         try:
             with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
@@ -228,8 +232,7 @@ class Runner:
                         records.append(self.path, [row])  # per row: a killed run loses nothing
                         progress.finish(trial, row)
                         statuses.append(row.status)
-                        of_earlier = earlier.seconds_of(trial.case) if earlier else []
-                        own = times.setdefault(trial.case.label, of_earlier)
+                        own = times.setdefault(trial.case.label, [])
                         if row.status == "ok" and row.seconds is not None:
                             own.append(row.seconds)
                         waiting = waiting[1:]
