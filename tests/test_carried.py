@@ -87,7 +87,7 @@ def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
     write_report([source], Question(), tmp_path / "report.html")
     for carrier in [*charts.glob("seconds*.*"), tmp_path / "report.html"]:
         whole = carrier.read_bytes()
-        for at in range(0, len(whole), max(1, len(whole) // 40)):
+        for at in range(0, len(whole), max(1, len(whole) // 15)):
             for damaged in (whole[:at], whole[:at] + b"\xff\x00<" + whole[at + 3 :]):
                 broken = tmp_path / "broken"
                 broken.write_bytes(damaged)

@@ -30,6 +30,8 @@ PHASES = (
     "lr_batch=64;phase:epochs=[0,2],size=32,batch=16,copies=40;phase:epochs=[2,3],size=48,batch=8,copies=64,min_scale=0.5;"
     "phase:epochs=[3,4],size=64,batch=8,min_scale=0.5,rect_val=true;ramp:epochs=[0,1],lr=[0.1,0.2];ramp:epochs=[1,4],lr=[0.2,0.01]"
 )
+ONE = "lr_batch=64;phase:epochs=[0,1],size=32,batch=16;ramp:epochs=[0,1],lr=[0.1,0.01]"
+"""A single epoch, for what is the same in all of them."""
 SMALL = {"phases": PHASES, "workers": "0", "copies": "false", "goal": "0"}
 
 
@@ -253,7 +255,7 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
     (tmp_path / "train" / "red" / "0.jpg").write_bytes(b"no image")
     grey = Image.open(tmp_path / "train" / "blue" / "1.jpg").convert("L")
     grey.save(tmp_path / "train" / "blue" / "1.jpg")
-    quality, clock = run(trial_of(tmp_path, batch=4))
+    quality, clock = run(trial_of(tmp_path, batch=4, phases=ONE))
     assert quality
     text = clock.summary()["reason"]
     assert "training skipped 1 image: train/red/0.jpg (no image, or broken)" in text
@@ -261,11 +263,11 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
     whole = (tmp_path / "val" / "red" / "7.jpg").read_bytes()
     (tmp_path / "val" / "red" / "7.jpg").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"cannot use 1 image: val/red/7.jpg \(truncated\)"):
-        run(trial_of(tmp_path, batch=4))
+        run(trial_of(tmp_path, batch=4, phases=ONE))
     for file in (tmp_path / "train").rglob("*.jpg"):
         file.write_bytes(b"no image")
     with pytest.raises(UserError, match="nothing to train on: cannot use 12 images: "):
-        run(trial_of(tmp_path, batch=4))
+        run(trial_of(tmp_path, batch=4, phases=ONE))
 
 
 def test_where_torchvision_decodes_it_is_torchvision(photos):
@@ -278,7 +280,7 @@ def test_where_torchvision_decodes_it_is_torchvision(photos):
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(photos, monkeypatch, workers):
     monkeypatch.delattr("torchvision.io.decode_jpeg")
-    quality, clock = run(trial_of(photos, workers=workers))
+    quality, clock = run(trial_of(photos, workers=workers, phases=ONE))
     assert quality
     text = clock.summary()["reason"]
     assert "torchvision decodes no JPEG (AttributeError: module 'torchvision.io' has no attribute 'decode_jpeg'" in text
