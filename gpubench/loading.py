@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ BATCH_BYTES = 16 << 20
 """Files of one header are parsed together up to this size."""
 AHEAD = 2
 """Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
+
+FLOATS: Literal["round_trip"] | None = "round_trip" if pd.__version__.startswith(("2.", "3.0.")) else None
+"""How pandas is told to read a number to its last bit; it does by itself since 3.1, which deprecates the word."""
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -276,6 +279,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
             usecols=known,
             # pandas' `str` would be validated again in each step below, and `category` may turn "0012" into 12.
             dtype={name: "float64" if name in NUMBERS else object for name in known},
+            float_precision=FLOATS,
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
             encoding="utf-8",
@@ -333,8 +337,11 @@ def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":
     """Every text as a number, NaN where it is none."""
-    flat = pd.Series(texts.to_numpy(dtype=object).ravel())
-    return pd.to_numeric(flat, errors="coerce").to_numpy(dtype=float).reshape(texts.shape)
+    flat = texts.to_numpy(dtype=object).ravel()
+    found = np.array(pd.to_numeric(pd.Series(flat), errors="coerce"), dtype=float)
+    known = np.isfinite(found)
+    found[known] = flat[known].astype(float)  # pandas tells what a number is, and before 3.1 is off by a bit
+    return found.reshape(texts.shape)
 
 
 def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
