@@ -33,6 +33,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,10 +77,6 @@ OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 COLUMNS = ("module", "line", "original", "mutated", "result", "seconds")
 
 
-Key = tuple[str, str, str]
-"""Module, line and the mutated line: what tells a mutation from others in a file."""
-
-
 @dataclass(frozen=True)
 class Mutation:
     """One change of one module."""
@@ -93,7 +90,8 @@ class Mutation:
     """The whole module with the change."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others in a file."""
         return self.module, str(self.line), self.mutated
 
 
@@ -184,7 +182,7 @@ def shares(count: int, parts: int) -> list[int]:
     return [count // parts + (at < count % parts) for at in range(parts)]
 
 
-def known(path: Path) -> dict[Key, dict[str, str]]:
+def known(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
     """The lines of an earlier run, by mutation."""
     if not path.exists():
         return {}
@@ -232,7 +230,6 @@ def tested(task: tuple[Path, str, str, float]) -> tuple[str, float, float, str]:
     mine = origin.with_name(f"copy-{os.getpid()}")
     if not mine.exists():
         shutil.copytree(origin, mine)
-    shutil.rmtree(mine / ".hypothesis", ignore_errors=True)  # else one mutation's failures would try the next one
     compiled = Path(importlib.util.cache_from_source(str(mine / module)))
     compiled.unlink(missing_ok=True)  # the same size within the same second would pass for the same module
     (mine / module).write_text(source, encoding="utf-8")
@@ -275,7 +272,13 @@ def _run_tests(mine: Path, module: str, limit: float) -> int:
     files = [f"tests/{name}.py" for name in TESTS[module] if Path(f"tests/{name}.py").exists()]
     declared = Path("pyproject.toml").read_text(encoding="utf-8")
     marks = " and ".join(f"not {mark}" for mark in ("slow", "alone", "e2e") if f'"{mark}: ' in declared)
-    code = int(pytest.main(["-xq", "-n0", "-pno:cacheprovider", "--hypothesis-seed=0", "-m", marks, *files]))
+    # hypothesis' own profile for CI: the same examples each time, remembered nowhere, and no deadline on a busy machine
+    options = ["-xq", "-n0", "-pno:cacheprovider", "--hypothesis-profile=ci", "-m", marks]
+    code = 1
+    try:
+        code = int(pytest.main([*options, *files]))
+    except Exception:  # warnings are errors even when pytest cleans up, and end it as they would end a process
+        traceback.print_exc()
     sys.stdout.flush()
     loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
     ours = loaded is not None and Path(str(loaded.__file__)) == mine / module
