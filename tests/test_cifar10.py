@@ -44,8 +44,10 @@ def run_small(rung, name="fp32", **options):
 
 @pytest.mark.parametrize(
     ("rung", "name"),
-    [(rung, "bf16") for rung in CIFAR10.suite.models]
-    + [("no-duplicates", "fp32"), ("ema", "fp32"), ("speedrun", "fp32")]
+    [("baseline", "bf16"), ("resnet9", "fp32"), ("gpu-preprocessing", "bf16"), ("ema", "fp32")]
+    + [("tta", "bf16"), ("speedrun", "bf16")]
+    + [pytest.param(rung, "bf16", marks=pytest.mark.e2e) for rung in CIFAR10.suite.models]
+    + [pytest.param(rung, "fp32", marks=pytest.mark.e2e) for rung in ("no-duplicates", "speedrun")]
     + [pytest.param("speedrun", name, marks=pytest.mark.slow) for name in ("fp16", "fp16-master", "fp16-pure")],
 )
 def test_every_rung_trains_in_its_precision(rung, name):

@@ -171,8 +171,8 @@ def test_two_processes_train_and_validate_as_one(photos, cli_process, tmp_path):
     "settings",
     [
         {"ema": "0.9"},
-        {"name": "bf16"},
-        {"workers": "1"},
+        pytest.param({"name": "bf16"}, marks=pytest.mark.e2e),
+        pytest.param({"workers": "1"}, marks=pytest.mark.e2e),
         pytest.param({"memory_format": "contiguous"}, marks=pytest.mark.slow),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_decoder_that_is_lost_on_the_way_fails_the_trial_and_no_image_is_bad(p
     monkeypatch.setattr(module, "find_decoder", lambda: (module.decode_jpeg, ""))
     monkeypatch.delattr("torchvision.io.decode_jpeg")
     with pytest.raises(AttributeError, match="decode_jpeg"):
-        run(trial_of(photos))
+        run(trial_of(photos, phases=ONE))
 
 
 def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):

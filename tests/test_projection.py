@@ -175,3 +175,7 @@ def test_stages_that_begin_after_the_end_do_not_count():
 
 def test_more_epochs_than_planned_count_as_they_were():
     assert summarise(STAGES[:2], [], [], 1)["seconds"] == pytest.approx(40)
+
+
+def test_laps_without_any_time_have_no_share_of_waiting():
+    assert summarise([], [phase(lap(0.0, 80), total=80)], [], 0)["loader_wait"] is None

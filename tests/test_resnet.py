@@ -40,10 +40,18 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
     return quality, clock, watch, calls
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    ("recipe", "pipeline"),
-    [("full", "device"), ("full", "workers"), ("article", "device"), ("article", "workers")],
+    ("recipe", "pipeline", "name"),
+    [
+        ("full", "device", "bf16"),
+        ("full", "workers", "fp32"),
+        ("article", "device", "fp32"),
+        ("article", "workers", "bf16"),
+        pytest.param("full", "device", "fp32", marks=pytest.mark.e2e),
+        pytest.param("full", "workers", "bf16", marks=pytest.mark.e2e),
+        pytest.param("article", "device", "bf16", marks=pytest.mark.e2e),
+        pytest.param("article", "workers", "fp32", marks=pytest.mark.e2e),
+    ],
 )
 def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     quality, clock, watch, calls = run_small(monkeypatch, name=name, recipe=recipe, pipeline=pipeline)
@@ -155,14 +163,18 @@ def test_compiled_steps_are_still_proved(monkeypatch, recipe):
     assert watch.check("bf16")
 
 
-@pytest.mark.parametrize("recipe", ["full", "article"])
+@pytest.mark.parametrize("recipe", ["full", pytest.param("article", marks=pytest.mark.e2e)])
 def test_fp16_with_its_scaled_loss(monkeypatch, recipe):
     _, _, watch, _ = run_small(monkeypatch, mode="quick", name="fp16", recipe=recipe, pipeline="device")
     assert "float16" in watch.check("fp16")
 
 
 @pytest.mark.parametrize(
-    ("name", "recipe"), [("fp16-master", "full"), ("fp16-master", "article"), ("fp16-pure", "full")]
+    ("name", "recipe"),
+    [
+        ("fp16-master", "full"),
+        *(pytest.param(*case, marks=pytest.mark.e2e) for case in (("fp16-master", "article"), ("fp16-pure", "full"))),
+    ],
 )
 def test_fp16_weights(monkeypatch, name, recipe):
     _, clock, watch, _ = run_small(

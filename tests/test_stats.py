@@ -352,6 +352,7 @@ def judged(value, low, high, p=0.01, trials=6, *, narrow=None, decisive=True, sp
         ((1.1, 1.05, 1.2), {"specimens": 1, "decisive": (0.9, 1.3)}, "one specimen"),
         ((1.1, 1.05, 1.2), {"specimens": 2, "decisive": (0.9, 1.3)}, "few specimens"),
         ((1.1, 1.01, 1.2), {"specimens": 1, "decisive": (0.9, 1.3)}, "unsure"),
+        ((1.1, 1.02, 1.2), {}, "unsure"),
         ((1.1, 1.05, 1.2), {"specimens": 3, "decisive": (1.03, 1.3)}, "slower"),
         ((1.1, 1.05, 1.2), {"decisive": None}, "unsure"),
         ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.981, 1.019)}, "same"),
