@@ -64,7 +64,7 @@ def mutated(rng, whole):
     return bytes(content)
 
 
-@pytest.mark.parametrize("mutations", [200, pytest.param(2000, marks=pytest.mark.e2e)])
+@pytest.mark.parametrize("mutations", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutations_of_a_good_file(good, tmp_path, mutations):
     rng, whole, path = random.Random(20261121), good.read_bytes(), tmp_path / "mutated.csv"
     used = 0

@@ -37,7 +37,7 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", ["sgd", "lars"])
+@pytest.mark.parametrize("name", [pytest.param("sgd", marks=pytest.mark.slow), "lars"])
 def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli_process, tmp_path, name):
     done = cli_process(
         "run", "--suite", "largebatch", "--device", "cpu", "--precision", "bf16", "--full", "--synthetic",

@@ -81,7 +81,7 @@ def test_an_unknown_card_says_so():
     assert "peak: unknown" in ceiling.source(CPU)
 
 
-@pytest.mark.e2e
+@pytest.mark.alone  # beside other programs no peak is kept
 def test_the_command_measures_remembers_and_prints(cli_process):
     done = cli_process("peak", "--device", "cpu", "--precision", "fp32", "--threads", "1")
     assert done.returncode == 0, done.stderr

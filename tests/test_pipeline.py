@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
 
 
-@pytest.mark.parametrize(("kills", "repeats"), [(2, 2), pytest.param(10, 8, marks=pytest.mark.e2e)])
+@pytest.mark.parametrize(("kills", "repeats"), [(2, 2), pytest.param(10, 8, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, tmp_path, kills, repeats):
     """SIGKILL of the parent, then of the child, and so on at random moments; then the same command to the end."""
     out = tmp_path / "a.csv"

@@ -92,9 +92,9 @@ def test_what_one_process_does_to_the_others_is_a_row(trial, what, status, words
 
 
 def test_gradients_are_those_of_one_process(cli_process, tmp_path):
-    """On the same step of 10 samples; three processes share it unequally."""
+    """On the same step of 10 samples, which three processes share unequally."""
     found = {}
-    for processes, batch in ((1, 10), (2, 5), (3, 4)):
+    for processes, batch in ((1, 10), (3, 4)):
         to = tmp_path / f"{processes}.pt"
         done = cli_process(
             "run", "--suite", SUITES / "gradients.py", "--device", "cpu", "--precision", "fp32", "--full",
@@ -103,9 +103,8 @@ def test_gradients_are_those_of_one_process(cli_process, tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         found[processes] = torch.load(to, weights_only=True)
-    for processes in (2, 3):
-        for name, grad in found[1].items():
-            torch.testing.assert_close(found[processes][name], grad, rtol=1e-4, atol=1e-6, msg=name)
+    for name, grad in found[1].items():
+        torch.testing.assert_close(found[3][name], grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])

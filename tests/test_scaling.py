@@ -246,7 +246,7 @@ def test_alone_allreduce_is_unsupported(cli, tmp_path):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
+@pytest.mark.parametrize("model", ["resnet50", pytest.param("alexnet-bn", marks=pytest.mark.slow)])
 def test_networks_train_with_accumulation_in_two_processes(cli_process, tmp_path, model):
     done = cli_process(
         "run", "--suite", "scaling", "--models", model, "--device", "cpu", "--precision", "bf16", "--quick", "--batch",

@@ -167,7 +167,7 @@ def options(**changes):
     )  # fmt: skip
 
 
-@pytest.fixture(params=["inside", pytest.param("processes", marks=pytest.mark.e2e)])
+@pytest.fixture(params=["inside", pytest.param("processes", marks=pytest.mark.slow)])
 def cpu(request, monkeypatch):
     """This CPU, on which the selftest's trials run inside the test's process, or in their own as they really do."""
     if request.param == "inside":
