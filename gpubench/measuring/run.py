@@ -201,10 +201,10 @@ class Runner:
             measure=lambda trial: self.measure(trial)[0],
             say=lambda line: self.say(line),
         )
-        for case in cases:
-            known = self.batches.so_far(case)
-            if earlier and known and (seconds := earlier.seconds_of(known)):
-                times[known.label] = seconds
+        for each in cases:
+            known = self.batches.so_far(each)
+            if earlier and known and (measured := earlier.seconds_of(known)):
+                times[known.label] = measured
         try:
             with TrialProgress() as progress:
                 self.on_event, self.say = progress.lap, progress.say
