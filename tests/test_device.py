@@ -1,5 +1,6 @@
 """What torch's own answers become, with cards that it only believes in."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -46,7 +47,7 @@ def cards(monkeypatch):
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: known[index])
         monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
-        monkeypatch.setattr(torch.cuda, "device", torch.device)
+        monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
         zeros = torch.zeros
         monkeypatch.setattr(torch, "zeros", lambda *size, **_: zeros(*size))
         return device.describe()
