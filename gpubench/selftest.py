@@ -70,7 +70,7 @@ def run_selftest(wish: str = "auto") -> int:
     console = Console(highlight=False)
     console.print(
         f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
-        f" {'~4 min' if device.kind == 'cpu' else '~9 min'}, longer where trials scatter",
+        f" {'~4 min' if device.kind == 'cpu' else 'some minutes'}, longer where trials scatter",
         markup=False,
     )
     with tempfile.TemporaryDirectory() as folder:
