@@ -1,6 +1,6 @@
 """The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here.
 
-The real run, the kill and the resume that every `pytest` makes stand here; the longer one, of ten kills, is marked slow.
+The real run, the kill and the resume that every `pytest` makes stand here; ten kills in a row are marked slow.
 """
 
 import contextlib
