@@ -20,7 +20,7 @@ from unittest.mock import patch
 from rich.console import Console
 
 from gpubench import records, suite
-from gpubench.measuring import environment, peak, run
+from gpubench.measuring import environment, peak
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.plan import Options, plan
 from gpubench.measuring.process import Outcome
@@ -194,8 +194,6 @@ def simulate(card: Card, **wishes: Any) -> Timed:
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patched:
         fakes: list[tuple[object, str, Callable[..., Any]]] = [
-            (run, "run_child", children),
-            (peak, "run_child", children),
             (peak, "known", lambda *_: None),
             (peak, "_remember", lambda *_: None),
             (records, "append", noted),
@@ -212,6 +210,7 @@ def simulate(card: Card, **wishes: Any) -> Timed:
             environment=environment.environment_of(facts),
             path=options.out,
             folders={"resnet": None},
+            run_child=children,
         )
         runner.lead(cases, Console(file=StringIO()))
     return Timed(written[0], time.now, len(written), children.probes, children.trials)

@@ -1,6 +1,7 @@
 """Short builders that several test files use."""
 
 import contextlib
+import importlib.util
 import os
 import secrets
 import signal
@@ -82,6 +83,20 @@ def cli_process(tmp_path):
         return Done(done.returncode, done.stdout, done.stderr)
 
     return invoke
+
+
+@pytest.fixture
+def benchmark_script(monkeypatch):
+    """Imports a script of benchmarks/, which are no package."""
+
+    def load(name: str):
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)  # dataclasses look for it there
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture

@@ -91,12 +91,12 @@ def test_what_one_process_does_to_the_others_is_a_row(trial, what, status, words
     assert time.monotonic() - began < 60
 
 
-def test_gradients_are_those_of_one_process(cli_process, tmp_path):
+def test_gradients_are_those_of_one_process(cli, cli_process, tmp_path):
     """On the same step of 10 samples, which three processes share unequally."""
     found = {}
-    for processes, batch in ((1, 10), (3, 4)):
+    for run, processes, batch in ((cli, 1, 10), (cli_process, 3, 4)):
         to = tmp_path / f"{processes}.pt"
-        done = cli_process(
+        done = run(
             "run", "--suite", SUITES / "gradients.py", "--device", "cpu", "--precision", "fp32", "--full",
             "--batch", batch, "--processes", processes, "--set", f"to={to}",
             "--out", f"{processes}.csv",

@@ -1,0 +1,19 @@
+"""benchmarks/card_time.py: how long a run takes on a card, by simulation over the real Runner, search and clock."""
+
+import pytest
+
+
+@pytest.fixture
+def script(benchmark_script):
+    return benchmark_script("card_time")
+
+
+@pytest.mark.parametrize(
+    ("number", "mode", "first_row", "everything", "rows"), [(0, "sampled", 3, 56, 78), (1, "quick", 1, 6, 10)]
+)
+def test_minutes_not_hours(script, number, mode, first_row, everything, rows):
+    """Minutes of made-up cards; on the code before, 30 until the first row of the first and 100 for all of it."""
+    timed = script.simulate(script.CARDS[number], mode=mode)
+    assert timed.rows == rows
+    assert timed.first_row < first_row * 60
+    assert timed.everything < everything * 60
