@@ -88,6 +88,9 @@ class Suite:
     above."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
+    most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None
+    """Given model and params, numbers in the largest tensor of a training step per sample: `max` keeps that tensor
+    under 2^31 of them, the most that kernels with indices of 32 bits reach."""
     samples_per_unit: int = 1
     """Samples that one unit of --batch puts into a step: an image is one, a column of text is 35 tokens, say."""
     data: tuple[str, ...] = ()

@@ -393,6 +393,11 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
     return min(int(params["train_images"]) or there, there)
 
 
+def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
+    """Of an image: the first convolution's 64 channels at half the size, which no later layer of a ResNet exceeds."""
+    return 64 * (-(-int(params["image_size"]) // 2)) ** 2
+
+
 SUITE = Suite(
     train=train,
     version=4,
@@ -421,6 +426,7 @@ SUITE = Suite(
     batch="max",
     cpu_batch=16,
     train_samples=samples_of,
+    most_elements=most_elements,
     data=("cifar100",),
     # Range of 45 pairs of benchmarks/projection.py on a shared CPU; see docs/method.md.
     projected_over_full=(0.895, 1.153),

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite import Param, Suite
+from gpubench.suite import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
@@ -404,6 +404,12 @@ def refuse(case: Case) -> str:
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
 
 
+def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
+    """Of an image: what the first convolution makes (AlexNet's has 96 channels at a quarter of the size)."""
+    channels, stride = (96, 4) if model == "alexnet-bn" else (64, 2)
+    return int(channels * math.ceil(int(params["image_size"]) / stride) ** 2)
+
+
 NETWORKS: dict[str, Callable[[], Any]] = {"resnet50": resnet50, "alexnet-bn": alexnet_bn}
 
 SUITE = Suite(
@@ -435,4 +441,5 @@ SUITE = Suite(
     batch="max",
     cpu_batch=8,
     train_samples=IMAGES,
+    most_elements=most_elements,
 )

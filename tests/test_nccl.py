@@ -1,6 +1,6 @@
 """NCCL's own log, in the words of its source (NVIDIA/nccl, src/enqueue.cc and src/transport/net.cc)."""
 
-from gpubench.measuring.nccl import told
+from gpubench.measuring.nccl import settings, told
 
 LOG = """
 h:1:2 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
@@ -21,3 +21,8 @@ def test_what_most_bytes_went_by(tmp_path):
 
 def test_no_log_tells_nothing(tmp_path):
     assert told(tmp_path / "nccl.log") == ""
+
+
+def test_a_line_for_each_collective_is_written_only_where_nothing_is_judged():
+    assert settings("quick")["NCCL_DEBUG_SUBSYS"] == "INIT,NET,TUNING"
+    assert settings("sampled")["NCCL_DEBUG_SUBSYS"] == settings("full")["NCCL_DEBUG_SUBSYS"] == "INIT,NET"

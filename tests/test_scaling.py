@@ -71,7 +71,7 @@ def test_a_hump_at_one_size_is_not_explained_away(tmp_path):
 
 
 def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path):
-    table = json.dumps([["gradient_bytes", "images_a_step"], [10**6, 50]])
+    table = json.dumps([["gradient_bytes", "gradient_type", "images_a_step"], [10**6, "float16", 50]])
 
     def rate(count):
         messages, share = steps_of("flat", count, 1)
@@ -83,6 +83,7 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
     ]
     frame = frame_of(tmp_path, rows)
     (curve,) = curves_of(frame)
+    assert curve.title.endswith(", batch 50 a process, gradients sent as float16")
     measured = {point.processes: point for point in curve.points if not point.model}
     assert measured[1].efficiency == 1
     assert measured[4].efficiency == pytest.approx(rate(4) / 4 / rate(1))

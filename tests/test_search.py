@@ -10,7 +10,7 @@ from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import Outcome
 from gpubench.measuring.search import MOST, Batches, cap_of, confirm, fit_batch
-from gpubench.suite import LoadedSuite, Suite
+from gpubench.suite import LoadedSuite, Suite, find
 from gpubench.trial import Case, Measurement, Trial
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
@@ -153,6 +153,18 @@ def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kin
 
 def suite_of(samples):
     return LoadedSuite("demo", Path("demo.py"), "d", Suite(print, ("m",), {}, 1, train_samples=samples))
+
+
+def test_no_tensor_passes_the_indices_of_32_bits():
+    """Of 64 x 112 x 112 numbers an image 2,674 are 2^31; of 64 x 120 x 120 it is 2,330."""
+    resnet = find("resnet")
+    for image_size, cap in (("224", 2500), ("240", 2330), ("32", 2500)):
+        params = resnet.resolve_params({"image_size": image_size}, "resnet18")
+        assert cap_of(replace(CASE, params=params), resnet) == cap
+    scaling = find("scaling")
+    params = scaling.resolve_params({}, "resnet50")
+    assert cap_of(replace(CASE, model="resnet50", params=params), scaling) == 2674
+    assert cap_of(replace(CASE, model="alexnet-bn", params=params), scaling) == 7133
 
 
 @pytest.mark.parametrize(("samples", "cap"), [(50_000, 2500), (19, 1), (0, MOST)])

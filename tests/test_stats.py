@@ -385,6 +385,8 @@ def test_how_many_trials_by_hand():
     far = [value * math.exp(0.0198026 + 0.05) for value in spread]
     assert 2 * math.pi / 3 * (1.959964 + 0.841621) ** 2 == pytest.approx(16.44, abs=0.01)
     assert stats.trials_to_decide(far, spread) == stats.trials_to_decide(spread, far) == 17
+    two = [spread[0], spread[2]]  # twice the variance
+    assert stats.trials_to_decide([value * math.exp(0.0198026 + 0.05) for value in two], two) == 33
     # With the doubled spread on one side the mean of the variances is 2.5 times as large.
     wide = [math.exp(0.1 * z) * math.exp(0.0198026 + 0.05) for z in (-1.0, 0.0, 1.0)]
     assert stats.trials_to_decide(wide, spread) == 42  # 41.1

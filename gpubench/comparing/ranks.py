@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from statistics import NormalDist
 
 EXACT_UP_TO = 2500
@@ -52,13 +53,9 @@ def _orders(n: int, m: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _critical(n: int, m: int, tail: float) -> int:
-    """The largest rank with P(U < rank) <= tail under the null hypothesis; 0: even U = 0 is likelier."""
+    """The largest rank with P(U < rank) <= tail, which is under 1, by chance alone; 0: even U = 0 is likelier."""
     if n * m > EXACT_UP_TO:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))
-    below, total = 0, math.comb(n + m, n)
-    for rank, count in enumerate(_orders(n, m)):
-        below += count
-        if below / total > tail:
-            return rank
-    return 0
+    total = math.comb(n + m, n)
+    return next(rank for rank, below in enumerate(accumulate(_orders(n, m))) if below / total > tail)

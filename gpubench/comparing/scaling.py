@@ -138,10 +138,9 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
         of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
         rates = {count: float(found.dropna().median()) for count, found in of_count.items()}
         trials = {count: len(found) for count, found in of_count.items()}
-        gradients, samples = _gradients_of(rows, float(known["batch_size"]))
-        curves.append(
-            _curve(f"{title}, batch {samples:.0f} a process", rates, trials, gradients, samples, alpha_beta, to)
-        )
+        gradients, sent, samples = _gradients_of(rows, float(known["batch_size"]))
+        title += f", batch {samples:.0f} a process" + f", gradients sent as {sent}" * bool(sent)
+        curves.append(_curve(title, rates, trials, gradients, samples, alpha_beta, to))
     return curves
 
 
@@ -225,15 +224,16 @@ def _curve(
     return Curve(title, base, tuple(points), Fit(alpha, beta, errors, note))
 
 
-def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, float]:
-    """(bytes of gradients, samples of a step of one process); 1 byte where the suite does not say."""
+def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
+    """(bytes of gradients, their type, samples of a step of one process); 1 byte where the suite does not say."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
-                return float(line["gradient_bytes"]), float(line["images_a_step"])
+                sent = str(line.get("gradient_type", ""))
+                return float(line["gradient_bytes"]), sent, float(line["images_a_step"])
             except (KeyError, TypeError, ValueError):
                 continue
-    return 1.0, batch
+    return 1.0, "", batch
 
 
 def sums_of(frame: pd.DataFrame) -> list[Sums]:

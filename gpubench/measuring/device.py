@@ -192,9 +192,11 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
 def soak(names: Sequence[str], seconds: float) -> None:
     """Multiply matrices on all devices for `seconds`, so that the first trial finds them as warm as the last."""
     devices = [open_device(name, None) for name in names]
-    # Random values: constant ones draw less power and warm a card less.
-    sizes = [4096 if device.type != "cpu" else 512 for device in devices]
-    matrices = [torch.randn(size, size, device=device) for size, device in zip(sizes, devices, strict=True)]
+    # Random values: constant ones draw less power and warm a card less. Half ones feed the units that draw the most.
+    matrices = [
+        torch.randn(512, 512) if device.type == "cpu" else torch.randn(4096, 4096, device=device).half()
+        for device in devices
+    ]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(8):

@@ -4,12 +4,21 @@ import re
 from collections import Counter
 from pathlib import Path
 
-SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING"}
-"""Its environment variables for that; one line for each collective, into a file."""
+from gpubench.trial import Mode
+
 LOG = "nccl.log"
 
 _CHOICE = re.compile(r"AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+)")
 _VERSION = re.compile(r"NCCL version (\S+)")
+
+
+def settings(mode: Mode) -> dict[str, str]:
+    """The environment variables that make it tell.
+
+    Which algorithm a collective takes is a line for each of them, which takes time: only --quick, by whose seconds
+    nothing is judged, asks for it.
+    """
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET" + ",TUNING" * (mode == "quick")}
 
 
 def told(log: Path) -> str:

@@ -17,6 +17,8 @@ LONGEST_PRODUCT_SECONDS = 0.2
 REPEATS = 5
 REPEAT_SECONDS = 0.05
 """A repeat is as many calls as fill this time, so that neither the timer nor the synchronisation matters."""
+SUSTAINED_SECONDS = 2.0
+"""So long an accelerator multiplies the best size at the end: what it keeps up, once a limit of power has acted."""
 COPY_BYTES = {"cpu": 2**28}
 ACCELERATOR_COPY_BYTES = 2**30
 """Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
@@ -30,8 +32,9 @@ TINY_LAYERS, TINY_WIDTH = 24, 8
 def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float | None]:
     """Peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
 
-    Returns `flops_per_second` of the fastest matrix product and its `side`, `bytes_per_second` of a copy (read
-    and written), `op_seconds` per call of a training step that has nothing to compute.
+    Returns `flops_per_second` of the fastest matrix product (which an accelerator has to sustain) and its `side`,
+    `bytes_per_second` of a copy (read and written), `op_seconds` per call of a training step that has nothing to
+    compute.
 
     The method is that of S. Bekman's mamf-finder (ml-engineering): several sizes, data drawn anew for each repeat,
     because constant data draw less power and run faster.
@@ -42,7 +45,10 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
     set_flags(precision, False, True)
     devices.soak([name], soak_seconds)
     torch.manual_seed(0)
-    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, KINDS[precision].operand))
+    dtype = KINDS[precision].operand
+    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, dtype))
+    if device.type != "cpu":
+        flops_per_second = _product_rate(side, device, dtype, SUSTAINED_SECONDS)
     return {
         "flops_per_second": flops_per_second,
         "side": side,
@@ -79,10 +85,10 @@ def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
     return best_side, best
 
 
-def _product_rate(side: int, device: torch.device, dtype: torch.dtype) -> float:
+def _product_rate(side: int, device: torch.device, dtype: torch.dtype, least_seconds: float = REPEAT_SECONDS) -> float:
     """FLOP/s of one square product of fresh random matrices."""
     a, b, out = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
-    return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device)
+    return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device, least_seconds)
 
 
 def _copies(device: torch.device) -> float:
@@ -128,8 +134,8 @@ def _calls(device: torch.device, precision: str) -> float:
     return median([_seconds(step, device) for _ in range(REPEATS)]) / work.calls
 
 
-def _seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Wall time of one call, from as many in a row as fill a repeat."""
+def _seconds(call: Callable[[], object], device: torch.device, least_seconds: float = REPEAT_SECONDS) -> float:
+    """Wall time of one call, from as many in a row as fill this time."""
     call()  # warm-up: algorithms are chosen, pages are mapped
     devices.synchronize(device)
     calls = 1
@@ -139,6 +145,6 @@ def _seconds(call: Callable[[], object], device: torch.device) -> float:
             call()
         devices.synchronize(device)
         spent = time.perf_counter() - started
-        if spent >= REPEAT_SECONDS:
+        if spent >= least_seconds:
             return spent / calls
-        calls = max(2 * calls, int(1.2 * calls * REPEAT_SECONDS / max(spent, 1e-6)))
+        calls = max(2 * calls, int(1.2 * calls * least_seconds / max(spent, 1e-6)))

@@ -33,6 +33,7 @@ SAFE = 0.8
 
 CAP_SHARE = 20
 """A batch over a twentieth of the dataset leaves too few steps in an epoch to call it training."""
+MOST_ELEMENTS = 2**31 - 1
 MOST = 1 << 20
 """The cap where a suite does not say how many samples it has: without one a search would never end for a suite that
 quietly takes fewer."""
@@ -165,8 +166,11 @@ def _largest(twin: Case) -> tuple[Case, Case]:
 
 def cap_of(case: Case, suite: LoadedSuite) -> int:
     """The largest batch of one process that is worth a probe."""
-    samples = suite.samples(case.params)
-    return max(1, samples // CAP_SHARE // suite.suite.samples_per_unit // case.processes) if samples else MOST
+    samples, of = suite.samples(case.params), suite.suite
+    cap = samples // CAP_SHARE // of.samples_per_unit // case.processes if samples else MOST
+    if of.most_elements:
+        cap = min(cap, MOST_ELEMENTS // of.most_elements(case.model, case.params))
+    return max(1, cap)
 
 
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
