@@ -30,8 +30,10 @@ BATCH_BYTES = 16 << 20
 AHEAD = 2
 """Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
 
-FLOATS: Literal["round_trip"] | None = "round_trip" if pd.__version__.startswith(("2.", "3.0.")) else None
-"""How pandas is told to read a number to its last bit; it does by itself since 3.1, which deprecates the word."""
+
+def float_precision(pandas: str) -> Literal["round_trip"] | None:
+    """How pandas is told to read a number to its last bit; it does by itself since 3.1, which deprecates the word."""
+    return "round_trip" if pandas.startswith(("2.", "3.0.")) else None
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -279,7 +281,7 @@ def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
             usecols=known,
             # pandas' `str` would be validated again in each step below, and `category` may turn "0012" into 12.
             dtype={name: "float64" if name in NUMBERS else object for name in known},
-            float_precision=FLOATS,
+            float_precision=float_precision(pd.__version__),
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
             encoding="utf-8",

@@ -990,6 +990,17 @@ def test_what_talking_costs_and_who_is_slower():
     assert found["communication_share"] == pytest.approx(1 - 0.6 / 1.5)
 
 
+def test_without_a_timed_training_step_the_steps_alone_tell_who_is_slower():
+    time = Time()
+    clock = Clock(sampling_for("quick", accelerator=False), now=time, peers=Peers(Talking(time), ("rank 0", "rank 1")))
+    for _ in clock.epochs(1):
+        for _ in clock.steps(Loader(9, time, wait=0.25), "sums"):
+            time.now += 0.25
+    for _ in clock.resident():
+        time.now += 0.5 if clock.together else 0.2
+    assert clock.summary()["rank_spread"] == pytest.approx(0.6 / 0.2 - 1)
+
+
 def test_one_process_says_nothing_of_others():
     clock, time = clock_of()
     for _ in clock.epochs(1):

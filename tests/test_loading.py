@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rows import row
 
 from gpubench import loading, records
-from gpubench.loading import load
+from gpubench.loading import float_precision, load
 
 
 @pytest.fixture
@@ -449,3 +449,10 @@ def test_laps_of_a_long_run_are_no_error(tmp_path):
     path.write_text(path.read_text() + "torn")
     loaded = load([path])
     assert ([len(laps) for laps in loaded.frame["laps"]], len(loaded.problems)) == ([200_000, 0], 1)
+
+
+@pytest.mark.parametrize(
+    ("pandas", "word"), [("2.2.1", "round_trip"), ("3.0.4", "round_trip"), ("3.1.0", None), ("3.2.0", None)]
+)
+def test_numbers_are_read_to_their_last_bit_by_every_pandas(pandas, word):
+    assert float_precision(pandas) == word
