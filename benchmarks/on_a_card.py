@@ -43,27 +43,26 @@ def _run(seconds: float, asked: str) -> Stage:
 FP32 = "resnet --models resnet18 --precision fp32 --batch 512 --repeats 2"
 STAGES: Mapping[str, Stage] = {
     "doctor": Stage("gpubench doctor", 20),
-    "tests": Stage("pytest -q -n 0 -m gpu", 100),
-    "resnet": _run(180, "resnet --models resnet18 --precision both --repeats 2"),
-    "selftest": Stage("gpubench selftest --device DEVICE", 390),
+    "tests": Stage("pytest -q -n 0 -m gpu", 150),
+    "resnet": _run(170, "resnet --models resnet18 --precision both --repeats 2"),
+    "selftest": Stage("gpubench selftest --device DEVICE", 500),
     "peak": Stage("gpubench peak --device DEVICE", 50),
     # In fp32 one of the two is the default; which is faster differs from card to card.
     "contiguous": _run(55, f"{FP32} --set memory_format=contiguous"),
     "channels-last": _run(55, f"{FP32} --set memory_format=channels_last"),
-    "wordlm": _run(110, "wordlm --models lstm --precision all --repeats 1"),
+    "wordlm": _run(90, "wordlm --models lstm --precision all --repeats 1"),
     "speedrun": _run(
-        130, "cifar10 --models speedrun --precision mixed --full --set compile=true --set runs_per_process=5"
+        120, "cifar10 --models speedrun --precision mixed --full --set compile=true --set runs_per_process=5"
     ),
-    "precisions": _run(110, "resnet --models resnet50 --precision all --batch 128 --repeats 1"),
-    "imagenet": _run(60, "imagenet --models resnet50 --precision both --batch 128 --repeats 1 --synthetic"),
+    "precisions": _run(90, "resnet --models resnet50 --precision all --batch 128 --repeats 1"),
+    "imagenet": _run(50, "imagenet --models resnet50 --precision both --batch 128 --repeats 1 --synthetic"),
     "scaling": _run(40, "scaling --models resnet50 --precision mixed --batch 128 --repeats 1"),
-    "largebatch": _run(50, "largebatch --precision both --full"),
-    "tricks": _run(60, "tricks --repeats 1"),
+    "largebatch": _run(40, "largebatch --precision both --full"),
+    "tricks": _run(50, "tricks --repeats 1"),
     # A whole run of half a minute, and what samples say of it.
-    "full": _run(60, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --full"),
-    "sampled": _run(50, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --repeats 2"),
-    "ladder": _run(60, "cifar10 --precision fp16-pure --quick --repeats 1"),
-    "limited": _run(30, "resnet --models resnet18 --precision fp16 --memory-limit 11GiB --quick"),
+    "full": _run(50, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --full"),
+    "sampled": _run(40, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --repeats 2"),
+    "ladder": _run(30, "cifar10 --precision fp16-pure --quick --repeats 1"),
     "compare": Stage("gpubench compare OUT/rows --why --charts OUT/charts", 10),
 }
 

@@ -59,6 +59,11 @@ class Check:
     passed: bool
     found: str
 
+    @property
+    def line(self) -> str:
+        """As it is printed."""
+        return f"{'ok  ' if self.passed else 'FAIL'}  {self.name}: {self.found}"
+
 
 def run_selftest(wish: str = "auto") -> int:
     """Try the tool on the device that `wish` names and print the verdict; 0 if all is well, else 1."""
@@ -73,8 +78,11 @@ def run_selftest(wish: str = "auto") -> int:
         f" {'~4 min' if device.kind == 'cpu' else 'some minutes'}, longer where trials scatter",
         markup=False,
     )
+    checks = []
     with tempfile.TemporaryDirectory() as folder:
-        checks = list(_checks(device, Path(folder)))
+        for check in _checks(device, Path(folder)):  # each is printed when it is known: whoever stops it has those
+            console.print(check.line, markup=False, soft_wrap=True)
+            checks.append(check)
         beside = marked_shared(Path(folder) / SAMPLED)
     threads = ", 1 thread" if device.kind == "cpu" else ""
     where = f"{device.card}{threads}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"
@@ -91,12 +99,10 @@ def marked_shared(path: Path) -> str:
 
 
 def verdict(checks: Sequence[Check], where: str, beside: str = "") -> list[str]:
-    """A line per check, what disturbed them, and one line to quote."""
-    lines = [f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.found}" for check in checks]
+    """What disturbed the checks, and one line to quote."""
     failed = ", ".join(check.name for check in checks if not check.passed)
     end = f"FAILED ({failed})" if failed else f"PASSED, {len(checks)} of {len(checks)} checks"
-    lines += [f"note  {beside}"] if beside else []
-    return [*lines, f"gpubench {gpubench.__version__} selftest on {where}: {end}"]
+    return [*([f"note  {beside}"] if beside else []), f"gpubench {gpubench.__version__} selftest on {where}: {end}"]
 
 
 def _checks(device: env.Device, folder: Path) -> Iterator[Check]:

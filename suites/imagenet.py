@@ -49,6 +49,8 @@ SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
 """Sizes that photographs often have; made-up ones have them in turn."""
 CPU_PIXELS = 2**21
 """Most pixels in a step on a CPU: ResNet-50's activations of so many take about 4 GB."""
+MOST_WORKERS = 32
+"""Loader processes of a training process, unless somebody asks for more."""
 MANY_NAMED = 5
 """Most files that a row names."""
 
@@ -453,12 +455,15 @@ class Feed:
 
 
 def workers_of(trial: Trial) -> int:
-    """Loader processes of this training process: by default its share of the CPUs, less the one it runs on itself."""
+    """Loader processes of this training process: by default its share of the CPUs, less the one it runs on itself.
+
+    No more than MOST_WORKERS: two batches of each lie ready in shared memory, of which a container has little.
+    """
     from gpubench.measuring.environment import cpu_count
 
     if trial.params.workers >= 0:
         return int(trial.params.workers)
-    return max(1, cpu_count() * trial.case.nodes // trial.case.processes - 1)
+    return max(1, min(MOST_WORKERS, cpu_count() * trial.case.nodes // trial.case.processes - 1))
 
 
 def as_it_is(made: Made) -> Made:
@@ -901,7 +906,7 @@ SUITE = Suite(
         ),
         "workers": Param(
             -1,
-            "loader processes of each training process; -1 is its share of the CPUs less one, 0 decodes in itself",
+            "loader processes of each training process; -1: its share of the CPUs less one, at most 32; 0: none",
             least=-1,
         ),
         "memory_format": Param(

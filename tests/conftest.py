@@ -1,6 +1,7 @@
 """Short builders that several test files use."""
 
 import contextlib
+import faulthandler
 import importlib.util
 import os
 import secrets
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from gpubench import datasets
 from gpubench.cli import app
 from gpubench.doctor import nvidia_cards
+from gpubench.measuring import environment
 from gpubench.measuring.run import run
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -148,12 +150,30 @@ def _root_with(name: str, title: str) -> Path:
 
 
 def pytest_collection_modifyitems(items):
-    """Tests marked `gpu` need a card; those marked `alone` measure, and no other test may run beside them."""
+    """Tests marked `gpu` need a card, those marked `alone` measure: no other test may run beside either."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not nvidia_cards():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA card"))
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
-            if item.get_closest_marker("alone"):
-                item.add_marker(pytest.mark.skip(reason="measures, so run it alone: pytest -n 0 -m alone"))
+            for name in ("alone", "gpu"):
+                if item.get_closest_marker(name):
+                    item.add_marker(pytest.mark.skip(reason=f"nothing may run beside it: pytest -n 0 -m {name}"))
+
+
+def pytest_xdist_auto_num_workers():
+    """As many as there are CPUs for us, whatever the machine has; more than eight would want its memory."""
+    return min(environment.cpu_count(), 8)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """A trial in this process sets variables and seeds; a test that hangs ends with its stack."""
+    environ = dict(os.environ)
+    faulthandler.dump_traceback_later(600, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    for name in set(os.environ) - set(environ):
+        del os.environ[name]
+    os.environ.update(environ)

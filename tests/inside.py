@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import warnings
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 
 from gpubench.measuring import worker
@@ -42,7 +42,7 @@ def run_inside(
     environ = dict(os.environ)
     try:
         # A child prints its warnings; here they would be errors of the test.
-        with redirect_stdout(printed), warnings.catch_warnings():
+        with redirect_stdout(printed), redirect_stderr(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             settled = lambda: any(word and word.get("settled") for word in told)  # noqa: E731
             answer = worker.answer_to(json.loads(json.dumps(task)), send, settled)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.measuring.batch import Probe, fastest_batch, largest_batch
+from gpubench.measuring.batch import Probe, fastest_batch, largest_batch, roomier
 
 
 class Card:
@@ -76,6 +76,37 @@ def test_a_rough_answer_takes_one_probe():
     found = largest_batch(card, capacity_bytes=card.limit, cap=None, rough=True)
     assert card.asked == [8]
     assert 0.8 * card.true < found.batch < card.true
+
+
+def test_memory_that_is_flat_at_first_is_found_in_few_probes():
+    """Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take."""
+    limit, asked = 11 * 10**9, []
+
+    def probe(batch):
+        asked.append(batch)
+        memory = 500 * 10**6 + max(950 * 10**6, batch * 7 * 10**6)
+        return Probe(memory <= limit, 1.0, memory, 500 * 10**6)
+
+    found = largest_batch(probe, capacity_bytes=limit, cap=None)
+    assert found.batch >= 0.96 * 1500
+    assert len(asked) <= 10, asked
+
+
+@pytest.mark.parametrize(
+    ("last", "cap", "answer"),
+    [
+        # A sample takes 10: of 1,000 - 500 free, 85% are 42 samples more, and a multiple of 8.
+        ((32, 500), None, 72),
+        ((56, 740), None, None),  # 72 again, which is not half as much again
+        ((32, 260), None, 256),  # it did not grow: eight times as many
+        ((32, 200), None, 256),
+        ((32, 260), 100, 96),
+        ((32, 260), 40, None),
+        ((8, 260), None, 64),  # the probe's own batch
+    ],
+)
+def test_a_first_look_leaves_little_memory_free(last, cap, answer):
+    assert roomier((8, 260), last, capacity_bytes=1000, cap=cap) == answer
 
 
 @pytest.mark.parametrize(("cap", "batch"), [(7, 4), (4, 4), (3, 2), (1, 1)])
@@ -154,9 +185,10 @@ def test_an_aim_that_is_too_high_is_lowered_before_it_is_halved():
         return Probe(memory <= 4000, batch, memory)
 
     found = largest_batch(probe, capacity_bytes=4000, cap=None)
-    # The line through 8 and 16 says 16 + 284 x 97%, then 94, 89, 78 and 61% of it: 288, 280, 264, 232, 184, which fits.
-    # Through 16 and 184 a sample takes 15.2 bytes: 208, then half way to 184, and from there step by step.
-    assert (found.batch, asked) == (192, [8, 16, 288, 280, 264, 232, 184, 208, 192, 200, 216])
+    # The line through 8 and 16 says 16 + 284 x 97%, then 94% of it: 288, 280. It failed twice, so halfway by factors:
+    # 64, which fits. The line then says 292, which is known not to: again by factors, 128. Now a sample takes 15: 216.
+    # That fails; halfway 168; 192; and the line has come to an end: the next eight, and the two above.
+    assert (found.batch, asked) == (192, [8, 16, 288, 280, 64, 128, 216, 168, 192, 200, 208])
 
 
 def test_the_two_above_a_hole_are_tried():

@@ -17,3 +17,8 @@ def test_minutes_not_hours(script, number, mode, first_row, everything, rows):
     assert timed.rows == rows
     assert timed.first_row < first_row * 60
     assert timed.everything < everything * 60
+
+
+def test_a_whole_run_is_not_begun_before_seconds_have_shown_that_its_batch_fits(script):
+    timed = script.simulate(script.CARDS[0], mode="full", models=("resnet18",))
+    assert (timed.rows, timed.trials) == (2, 4), "each case's whole run, and a quick one before it"

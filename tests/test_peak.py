@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -36,6 +37,19 @@ def test_a_peak_is_known_to_the_device_torch_precision_and_threads_it_was_measur
 def test_threads_do_not_matter_to_a_card():
     remember(CARD, threads=0)
     assert peak.known(CARD, "2.15", "fp32", 4) == PEAK
+
+
+@pytest.mark.parametrize("changed", ["power", "driver", "method"])
+def test_a_cards_peak_is_that_of_its_power_limit_driver_and_method(monkeypatch, changed):
+    watts = [300.0]
+    state = lambda: SimpleNamespace(power_limit_watts=watts[0])  # noqa: E731
+    monkeypatch.setattr(peak, "readers", lambda devices: {"cuda:0": SimpleNamespace(state=state)})
+    remember(CARD)
+    assert peak.known(CARD, "2.15", "fp32", 0) == PEAK
+    watts[0] = 200.0 if changed == "power" else 300.0
+    monkeypatch.setattr(peak, "METHOD", "another" if changed == "method" else peak.METHOD)
+    card = replace(CARD, driver="600.1") if changed == "driver" else CARD
+    assert peak.known(card, "2.15", "fp32", 0) is None
 
 
 def test_a_device_without_identity_is_measured_each_time():
@@ -107,6 +121,9 @@ class Busy:
 
     def processes(self):
         return Processes(frozenset({os.getpid(), 1}), frozenset())
+
+    def state(self):
+        return SimpleNamespace(power_limit_watts=None)
 
 
 def measured(monkeypatch, card, rates):

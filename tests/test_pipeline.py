@@ -69,7 +69,7 @@ def test_rows_say_what_host_they_come_from_but_not_its_name(cli_process, tmp_pat
     assert platform.node() not in out.read_text()
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 @pytest.mark.skipif(cpu_count() != os.cpu_count(), reason="not all CPUs are ours, so that nobody's load is told")
 def test_a_cpu_that_others_use_is_said_and_marked(cli_process, tmp_path):
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(psutil.cpu_count())]
@@ -198,7 +198,28 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
 
 
-@pytest.mark.parametrize(("kills", "repeats"), [(2, 2), pytest.param(10, 8, marks=pytest.mark.slow)])
+def test_a_killed_run_keeps_its_rows_and_goes_on(cli_process, tmp_path):
+    """SIGKILL when two rows are there; the same command then leaves them as they are and measures the rest."""
+    out = tmp_path / "a.csv"
+    arguments = scripted(out, "--precision", "fp32", "--repeats", 3)
+    process = subprocess.Popen([sys.executable, "-m", "gpubench", *map(str, arguments)], cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while lines_in(out) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    kept = out.read_text().splitlines()[1:3]
+    assert len(kept) == 2
+    assert lines_in(out) < 1 + 6
+    done = cli_process(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text().splitlines()[1:3] == kept
+    finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
+    assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "repeats"), [(10, 8)])
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, tmp_path, kills, repeats):
     """SIGKILL of the parent, then of the child, and so on at random moments; then the same command to the end."""
     out = tmp_path / "a.csv"
@@ -224,6 +245,83 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, t
     assert all(float(row["seconds"]) > 0 for row in rows_of(out) if row["status"] == "ok")
 
 
+def test_sigterm_ends_as_ctrl_c_does(tmp_path):
+    out = tmp_path / "a.csv"
+    command = [sys.executable, "-m", "gpubench", *map(str, scripted(out, "--precision", "fp32", "--repeats", 50))]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and lines_in(out) <= 1:
+        time.sleep(0.05)
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert {row["status"] for row in rows_of(out)} == {"ok", "interrupted"}
+
+
+WHAT_A_CHILD_HAS = """
+from gpubench.suite import Suite
+
+
+def train(trial, clock):
+    import random
+    import sched  # not the file of this name beside us
+
+    import torch
+
+    print("a line of the suite", float(torch.rand(1)), random.random(), flush=True)
+    held = torch.ones({many})
+    for _ in clock.epochs(1):
+        for _ in clock.steps([held] * 3, "train"):
+            pass
+    return {{}}
+
+
+SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
+"""
+
+
+@pytest.mark.e2e
+def test_what_a_child_prints_is_shown_and_its_numbers_are_the_seeds(cli_process, tmp_path):
+    (tmp_path / "sched.py").write_text("raise ImportError('the wrong one')")
+    (tmp_path / "mine.py").write_text(WHAT_A_CHILD_HAS.format(many=10))
+    said = []
+    for seed in (1, 1, 2):
+        done = cli_process("run", "--suite", "mine.py", "--device", "cpu", "--quick", "--seed", seed, "--out", "a.csv")
+        said.append(re.findall(r"a line of the suite (\S+) (\S+)", done.stderr))
+        assert said[-1], done.stderr
+        (tmp_path / "a.csv").unlink()
+    assert said[0] == said[1] != said[2]
+
+
+@pytest.mark.e2e
+def test_a_cpu_trial_above_the_memory_limit_is_out_of_memory(cli_process, tmp_path):
+    (tmp_path / "mine.py").write_text(WHAT_A_CHILD_HAS.format(many=2**29))  # 2 GiB
+    limited = ["--memory-limit", "1GiB", "--out", "a.csv"]
+    done = cli_process("run", "--suite", "mine.py", "--device", "cpu", "--quick", *limited)
+    assert done.returncode == 4, done.stderr
+    assert {row["status"] for row in rows_of(tmp_path / "a.csv")} == {"out_of_memory"}
+
+
+SMALL = {
+    "wordlm": {"train_tokens": 4000, "valid_tokens": 400},
+    "cifar10": {"train_images": 64, "valid_images": 16},
+    "tricks": {"width": 4, "train_images": 64, "valid_images": 16, "test_images": 16},
+}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("suite", "model"), [("wordlm", "lstm"), ("cifar10", "resnet9"), ("tricks", "loading")])
+def test_a_suite_trains_in_a_child_of_its_own(cli_process, tmp_path, suite, model):
+    """Those that no other test of processes trains."""
+    settings = [part for name, value in SMALL[suite].items() for part in ("--set", f"{name}={value}")]
+    done = cli_process(
+        "run", "--suite", suite, "--models", model, "--device", "cpu", "--precision", "fp32", "--quick", "--synthetic",
+        "--batch", 16, "--out", "a.csv", *settings,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [row["status"] for row in rows_of(tmp_path / "a.csv")] == ["ok"]
+
+
 def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--processes", 2))
     assert done.returncode == 0, done.stderr
@@ -245,7 +343,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
         (("--suite", "resnets"), "no such suite"),
         (("--suite", "none.py"), "no such file"),
         (("--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
-        (("--suite", SUITES / "scripted.py", "--device", "cuda:7"), "not on this machine"),
+        (("--suite", SUITES / "scripted.py", "--device", "cuda:99"), "not on this machine"),
         (("--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
         (("--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
         (("--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),

@@ -147,8 +147,11 @@ def test_gradients_are_views_of_what_is_sent(monkeypatch):
 @pytest.mark.parametrize(
     ("device", "nodes", "bound"), [("cuda:0", 2, True), ("cuda:0", 1, False), ("cuda:2", 2, False), ("cpu", 2, False)]
 )
-def test_processes_are_bound_to_the_cpus_beside_their_cards(device, nodes, bound):
+def test_processes_are_bound_to_the_cpus_beside_their_cards(device, nodes, bound, monkeypatch):
     pytest.importorskip("torch.numa.binding")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     options = agent.near_their_cards(device, nodes)
     assert bool(options) == bound
     assert not bound or options["numa_options"].affinity_mode.value == "node"
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert not agent.near_their_cards(device, nodes), "torch does it with numactl"

@@ -245,6 +245,18 @@ def test_a_first_look_takes_one_probe_and_one_precision_teaches_the_next():
     assert sizes[1] == 112  # twice that, less the weights that do not shrink
 
 
+@pytest.mark.parametrize(("used", "batch"), [(2 * 10**9, 576), (9 * 10**9, None)])
+def test_a_first_look_takes_a_larger_batch_where_its_trial_left_much_free(used, batch):
+    """At 8 and at 72 it took 1.8 and 2 GB: 72 + 0.85 x 7.7 GB / 3.1 MB is more than eight times as many."""
+    found = batches(lambda trial: pytest.fail("measured"), samples=100_000, options=Options(mode="quick"))
+    case = replace(CASE, mode="quick", batch_size=72, batch_curve=((8, 1.0, 1_800_000_000),))
+    larger = found.roomier(case, Measurement(status="ok", peak_memory_bytes=used))
+    assert (larger and larger.batch_size) == batch
+    assert found.roomier(case, Measurement(status="ok", peak_memory_bytes=used, allocator_retries=1)) is None
+    sampled = batches(lambda trial: pytest.fail("measured"), samples=100_000)
+    assert sampled.roomier(case, Measurement(status="ok", peak_memory_bytes=used)) is None
+
+
 def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_takes_more():
     found = batches(lambda trial: fits(trial.case.batch_size), options=Options(mode="quick"))
     found.settle(replace(FP16, mode="quick", batch_size=96, batch_capped=True))

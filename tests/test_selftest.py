@@ -148,14 +148,30 @@ def test_trials_beside_other_programs_are_said(tmp_path):
     assert beside == "1 of 2 trials ran beside other programs: run it again alone"
     assert marked_shared(tmp_path / "none.csv") == ""
     lines = verdict([Check("timer", True, "fine")], "Some CPU", beside)
-    assert lines[1] == f"note  {beside}"
+    assert lines[0] == f"note  {beside}"
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_the_command_prints_each_check_and_ends_with_the_verdict(cli, monkeypatch, passed):
+    monkeypatch.setattr(selftest, "_checks", lambda device, folder: iter([Check("timer", passed, "fine")]))
+    monkeypatch.setattr(selftest, "marked_shared", lambda path: "")
+    done = cli("selftest", "--device", "cpu")
+    assert done.returncode == (0 if passed else 1)
+    assert f"\n{'ok  ' if passed else 'FAIL'}  timer: fine\n" in done.stdout
+    assert ("PASSED" if passed else "FAILED (timer)") in done.stdout.splitlines()[-1]
+    assert cli("selftest", "--device", "all,cpu").returncode == 2
 
 
 def test_the_verdict_is_one_line_to_quote():
     lines = verdict([Check("timer", True, "fine"), Check("A/A", True, "same")], "Some CPU")
     assert lines[-1].endswith("selftest on Some CPU: PASSED, 2 of 2 checks")
     lines = verdict([Check("timer", True, "fine"), Check("A/A", False, "slower")], "Some CPU")
-    assert lines[1] == "FAIL  A/A: slower"
+    assert lines == [lines[-1]]
+    assert "FAILED (A/A)" in lines[-1]
+    assert [check.line for check in (Check("timer", True, "fine"), Check("A/A", False, "slower"))] == [
+        "ok    timer: fine",
+        "FAIL  A/A: slower",
+    ]
     assert lines[-1].endswith("FAILED (A/A)")
 
 

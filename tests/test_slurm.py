@@ -101,7 +101,7 @@ def wait_for(condition, seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_a_job_over_two_nodes(cluster):
     code, err, frame = Job(cluster, "fine", "partition=cpu,nodes=2,time=5").end()
     assert code == 0, err + str(list(frame["reason"]))
@@ -110,7 +110,7 @@ def test_a_job_over_two_nodes(cluster):
     assert "COMPLETED" in err
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_the_follower_may_go_and_come_back(cluster):
     first = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
     first.runs()
@@ -123,7 +123,7 @@ def test_the_follower_may_go_and_come_back(cluster):
     assert list(frame["status"]) == ["ok", "ok"]
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_a_cancelled_job(cluster):
     job = Job(cluster, "cancel", "time=5", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
     job.runs()
@@ -135,7 +135,7 @@ def test_a_cancelled_job(cluster):
     assert frame["reason"].str.len().min() > 10
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_a_job_that_never_began(cluster):
     job = Job(cluster, "pending", "time=5,begin=now+1hour")
     subprocess.run(["scancel", job.number], check=True)
@@ -145,7 +145,7 @@ def test_a_job_that_never_began(cluster):
     assert frame["reason"][0] == "the Slurm job was cancelled (CANCELLED) before it had begun"
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_a_job_that_runs_out_of_time(cluster):
     job = Job(cluster, "late", "time=1", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
     code, err, frame = job.end(180)
@@ -155,7 +155,7 @@ def test_a_job_that_runs_out_of_time(cluster):
     assert frame["reason"].str.contains("time").any(), list(frame["reason"])
 
 
-@pytest.mark.e2e
+@pytest.mark.alone
 def test_a_job_whose_node_dies(cluster):
     job = Job(cluster, "dead", "nodelist=n1,time=5", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
     job.runs()

@@ -35,6 +35,7 @@ CASE = [column for column in [*KEY, *SPECIMEN] if column != "basis"]
 
 STACK = [
     "torch", "torchvision", "fastai", "cuda", "cudnn", "threads", "cudnn_benchmark", "memory_limit_bytes", "power_cap",
+    "switches",
 ]  # fmt: skip
 """A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
 

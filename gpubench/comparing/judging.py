@@ -38,6 +38,9 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     if unlike or differing:
         notes.append(f"differs in {', '.join([*unlike, *differing])}")
     notes += [f"another {c}" for c in ("cpu", "driver") if str(subject.row[c]) != str(other.row[c]) and c != axis]
+    layouts = [str(side.row["memory_format"]) for side in (subject, other)]
+    if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
+        notes.append(f"layout {' / '.join(layouts)}")
     if subject.suite_digest != other.suite_digest:
         notes.append("the suite's file was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":

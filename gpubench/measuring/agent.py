@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -83,7 +84,7 @@ def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
 
     torch (2.9 and later) takes a process's number on this machine for its card's, so only from the first card on.
     """
-    if device != "cuda:0" or (memory_nodes or 1) < 2:
+    if device != "cuda:0" or (memory_nodes or 1) < 2 or not shutil.which("numactl"):  # which torch does it with
         return {}
     try:
         from torch.numa.binding import AffinityMode, NumaOptions

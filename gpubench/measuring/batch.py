@@ -1,5 +1,6 @@
 """The largest batch that fits and the fastest batch, from a callable that tries one. Pure: no torch."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,12 @@ AIM = 0.97
 """Share of the memory still free that a prediction from two probes aims at."""
 ROUGH_AIM = 0.85
 """The same where one small probe has to do and nothing is tried afterwards."""
+FAR = 4
+"""Between a batch that fits and one so many times larger that does not, the middle is one of factors."""
+LEAP = 8
+"""The most by which one answer makes a first look's batch larger."""
+ROOMY = 1.5
+"""A batch that can be so many times larger was predicted badly."""
 
 FINENESS = 32
 """A large batch is found to a 32nd: more probes would buy less than processes differ by."""
@@ -104,16 +111,34 @@ def largest_batch(
                 return tried.answer(low, top)
             else:  # at the predicted edge: the answer is most likely one of the next few
                 guess, stride = low + stride, stride * 2
-    aim = AIM
+    aim: float | None = AIM * AIM  # the line was too bold: trust it for less
     while high - low > _fineness(low):
-        aim *= aim  # the line was too bold: trust it for less and less, then halve
-        predicted = _line(tried, capacity_bytes, aim)
-        middle = predicted if predicted and low < predicted < high else _multiple((low + high) // 2)
-        low, high = (middle, high) if tried(middle).fits else (low, middle)
+        predicted = _line(tried, capacity_bytes, aim) if aim else None
+        middle = predicted if predicted and predicted < high else _between(low, high)
+        if predicted and predicted < low + _fineness(low):
+            middle = low + _fineness(low)
+        if tried(middle).fits:
+            low, aim = middle, AIM
+        else:
+            high, aim = middle, None  # the line is not asked again before it has another point
     for larger in (high + STEP, high + 2 * STEP) if high <= STEP * FINENESS else (high + _fineness(high),):
         if (top is None or larger <= top) and tried(larger).fits:
             low = larger
     return tried.answer(max(low, *tried.fitting), top)
+
+
+def roomier(small: tuple[int, int], last: tuple[int, int], *, capacity_bytes: int, cap: int | None) -> int | None:
+    """A larger batch for a first look, where the one that a single probe predicted left much of the memory free.
+
+    Of a network with many weights most of a small probe's memory does not grow with the batch: gradients, say. `small`
+    and `last` are (batch, peak memory in bytes) of that probe and of the trial that followed.
+    """
+    (batch, before), (larger, now) = small, last
+    slope = (now - before) / (larger - batch) if larger > batch else 0.0
+    most = larger * LEAP
+    found = min(most, int(larger + ROUGH_AIM * (capacity_bytes - now) / slope)) if slope > 0 else most
+    found = _multiple(min(found, cap or found))
+    return found if found >= ROOMY * larger else None
 
 
 def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
@@ -136,6 +161,11 @@ def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
             tried(neighbour)
     best = max(tried.fitting, key=lambda b: tried(b).rate)
     return tried.answer(best, top)
+
+
+def _between(low: int, high: int) -> int:
+    """Halfway; by factors where they are far apart."""
+    return _multiple(math.isqrt(low * high) if high > FAR * low else (low + high) // 2)
 
 
 def _multiple(batch: int) -> int:

@@ -108,12 +108,12 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "unsupported": unsupported,
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
-        "bus": _bus(properties),
+        "bus": bus_address(properties),
         "integrated": bool(getattr(properties, "is_integrated", False)),
     }
 
 
-def _bus(properties: Any) -> str:
+def bus_address(properties: Any) -> str:
     """The PCI address, domain:bus:device; empty from torch before 2.8."""
     parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     known = [int(part) for part in parts if part is not None]

@@ -7,7 +7,7 @@ import torch
 from gpubench.trial import Case
 
 AUTO = "auto"
-TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX4\d0|T\d{3,4})\b")
+TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX[45]\d0|T\d{3,4})\b")
 """Cards of compute capability 7.5 that have no tensor cores: GTX 1650, T1000 and so on, but not the Tesla T4."""
 
 

@@ -24,6 +24,8 @@ SOAK_SECONDS = 30.0
 CPU_SOAK_SECONDS = 2.0
 """A CPU only has to leave its idle clock."""
 TIME_LIMIT_SECONDS = 300.0
+METHOD = "sustained"
+"""How an accelerator's products are measured; a peak of another method is measured again."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,18 @@ def _key(device: Device, torch: str, precision: str, threads: int) -> str:
     """Empty for a device without identity: it has no place in the cache."""
     if not device.device_hash:
         return ""
-    # What a CPU reaches is a matter of its threads.
-    share = f"{threads}/{os.environ.get('OMP_NUM_THREADS', '')}/{cpu_count()}" if device.kind == "cpu" else ""
-    return " ".join([device.device_hash, torch, precision, share]).strip()
+    if device.kind == "cpu":  # what it reaches is a matter of its threads
+        own = f"{threads}/{os.environ.get('OMP_NUM_THREADS', '')}/{cpu_count()}"
+    else:
+        own = f"driver={device.driver} {_power_limit(device)} {METHOD}"
+    return " ".join([device.device_hash, torch, precision, own])
+
+
+def _power_limit(device: Device) -> str:
+    """What the card may draw at present; empty where nobody tells."""
+    card = readers([device])[device.device]
+    watts = card.state().power_limit_watts if card else None
+    return f"{watts:.0f} W" if watts else ""
 
 
 def _read() -> dict[str, Any]:

@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from gpubench.measuring import nccl
+from gpubench.measuring import host, nccl
+from gpubench.measuring.device import bus_address
 from gpubench.measuring.interconnect import interconnect
 from gpubench.measuring.peers import Peers
 from gpubench.trial import Trial
@@ -99,7 +100,10 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
     for rank, (node, index) in enumerate(_gather([place.node, -1 if device.index is None else device.index])):
         where = f", {device.type}:{index:.0f}" if index >= 0 else ""
         names.append(f"rank {rank} (node {node:.0f}{where})")
-    facts = {"backend": backend, "interconnect": interconnect(_cards(trial, device), trial.case, place.address)}
+    between = interconnect(_cards(trial, device), trial.case, place.address)
+    if all(each[0] for each in _gather([_is_bound(device)])):
+        between += "; each process on the CPUs beside its card"
+    facts = {"backend": backend, "interconnect": between}
     return Peers(_gather, tuple(names)), facts
 
 
@@ -110,6 +114,15 @@ def _cards(trial: Trial, device: torch.device) -> list[str]:
     first = device.index or 0
     local = range(first, first + trial.case.processes // trial.case.nodes)
     return [str(torch.cuda.get_device_properties(index).uuid) for index in local]
+
+
+def _is_bound(device: torch.device) -> bool:
+    """Whether this process may run on the CPUs beside its card alone, where the machine has others."""
+    if device.type != "cuda" or not torch.version.cuda:
+        return False
+    properties = torch.cuda.get_device_properties(device)
+    node = host.numa_node(bus_address(properties))
+    return node is not None and (host.numa_nodes() or 1) > 1 and not host.may_leave_node(node)
 
 
 def leave() -> None:

@@ -49,12 +49,14 @@ INTERRUPTED = 130
 SOME_FAILED = 4
 SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
+LEAPS = 3
+"""How often a first look tries a larger batch, where the one that it predicted left much of the memory free."""
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
 SOAK_SECONDS = 30.0
 """A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
 SOAK_AFTER_SEARCH_SECONDS = 10.0
-"""The probes of a batch search have warmed it already."""
+"""The probes of a batch search have begun it, and each trial waits until its own clock and temperature are flat."""
 
 
 def run(options: Options, console: Console | None = None, run_child: RunChild = run_child) -> int:
@@ -406,9 +408,8 @@ class Runner:
         answer: Answer | None = None
         if not trial.case.refusal:
             if self.batches.to_confirm(trial.case):
-                trial, answer = confirm(trial, self.measure, self.say)
-                self.batches.settle(trial.case)
-            else:
+                trial, answer = self._confirmed(trial)
+            if not trial.case.refusal and (answer is None or trial.case.mode == "full"):
                 answer = self.measure(trial)
         if answer is None:
             refused = Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
@@ -417,6 +418,26 @@ class Runner:
         inside = (outcome.answer or {}).get("train_call_seconds")
         startup = outcome.seconds - float(inside) if inside is not None else None
         return trial, self._as_row(trial, measurement, started, startup)
+
+    def _confirmed(self, trial: Trial) -> tuple[Trial, Answer | None]:
+        """The first trial at a batch that was searched for: at the one that works, with its answer.
+
+        Of a whole run that is a quick trial beforehand: hours are not spent to find a batch too large.
+        """
+        mode = trial.case.mode
+        first = replace(trial, case=replace(trial.case, mode="quick" if mode == "full" else mode))
+        done, answer = confirm(first, self.measure, self.say)
+        for _ in range(LEAPS):
+            larger = self.batches.roomier(done.case, answer[0]) if answer else None
+            if larger is None:
+                break
+            more, better = confirm(replace(done, case=larger), self.measure, self.say)
+            if better is None:
+                break
+            done, answer = more, better
+        done = replace(done, case=replace(done.case, mode=mode))
+        self.batches.settle(done.case)
+        return done, answer
 
     def _write_off(self, trials: Sequence[Trial], why: Measurement, path: Path | None = None) -> None:
         """A row for each trial that will not run."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from gpubench.measuring.batch import Probe, fastest_batch, largest_batch
+from gpubench.measuring.batch import Probe, fastest_batch, largest_batch, roomier
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options
 from gpubench.measuring.process import Outcome
@@ -140,6 +140,21 @@ class Batches:
         """Whether its next trial is the first at a batch that was searched for."""
         return _key(case) in self._found and _key(case) not in self._sure
 
+    def roomier(self, case: Case, answer: Measurement) -> Case | None:
+        """In a first look: the case at a larger batch, where its trial left much of the memory free."""
+        device = self._devices[case.device]
+        capacity = capacity_of(case, device)
+        rough = self._options.mode == "quick" and case.batch_policy == "max" and device.kind != "cpu"
+        if not (rough and case.batch_curve and case.batch_size and capacity and _fits(answer)):
+            return None
+        small = case.batch_curve[0][0], case.batch_curve[0][2]
+        last = case.batch_size, answer.peak_memory_bytes or 0
+        cap = cap_of(case, self._suites[case.suite])
+        if (batch := roomier(small, last, capacity_bytes=capacity, cap=cap)) is None:
+            return None
+        self._say(f"  batch {case.batch_size} left much of the memory free: {batch}")
+        return replace(case, batch_size=batch, batch_capped=batch == cap // 8 * 8)
+
     def settle(self, case: Case) -> None:
         """A trial has shown what there is to know of this case's batch."""
         self._found[_key(case)] = case
@@ -173,18 +188,20 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
     return max(1, cap)
 
 
+def capacity_of(case: Case, device: Device) -> int | None:
+    """Bytes within which probes run, and at which a prediction aims: what the margin leaves."""
+    # The host's memory, which others need as well, is no capacity to aim at; a card's is its own.
+    capacity = case.memory_limit_bytes or (None if device.shares_memory else device.memory_bytes)
+    margin = CPU_MARGIN if device.shares_memory else MARGIN
+    return int(capacity * (1 - margin)) if capacity else None
+
+
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
     """The case with its batch and the curve of the search, or with a refusal where no batch works.
 
     The case's first trial, at the full memory limit, is to confirm the answer (see `confirm`).
     """
-    limit = case.memory_limit_bytes
-    # The host's memory, which others need as well, is no capacity to aim at; a card's is its own.
-    capacity = limit or (None if device.shares_memory else device.memory_bytes)
-    # Probes run, and the prediction aims, at what the margin leaves.
-    margin = CPU_MARGIN if device.shares_memory else MARGIN
-    within = int(capacity * (1 - margin)) if capacity else None
-
+    within = capacity_of(case, device)
     fitted: list[int] = []
     last = Measurement(status="out_of_memory")
 

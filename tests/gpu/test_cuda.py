@@ -1,4 +1,4 @@
-"""On a real card: every precision of the resnet suite, memory, TF32 for real. Run with `pytest -m gpu`."""
+"""On a real card: every precision of the resnet suite, memory, TF32 for real. Run with `pytest -n 0 -m gpu`."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ pytestmark = [
 ]
 
 
-def test_every_precision_of_resnet_or_a_reason(cli, tmp_path):
-    done = cli(
+def test_every_precision_of_resnet_or_a_reason(cli_process, tmp_path):
+    done = cli_process(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "all", "--quick",
         "--synthetic", "--batch", "64", "--set", "image_size=64", "--out", "a.csv",
     )  # fmt: skip
@@ -28,8 +28,11 @@ def test_tf32_left_on_is_caught_for_real():
     if torch.cuda.get_device_capability()[0] < 8:
         pytest.skip("this card has no TF32")
     precision.set_flags("tf32", reduced_reduction=False, cudnn_benchmark=False)
-    with pytest.raises(precision.PrecisionError, match="asked for fp32"):
-        precision.probe("fp32", "cuda:0", precision.mode_of("fp32", "cuda:0"))
+    try:
+        with pytest.raises(precision.PrecisionError, match="asked for fp32"):
+            precision.probe("fp32", "cuda:0", precision.mode_of("fp32", "cuda:0"))
+    finally:
+        precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
 
 
 def test_a_memory_limit_is_kept():

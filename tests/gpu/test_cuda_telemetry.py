@@ -1,4 +1,4 @@
-"""On a real card: what NVML tells against what nvidia-smi prints, and a trial's columns. Run with `pytest -m gpu`."""
+"""On a real card: NVML's figures against nvidia-smi's, and a trial's columns. Run with `pytest -n 0 -m gpu`."""
 
 import subprocess
 
@@ -63,8 +63,8 @@ def test_readings_are_nvidia_smis():
         assert float(power) == pytest.approx(after.power_watts, rel=0.3)
 
 
-def test_a_trials_columns(cli, tmp_path):
-    done = cli(
+def test_a_trials_columns(cli_process, tmp_path):
+    done = cli_process(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "fp32", "--synthetic", "--batch", "64",
         "--repeats", "1", "--set", "image_size=64", "--out", "a.csv",
     )  # fmt: skip
