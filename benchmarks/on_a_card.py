@@ -6,9 +6,9 @@
 
 A stage is what a user would type, and has so many seconds; the most important come first. Output goes to
 OUT/STAGE.log, rows to OUT/rows/STAGE.csv, and how it ended to a line of OUT/stages.csv. What is cut off keeps its rows.
-The same command goes on where the last one ended; `--stages` runs those again that ended already. Without `--data`
-the images and texts are made up, and nothing is trained to a goal. `--device cpu --small` tries the script itself where
-there is no card.
+The same command goes on where the last one ended, and names what it leaves for another; `--stages` runs those again
+that ended already. Without `--data` the images and texts are made up, and nothing is trained to a goal. `--device cpu
+--small` tries the script itself where there is no card.
 """
 
 import argparse
@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="longest that all of this call may take")
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores Ctrl-C, and so would each stage
     until = time.monotonic() + options.seconds - GRACE_SECONDS
     options.out.joinpath("rows").mkdir(parents=True, exist_ok=True)
     path = options.out / "stages.csv"
@@ -141,7 +142,11 @@ def main() -> None:
         with path.open() as file:
             ends = [] if options.stages else list(csv.DictReader(file))
         wanted, there = left_of(name, ends, options.stretch), until - time.monotonic()
-        if wanted < 1 or there < (10 if STAGES[name].resumes else wanted):
+        if wanted < 1:
+            continue
+        least = 10 if STAGES[name].resumes else wanted
+        if there < least:
+            print(f"{name}: left for a call of {least + GRACE_SECONDS:.0f} s or more", flush=True)
             continue
         began, log = time.monotonic(), options.out / f"{name}.log"
         ended = outcome(command_of(name, options), min(wanted, there), log)

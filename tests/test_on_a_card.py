@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import signal
 import sys
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def go(script, tmp_path, monkeypatch, capsys):
             return [(line["stage"], line["ended"]) for line in csv.DictReader(file)]
 
     return call
+
+
+@pytest.fixture
+def in_background():
+    """Ctrl-C is ignored, as in a shell's background job."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_everything_fits_27_minutes_and_no_call_of_nine_leaves_a_stage_for_ever(script):
@@ -60,7 +69,7 @@ def test_what_ended_is_not_run_again_unless_it_is_asked_for(script, go, tmp_path
     assert "The Zen of Python" in (tmp_path / "card/fine.log").read_text()
 
 
-def test_what_is_cut_off_goes_on_until_its_time_is_spent(script, go, tmp_path):
+def test_what_is_cut_off_goes_on_until_its_time_is_spent(script, go, in_background, tmp_path):
     (tmp_path / "slow.py").write_text(
         "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('kept', flush=True)"
     )
@@ -71,7 +80,8 @@ def test_what_is_cut_off_goes_on_until_its_time_is_spent(script, go, tmp_path):
     assert go(stages, "--stretch", 2)[1:] == [("slow", "cut off")]
 
 
-def test_what_cannot_go_on_begins_only_where_all_its_time_is_left(script, go):
+def test_what_cannot_go_on_begins_only_where_all_its_time_is_left(script, go, capsys):
     stages = {"long": script.Stage("this", 300), "short": script.Stage("this", 20)}
     assert go(stages, "--seconds", script.GRACE_SECONDS + 60) == [("short", "0")]
+    assert f"long: left for a call of {script.GRACE_SECONDS + 300} s or more" in capsys.readouterr().out
     assert go(stages) == [("short", "0"), ("long", "0")]

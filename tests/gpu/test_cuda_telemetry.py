@@ -64,6 +64,7 @@ def test_readings_are_nvidia_smis():
 
 
 def test_a_trials_columns(cli_process, tmp_path):
+    # A process of its own, which is read while it computes; a trial inside this one is read between its laps only.
     done = cli_process(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "fp32", "--synthetic", "--batch", "64",
         "--repeats", "1", "--set", "image_size=64", "--out", "a.csv",

@@ -17,17 +17,19 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("capability", ["61", "70"])
-def test_an_old_card_is_told_which_torch_to_install(cli, monkeypatch, capability):
-    monkeypatch.setenv("FAKECUDA_CC", capability)
-    done = cli("doctor")
+def test_an_old_card_is_told_which_torch_to_install(cli_process, monkeypatch, capability):
+    monkeypatch.setenv("FAKECUDA_CC", capability)  # read once by a process, so each needs one of its own
+    done = cli_process("doctor")
     assert f"no kernels for sm_{capability}" in done.stdout, done.stderr
     assert "whl/cu126" in done.stdout
 
 
-def test_the_cpu_of_a_machine_with_an_old_card_is_measured(cli, monkeypatch):
+def test_the_cpu_of_a_machine_with_an_old_card_is_measured(cli_process, monkeypatch):
     monkeypatch.setenv("FAKECUDA_CC", "61")
-    done = cli("run", "--suite", "resnet", "--models", "resnet18", "--device", "cpu", "--precision", "fp32", "--quick",
-               "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv")  # fmt: skip
+    done = cli_process(
+        "run", "--suite", "resnet", "--models", "resnet18", "--device", "cpu", "--precision", "fp32", "--quick",
+        "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
