@@ -155,6 +155,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and measure nothing.")] = False,
 ) -> int:
     """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
+    from gpubench.commands.run import found
     from gpubench.measuring.plan import Options
     from gpubench.measuring.run import run as run_plan
 
@@ -200,7 +201,7 @@ def run(
         return run_on_slurm(
             wishes, without(sys.argv[1:], "--slurm", "--out"), here, Console(stderr=True, highlight=False)
         )
-    return run_plan(options)
+    return run_plan(options, found=found)
 
 
 @app.command(
@@ -239,6 +240,8 @@ def compare(
     table: Annotated[
         str, typer.Option("--format", help="terminal, markdown, csv, json, hyperfine or benchstat.")
     ] = "terminal",
+    every: Annotated[bool, typer.Option("--all", help="Every case and comparison, not only what was found.")] = False,
+    only: Annotated[str, typer.Option(help="A suite, or part of a card's name: this in full, and nothing else.")] = "",
     charts: Annotated[Path | None, typer.Option(help="Folder for charts.")] = None,
     chart_format: Annotated[str, typer.Option(help="png, svg and pdf, joined by commas.")] = "png,svg",
     theme: Annotated[str, typer.Option(help="light or dark charts.")] = "light",
@@ -261,7 +264,8 @@ def compare(
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
-    from gpubench.comparing.compare import Question, Shape, compare_files
+    from gpubench.commands.compare import Shape, compare_files
+    from gpubench.comparing.compare import Question
 
     if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
         raise UserError(
@@ -277,6 +281,8 @@ def compare(
         Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())),
         Shape(
             table=table,
+            every=every,
+            only=only,
             charts=charts,
             chart_kinds=kinds,
             theme=theme,
@@ -302,7 +308,7 @@ def report(
 ) -> None:
     """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
     from gpubench.comparing.compare import Question
-    from gpubench.comparing.report import write_report
+    from gpubench.show.report import write_report
 
     question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
     typer.echo(write_report(files, question, out))

@@ -49,6 +49,9 @@ LAYERS = [
         "conditions.py",
     },
     {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
+    {module for module in MODULES if module.startswith("studies/")},
+    {module for module in MODULES if module.startswith("show/")},
+    {module for module in MODULES if module.startswith("commands/")},
     {"ceiling.py", "selftest.py", "preparing.py"},  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},
 ]

@@ -10,8 +10,8 @@ from gpubench import carried, records
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.compare import Question, compare
 from gpubench.comparing.plot import draw
-from gpubench.comparing.report import write_report
 from gpubench.loading import load, load_text, table_of
+from gpubench.show.report import write_report
 
 ODD = 'a "quoted", <b>odd</b> & ünusual ]]> --> name'
 

@@ -102,7 +102,7 @@ def test_list_shows_models_and_parameters(cli):
 def asked(monkeypatch):
     """The Options that `gpubench run` passes on, instead of running them."""
     got: list[Options] = []
-    monkeypatch.setattr("gpubench.measuring.run.run", lambda options: got.append(options) or 0)
+    monkeypatch.setattr("gpubench.measuring.run.run", lambda options, **_: got.append(options) or 0)
     return got
 
 

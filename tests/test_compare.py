@@ -8,8 +8,8 @@ from rows import row, rows
 
 from gpubench import records
 from gpubench.comparing.compare import compare
-from gpubench.comparing.formats import rendered
 from gpubench.errors import UserError
+from gpubench.show.formats import rendered
 
 RESULTS = Path(__file__).parents[1] / "results"
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -241,7 +241,7 @@ def test_the_published_table(tmp_path):
 def test_tables_and_charts_of_every_kind(cli, tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST) + rows(SLOW, **OTHER) + rows(SLOW, **OTHER, model="[bold]odd[/bold]"))
-    done = cli("compare", path, "--charts", "charts")
+    done = cli("compare", path, "--all", "--charts", "charts")
     assert done.returncode == 0, done.stderr
     assert "RTX 2080 Ti is faster" in done.stdout
     assert "[bold]odd[/bold]" in done.stdout

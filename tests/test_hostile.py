@@ -10,11 +10,11 @@ from gpubench import records
 from gpubench.cli import app
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.compare import Question, answer, compare
-from gpubench.comparing.formats import FORMATS, rendered
 from gpubench.comparing.plot import draw
-from gpubench.comparing.report import page_of
 from gpubench.errors import UserError
 from gpubench.loading import load
+from gpubench.show.formats import FORMATS, rendered
+from gpubench.show.report import page_of
 
 SCRIPT = "<script>alert(1)</script>"
 INSERTS = [

@@ -54,7 +54,7 @@ def test_run_then_compare(cli_process, tmp_path):
     assert all(0.035 <= float(row["seconds"]) < 1 for row in rows)
     compared = cli_process("compare", out)
     assert compared.returncode == 0, compared.stderr
-    assert all(word in compared.stdout for word in ("short", "bf16 over fp32", "one trial"))
+    assert all(word in compared.stdout for word in ("short", "bf16 / fp32", "one run"))
 
 
 def test_rows_say_what_host_they_come_from_but_not_its_name(cli_process, tmp_path):

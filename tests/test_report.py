@@ -8,8 +8,8 @@ from rows import row, rows
 
 from gpubench import records
 from gpubench.comparing.compare import Question
-from gpubench.comparing.report import write_report
 from gpubench.loading import load_text, table_of
+from gpubench.show.report import write_report
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 ATTACK = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\"'><svg onload=window.pwned=1>"

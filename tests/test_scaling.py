@@ -124,7 +124,7 @@ def test_sessions_of_one_number_of_machines_each_make_one_curve_of_their_stack(t
 
 def test_the_same_file_twice_is_one_trial(cli, tmp_path):
     records.append(tmp_path / "rows.csv", scaled([1, 2]))
-    assert "e 100.0% of N=1's   1 trial(s)" in cli("compare", "rows.csv", "rows.csv").stdout
+    assert "e 100.0% of N=1's   1 trial(s)" in cli("compare", "rows.csv", "rows.csv", "--all").stdout
 
 
 def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
@@ -164,7 +164,7 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
         for n in (512, 4096)
     ]
     frame_of(tmp_path, rows)
-    done = cli("compare", "rows.csv", "--charts", "charts")
+    done = cli("compare", "rows.csv", "--all", "--charts", "charts")
     assert "e  87.1% of N=1's   1 trial(s)" in done.stdout, done.stdout + done.stderr
     assert "model" in done.stdout
     assert "best: flat" in done.stdout
@@ -178,7 +178,7 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     assert "3 row(s) of allreduce train nothing" in done.stdout
     assert "row(s) of allreduce" in cli("compare", "rows.csv", "--format", "json").stdout
     for name in ("largebatch.svg", "scaling.png", "allreduce.png"):
-        assert cli("compare", f"charts/{name}").stdout == done.stdout.partition("charts/")[0]
+        assert cli("compare", f"charts/{name}", "--all").stdout == done.stdout.partition("charts/")[0]
     assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2
 
 

@@ -1,6 +1,5 @@
 """Rows to matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -39,8 +38,6 @@ from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
 from gpubench.loading import Loaded, load
 from gpubench.records import COLUMNS
-
-NOTHING_COMPARABLE = 3
 
 
 @dataclass(frozen=True)
@@ -105,85 +102,11 @@ class Question:
     where: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How the answer is given."""
-
-    table: str = "terminal"
-    charts: Path | None = None
-    chart_kinds: tuple[str, ...] = ("png", "svg")
-    theme: str = "light"
-    why: bool = False
-    """Also show what bounds each case."""
-    alpha_beta: tuple[float, float] | None = None
-    """Seconds of a message and of a byte, for the model of scaling (see `scaling.curves_of`)."""
-    scale_to: int | None = None
-    """Processes up to which that model is drawn."""
-    fail_on_slower: float | None = None
-    """A share, 0.05 for 5%."""
-
-
-def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> int:
-    """Print the comparison of all rows in `paths`, draw charts where asked; returns the exit code.
-
-    Raises UserError where no row can be read, or the question names nothing that is there.
-    """
-    if shape.fail_on_slower is not None and question.baseline is None:
-        raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
-    if shape.fail_on_slower is not None and metric_named(question.metric).by_loss:
-        raise UserError("--fail-on-slower is no gate for accuracy: half a point of it is what its verdicts judge")
-    loaded = asked(paths, question)
-    result = answer_of(loaded, question)
-    from gpubench.comparing.table import console_of_output, print_gate, print_problems, print_result
-
-    scales = _of_several_processes(loaded.frame)
-    if shape.table == "terminal":
-        print_result(result, why=shape.why, sees_more=scales)
-    else:
-        from gpubench.comparing.formats import FORMATS, rendered
-
-        if shape.table not in FORMATS:
-            raise UserError(f"--format {shape.table}: there is terminal, {', '.join(FORMATS)}")
-        print_problems(result)
-        print(rendered(result, shape.table), end="")
-    lines: list[str] = []
-    if shape.charts is not None:
-        from gpubench.comparing.carrying import Rows
-        from gpubench.comparing.plot import draw
-
-        rows = Rows(paths, question.where)
-        lines = draw(result, shape.charts, rows, shape.chart_kinds, shape.theme)
-    if scales:
-        from gpubench.comparing.scaleview import draw_scaling, origin_of, print_scaling
-        from gpubench.comparing.scaling import curves_of, held_of, sums_of
-
-        frame = once(completed(loaded.frame), [])
-        views = curves_of(frame, shape.alpha_beta, shape.scale_to), sums_of(frame), held_of(frame)
-        if shape.table == "terminal":
-            print_scaling(*views, console_of_output())
-        if shape.charts is not None:
-            lines += draw_scaling(*views, shape.charts, shape.chart_kinds, shape.theme, rows, origin_of(frame))
-    for line in lines:
-        print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
-    if shape.fail_on_slower is not None:
-        from gpubench.comparing.gate import gate
-
-        code, lines = gate(result, shape.fail_on_slower)
-        print_gate(lines)
-        return code
-    return 0 if result.comparisons or result.ladders or scales else NOTHING_COMPARABLE
-
-
 def compare(
     paths: Sequence[Path], by: str | None = None, baseline: str | None = None, allow_mismatch: bool = False
 ) -> Result:
     """Load, match and judge seconds."""
     return answer(paths, Question(by, baseline, allow_mismatch))
-
-
-def _of_several_processes(frame: pd.DataFrame) -> bool:
-    """Whether there is anything for the views of scaling, whose imports take their time."""
-    return bool(((frame["processes"] > 1) | frame["suite"].isin(["scaling", "largebatch"])).any())
 
 
 def answer(paths: Sequence[Path], question: Question) -> Result:

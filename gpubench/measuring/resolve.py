@@ -83,15 +83,21 @@ def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Conso
     return found
 
 
+QUICK = "quick"
+"""The folder in that of --out where first looks go."""
+
+
 def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]) -> Path:
     """The CSV of this run: --out itself where it names one, else a new file in that folder."""
     if options.out.suffix == ".csv":
         return options.out
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
+    # A first look is nothing that `compare results/*.csv` should take for a measurement.
+    folder = options.out / QUICK if options.mode == "quick" else options.out
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
-    return options.out / f"{moment}-{'-'.join(s.name for s in loaded)}-{card}.csv"
+    return folder / f"{moment}-{'-'.join(s.name for s in loaded)}-{card}.csv"
 
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:

@@ -59,10 +59,16 @@ SOAK_AFTER_SEARCH_SECONDS = 10.0
 """The probes of a batch search have begun it, and each trial waits until its own clock and temperature are flat."""
 
 
-def run(options: Options, console: Console | None = None, run_child: RunChild = run_child) -> int:
+def run(
+    options: Options,
+    console: Console | None = None,
+    run_child: RunChild = run_child,
+    found: Callable[[Path], Iterable[str]] = lambda path: (),
+) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code.
 
-    Everything that touches a device goes through `run_child`, one fresh process a call.
+    Everything that touches a device goes through `run_child`, one fresh process a call. `found` gives the lines with
+    which a run ends: what its rows say.
     """
     console = console or Console(stderr=True, highlight=False)
     loaded = suite.find_all(options.suites)
@@ -90,6 +96,7 @@ def run(options: Options, console: Console | None = None, run_child: RunChild = 
         path=path,
         folders=folders,
         run_child=run_child,
+        found=found,
     )
     with runner.interrupts:
         if options.nodes == 1:
@@ -130,10 +137,11 @@ class Runner:
         path: Path,
         folders: Mapping[str, Path | None],
         run_child: RunChild,
+        found: Callable[[Path], Iterable[str]] = lambda path: (),
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.path, self.folders = environment, path, folders
-        self.run_child = run_child
+        self.run_child, self.found = run_child, found
         self.session = secrets.token_hex(6)
         self.earlier: Earlier | None = None
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
@@ -253,6 +261,8 @@ class Runner:
             )
             return INTERRUPTED
         if statuses:
+            for line in self.found(self.path):
+                console.print(line, markup=False, soft_wrap=True)
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         else:
             console.print(f"{self.path}: every trial is already there", markup=False)

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gpubench.comparing.cells import Cell, relative_to_best, text_of
@@ -19,6 +20,8 @@ from gpubench.comparing.table import (
     ratio_of,
     shown,
 )
+from gpubench.show.terminal import cells_of, headline, told
+from gpubench.studies.finding import Finding
 
 JSON_VERSION = 1
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
@@ -26,9 +29,9 @@ FACTS = ("suite", "suite_version", "model", "precision", "batch_size", "batch_po
 MORE = ("measured", "card", "device_hash", "session", "processes", "torch", "cuda", "cudnn", "driver", "cpu", "source")
 
 
-def rendered(result: Result, name: str) -> str:
-    """The whole result in the format `name`, one of FORMATS."""
-    return FORMATS[name](result)
+def rendered(result: Result, name: str, findings: Sequence[Finding] = ()) -> str:
+    """The whole result in the format `name`, one of FORMATS; Markdown and JSON begin with the findings."""
+    return FORMATS[name](result, findings)
 
 
 def _cell_facts(cell: Cell, result: Result) -> dict[str, Any]:
@@ -61,8 +64,8 @@ def _comparison_facts(c: Comparison, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def as_json(result: Result) -> str:
-    """Everything: cells with their values, ratios with their evidence, what was left out."""
+def as_json(result: Result, findings: Sequence[Finding]) -> str:
+    """Everything: findings, cells with their values, ratios with their evidence, what was left out."""
     groups = [
         {
             "title": group.title,
@@ -84,13 +87,14 @@ def as_json(result: Result) -> str:
         for group in result.groups
     ]
     whole = {
-        "version": JSON_VERSION, "metric": result.metric.name, "unit": result.metric.title, "groups": groups,
+        "version": JSON_VERSION, "metric": result.metric.name, "unit": result.metric.title,
+        "findings": [asdict(each) | {"sentence": told(each)} for each in findings], "groups": groups,
         "left_out": result.left_out, "problems": result.problems,
     }  # fmt: skip
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 
-def as_csv(result: Result) -> str:
+def as_csv(result: Result, findings: Sequence[Finding]) -> str:
     """A line per case, for a spreadsheet."""
     cells = [_cell_facts(cell, result) for group in result.groups for cell in group.cases]
     names = [*FACTS, *MORE, "label", "status", "reason", "trials", "median", "low", "high"]
@@ -109,9 +113,13 @@ def _escaped(text: str) -> str:
     return text
 
 
-def as_markdown(result: Result) -> str:
-    """Two tables a group, for an issue or a README."""
+def as_markdown(result: Result, findings: Sequence[Finding]) -> str:
+    """The findings, then two tables a group, for an issue or a README."""
     parts = []
+    if findings:
+        lines = [list(cells_of(each)) for each in findings]
+        header = [result.metric.gain, "95%", "verdict", "what", "from"]
+        parts += [f"{_escaped(headline(findings))}\n", _markdown_table(header, lines, {result.metric.gain, "95%"})]
     for group in result.groups:
         lines = [
             [
@@ -146,7 +154,7 @@ def _with_interval(cell: Cell, result: Result) -> str:
     return f"{text} ({interval_text(cell, result.metric)})"
 
 
-def as_hyperfine(result: Result) -> str:
+def as_hyperfine(result: Result, findings: Sequence[Finding]) -> str:
     """hyperfine's Markdown: median, least, most, and each case relative to the best of its task."""
     parts = []
     for group in result.groups:
@@ -169,7 +177,7 @@ def _three(cell: Cell, result: Result) -> tuple[float, float, float]:
     return result.metric.shown(cell.median), low, high
 
 
-def as_benchstat(result: Result) -> str:
+def as_benchstat(result: Result, findings: Sequence[Finding]) -> str:
     """benchstat's shape: a line per case, both sides with half their interval in percent, the change and its p."""
     parts = []
     for group in result.groups:
@@ -199,7 +207,7 @@ def _plus_minus(cell: Cell, result: Result) -> str:
     return f"{result.metric.shown(cell.median):.4g}{percent}"
 
 
-FORMATS: dict[str, Callable[[Result], str]] = {
+FORMATS: dict[str, Callable[[Result, Sequence[Finding]], str]] = {
     "markdown": as_markdown,
     "csv": as_csv,
     "json": as_json,

@@ -32,17 +32,23 @@ from gpubench.comparing.table import (
     shown,
 )
 from gpubench.errors import UserError
+from gpubench.show.terminal import told
+from gpubench.studies.answer import findings_of
+from gpubench.studies.finding import Finding
 
 LOG_FROM = 20.0
 BAR_PIXELS, FRAME_PIXELS = 26, 70
 MOST_BARS = 120
 """More bars than these are left to the table."""
+FIRST = 8
+"""Findings that are seen at once."""
 NAMED_VALUES = 24
 
 
 def write_report(paths: Sequence[Path], question: Question, out: Path) -> str:
     """Compare, write the page, return the line to print. Raises UserError."""
-    page = page_of(answer(paths, question), Rows(paths, question.where).all())
+    result = answer(paths, question)
+    page = page_of(result, Rows(paths, question.where).all(), findings_of(result))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, encoding="utf-8")
@@ -51,11 +57,11 @@ def write_report(paths: Sequence[Path], question: Question, out: Path) -> str:
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
-def page_of(result: Result, table: bytes) -> str:
+def page_of(result: Result, table: bytes, findings: Sequence[Finding] = ()) -> str:
     """The whole page; `table` is the CSV of the rows it carries."""
     figures: list[dict[str, Any]] = []
     sections = [_section(number, group, result, figures) for number, group in enumerate(result.groups)]
-    assets = files("gpubench.comparing") / "assets"
+    assets = files("gpubench.show") / "assets"
     style = (assets / "report.css").read_text(encoding="utf-8")
     library = (assets / "chart.umd.min.js").read_text(encoding="utf-8")
     script = (assets / "report.js").read_text(encoding="utf-8")
@@ -77,7 +83,7 @@ def page_of(result: Result, table: bytes) -> str:
 <body>
 <header><h1>{_text(_heading(result))}</h1>
 <p class="soft">{_text(_summary(result))}</p>
-<p class="screen"><a {html_link(table)} class="button">Download the rows (CSV)</a></p>
+{_findings(findings)}<p class="screen"><a {html_link(table)} class="button">Download the rows (CSV)</a></p>
 <p class="screen"><label for="filter">Show only rows with these words</label><br>
 <input type="search" id="filter" autocomplete="off"></p>
 <p id="status" role="status" class="soft"></p></header>
@@ -109,6 +115,13 @@ def _rule(metric: Metric) -> str:
         f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
         " `same` needs its whole 90% interval inside 2%."
     )
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    """The first of them as sentences, the others folded."""
+    items = [f"<li>{_text(told(each))}</li>" for each in findings]
+    more = f"<details><summary>{len(items) - FIRST} more</summary><ul>{''.join(items[FIRST:])}</ul></details>"
+    return f"<ul>{''.join(items[:FIRST])}</ul>{more if len(items) > FIRST else ''}" if items else ""
 
 
 def _heading(result: Result) -> str:

@@ -1,0 +1,1 @@
+"""Faces: what a person sees of findings. They know findings and nothing of the rows behind them."""
