@@ -112,6 +112,7 @@ def test_every_finding_that_is_not_ok_says_what_to_do(tmp_path):
     calls = [
         call
         for path in package.rglob("*.py")
+        if path.parent.name != "studies"  # whose findings are of rows
         for call in ast.walk(ast.parse(path.read_text()))
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Finding"
     ]
