@@ -41,6 +41,9 @@ PATIENCE_SECONDS = 120
 LOST = "lost"
 """Key in the store under which a process that fails says why."""
 
+LEAVING_SECONDS = 30.0
+"""Whoever has not ended so long after the training is killed."""
+
 TRAIN, VALID, TEST, STEP, SUM, AGAIN, DONE = range(7)
 """What the first process tells the others: begin a pass over a loader, take a step of it, add up, train on the
 last batch again, end."""
@@ -309,6 +312,7 @@ def other_processes(trial: Trial) -> Iterator[Any]:
     import torch.distributed as dist
 
     from gpubench.errors import Unsupported
+    from gpubench.measuring.ranks import leave
 
     ranks, kind = ranks_of(trial.case.params), torch_device_type(trial.case.device)
     if ranks == 1:
@@ -327,9 +331,9 @@ def other_processes(trial: Trial) -> Iterator[Any]:
         for process in others:
             process.start()
         yield store
-        dist.destroy_process_group()  # with the others: NCCL waits for all that are left
+        leave()  # with the others: NCCL waits for all that are left
         for process in others:
-            process.join()
+            process.join(LEAVING_SECONDS)
     except Exception as error:
         if store.check([LOST]):  # this one only noticed that it is gone
             raise RuntimeError(store.get(LOST).decode()) from error
@@ -347,6 +351,7 @@ def other(trial: Trial, rank: int, port: int) -> None:
     import torch.distributed as dist
 
     from gpubench.measuring import precision
+    from gpubench.measuring.ranks import leave
 
     ranks, params = ranks_of(trial.case.params), trial.params
     if params.threads:
@@ -359,7 +364,7 @@ def other(trial: Trial, rank: int, port: int) -> None:
     except Exception as error:
         store.set(LOST, f"process {rank}: {type(error).__name__}: {error}")
         raise
-    dist.destroy_process_group()
+    leave()
 
 
 def share_cores(ranks: int) -> None:

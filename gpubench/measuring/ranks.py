@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -125,8 +126,14 @@ def _is_bound(device: torch.device) -> bool:
     return node is not None and (host.numa_nodes() or 1) > 1 and not host.may_leave_node(node)
 
 
+LETTING_GO_SECONDS = 0.2
+"""A group's own thread lets go of the last tensors after their sum, and needs the interpreter for that. In torch 2.6 who
+destroys the group holds the interpreter and waits for that thread: now and then both waited for ever."""
+
+
 def leave() -> None:
     """Leave the process group in order, when every process has answered."""
+    time.sleep(LETTING_GO_SECONDS)
     dist.destroy_process_group()
 
 
