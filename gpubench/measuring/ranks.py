@@ -127,8 +127,8 @@ def _is_bound(device: torch.device) -> bool:
 
 
 LETTING_GO_SECONDS = 0.2
-"""A group's own thread lets go of the last tensors after their sum, and needs the interpreter for that. In torch 2.6 who
-destroys the group holds the interpreter and waits for that thread: now and then both waited for ever."""
+"""A group's own thread lets go of the last tensors after their sum, and needs the interpreter for that. In torch 2.6
+who destroys the group holds the interpreter and waits for that thread: now and then both waited for ever."""
 
 
 def leave() -> None:
