@@ -22,7 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
-    epilog="Start with `gpubench run --suite resnet --precision both --quick`, then `gpubench compare results/*.csv`.",
+    epilog="A first look: `gpubench run --suite resnet --precision both --quick --synthetic`. Without the last two"
+    " words it measures; then `gpubench compare results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data")
@@ -132,9 +133,10 @@ def run(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for a new CSV, or a CSV file to write or resume.")] = Path(
-        "results"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for a new CSV (--quick: in its folder quick), or a CSV file to write or resume."),
+    ] = Path("results"),
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
     ] = None,

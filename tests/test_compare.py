@@ -246,7 +246,9 @@ def test_tables_and_charts_of_every_kind(cli, tmp_path):
     assert "RTX 2080 Ti is faster" in done.stdout
     assert "[bold]odd[/bold]" in done.stdout
     made = sorted(file.name for file in (tmp_path / "charts").iterdir())
-    assert made == ["seconds-resnet.png", "seconds-resnet.svg", "speedup-resnet.png", "speedup-resnet.svg"]
+    found = [f"resnet-rtx-2080-ti-over-gtx-1080-ti-in-fp32-{what}" for what in ("seconds", "speedup")]
+    stems = sorted([*found, "seconds-resnet", "speedup-resnet"])
+    assert made == [f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")]
 
 
 def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):

@@ -249,6 +249,8 @@ def test_filters(path):
     only = answer([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
     assert [(c.label, c.precision) for g in only.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
     assert answer([path], Question(where=("batch_size=64",))).comparisons
+    called = answer([path], Question(where=("precision=fp32", "card!=gtx 1080 ti")))
+    assert [(c.label, c.precision) for g in called.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
     for wrong in ("precision", "nothing=1", "card=none", "laps=x"):
         with pytest.raises(UserError, match="--where"):
             answer([path], Question(where=(wrong,)))
@@ -336,7 +338,15 @@ def test_the_command_takes_them_all(path, prices, tmp_path):
 
 @pytest.mark.parametrize(
     ("where", "why"),
-    [("card", "write it as"), ("nothing=1", "write it as"), ("started=2026", "is not read to compare")],
+    [
+        ("card", "write it as"),
+        ("nothing=1", "write it as"),
+        ("started=2026", "is not read to compare"),
+        ("precison=fp32", "did you mean precision"),
+        ("precision=fp23", "no row is left; did you mean fp32"),
+        ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"),
+        ("model=vgg", "no row is left$"),
+    ],
 )
 def test_a_choice_of_rows_that_cannot_be_made_says_why(tmp_path, where, why):
     path = tmp_path / "rows.csv"

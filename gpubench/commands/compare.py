@@ -1,19 +1,18 @@
 """`gpubench compare`: what was found in some files, and on request every case, chart and format."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pandas as pd
-
-from gpubench.comparing.cells import completed, once
+from gpubench.comparing.cells import Cell
 from gpubench.comparing.compare import Question, Result, answer_of, asked
-from gpubench.comparing.questions import metric_named
+from gpubench.comparing.questions import did_you_mean, metric_named
 from gpubench.errors import UserError
-from gpubench.loading import Loaded
 from gpubench.show.terminal import screen
 from gpubench.studies.answer import Answer, findings_of
+from gpubench.studies.finding import Finding
+from gpubench.studies.scaling import Views, views_of
 
 NOTHING_COMPARABLE = 3
 
@@ -55,85 +54,109 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     if shape.fail_on_slower is not None and metric_named(question.metric).by_loss:
         raise UserError("--fail-on-slower is no gate for accuracy: half a point of it is what its verdicts judge")
     loaded = asked(paths, question)
-    if shape.only:
-        loaded = _of_suite(loaded, shape.only)
+    suites = {str(name).lower() for name in loaded.frame["suite"].unique()}
+    if shape.only.lower() in suites:
+        loaded = replace(loaded, frame=loaded.frame[loaded.frame["suite"].str.lower() == shape.only.lower()])
     result = answer_of(loaded, question)
-    if shape.only:
-        result = _of_card(result, shape.only)
-    from gpubench.comparing.table import console_of_output, print_gate, print_problems, print_result
-
-    a_card = bool(shape.only) and shape.only.lower() not in set(loaded.frame["suite"].str.lower())
-    scales = _of_several_processes(loaded.frame) and not a_card  # curves are of suites
-    frame, curves, sums, held = loaded.frame, [], [], []
-    if scales:
-        from gpubench.comparing.scaling import curves_of, held_of, sums_of
-
-        frame = once(completed(loaded.frame), [])
-        curves, sums, held = curves_of(frame, shape.alpha_beta, shape.scale_to), sums_of(frame), held_of(frame)
-    findings = findings_of(result, curves, held)
+    views = views_of(loaded.frame, shape.alpha_beta, shape.scale_to)
+    if shape.only and shape.only.lower() not in suites:
+        result, views = _of_card(result, shape.only, suites), Views(loaded.frame)  # curves are of suites
+    findings = findings_of(result, views)
     if shape.table == "terminal":
-        if findings:
-            answer = Answer(tuple(findings), len(paths), len(loaded.frame), result.failed, result.metric.gain)
-            for line in screen(answer):
-                print(line)
-        if shape.in_full or not findings:
-            print() if findings else None
-            print_result(result, why=shape.why, sees_more=scales)
-        else:
-            print_problems(result)
+        _print(result, views, findings, _files(paths), shape)
     else:
+        from gpubench.comparing.table import print_problems
         from gpubench.show.formats import FORMATS, rendered
 
         if shape.table not in FORMATS:
             raise UserError(f"--format {shape.table}: there is terminal, {', '.join(FORMATS)}")
         print_problems(result)
         print(rendered(result, shape.table, findings), end="")
-    lines: list[str] = []
     if shape.charts is not None:
-        from gpubench.comparing.carrying import Rows
-        from gpubench.comparing.plot import draw
-
-        rows = Rows(paths, question.where)
-        lines = draw(result, shape.charts, rows, shape.chart_kinds, shape.theme)
-    if scales:
-        from gpubench.comparing.scaleview import draw_scaling, origin_of, print_scaling
-
-        if shape.table == "terminal" and (shape.in_full or not findings):
-            print_scaling(curves, sums, held, console_of_output())
-        if shape.charts is not None:
-            views = curves, sums, held, shape.charts, shape.chart_kinds, shape.theme, rows, origin_of(frame)
-            lines += draw_scaling(*views)
-    for line in lines:
-        print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
+        for line in _draw(result, views, findings, paths, question, shape, shape.charts):
+            print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:
         from gpubench.comparing.gate import gate
+        from gpubench.comparing.table import print_gate
 
         code, lines = gate(result, shape.fail_on_slower)
         print_gate(lines)
         return code
-    return 0 if result.comparisons or result.ladders or scales else NOTHING_COMPARABLE
+    return 0 if result.comparisons or result.ladders or _scales(views) else NOTHING_COMPARABLE
 
 
-def _of_several_processes(frame: pd.DataFrame) -> bool:
-    """Whether there is anything for the views of scaling, whose imports take their time."""
-    return bool(((frame["processes"] > 1) | frame["suite"].isin(["scaling", "largebatch"])).any())
+def _scales(views: Views) -> bool:
+    return bool(views.curves or views.sums or views.held)
 
 
-def _of_suite(loaded: Loaded, name: str) -> Loaded:
-    """The rows of the suite of this name, or all of them where it is no suite's."""
-    own = loaded.frame[loaded.frame["suite"].str.lower() == name.lower()]
-    return replace(loaded, frame=own) if len(own) else loaded
+def _print(result: Result, views: Views, findings: Sequence[Finding], files: int, shape: Shape) -> None:
+    """The findings on a screen; everything below them where it was asked for, or where nothing was found."""
+    from gpubench.comparing.scaleview import print_scaling
+    from gpubench.comparing.table import console_of_output, print_problems, print_result
+
+    in_full = shape.in_full or not findings
+    if findings:
+        rows, left_out = len(views.frame), len(result.left_out)
+        answer = Answer(tuple(findings), files, rows, result.failed, left_out, result.metric.gain, in_full)
+        print(*screen(answer), sep="\n")
+    if not in_full:
+        print_problems(result)
+        return
+    if findings:
+        print()
+    print_result(result, why=shape.why, sees_more=_scales(views))
+    if _scales(views):
+        print_scaling(views.curves, views.sums, views.held, console_of_output())
 
 
-def _of_card(result: Result, name: str) -> Result:
-    """The groups in which a card has this in its name; all where it is a suite's. Raises UserError without any."""
-    suites = {str(cell.suite) for group in result.groups for cell in group.cases}
-    if name.lower() in {each.lower() for each in suites}:
-        return result
-    groups = [group for group in result.groups if any(name.lower() in cell.label.lower() for cell in group.cases)]
+def _draw(
+    result: Result,
+    views: Views,
+    findings: Sequence[Finding],
+    paths: Sequence[Path],
+    question: Question,
+    shape: Shape,
+    folder: Path,
+) -> list[str]:
+    """The pictures of the findings, of ladders and of scaling; with --all, or without findings, all there are."""
+    from gpubench.comparing import plot
+    from gpubench.comparing.carrying import Rows
+    from gpubench.comparing.scaleview import draw_scaling, origin_of
+    from gpubench.show import charts
+
+    rows = Rows(paths, question.where)
+    lines = charts.draw(findings, folder, rows.table, shape.chart_kinds, shape.theme)
+    others = result if shape.in_full or not lines else replace(result, groups=[])
+    lines += plot.draw(others, folder, rows, shape.chart_kinds, shape.theme)
+    if _scales(views):
+        drawn = views.curves, views.sums, views.held
+        lines += draw_scaling(*drawn, folder, shape.chart_kinds, shape.theme, rows, origin_of(views.frame))
+    return lines
+
+
+def _files(paths: Sequence[Path]) -> int:
+    """How many files were given; a folder stands for those in it."""
+    return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
+
+
+def _of_card(result: Result, name: str, suites: Collection[str]) -> Result:
+    """What is of a card that has this in its name, and what it is compared with. Raises UserError without any."""
+
+    def fits(cell: Cell) -> bool:
+        return name.lower() in cell.label.lower()
+
+    groups = []
+    for group in result.groups:
+        kept = [c for c in group.comparisons if fits(c.subject) or fits(c.other)]
+        beside = {id(cell) for c in kept for cell in (c.subject, c.other)}
+        cells = [cell for cell in group.cells if fits(cell) or id(cell) in beside]
+        means = [mean for mean in group.means if name.lower() in f"{mean.subject_name} {mean.other_name}".lower()]
+        holes = [cell for cell in group.holes if fits(cell)]
+        if cells or holes:
+            groups.append(replace(group, cells=cells, comparisons=kept, means=means, holes=holes))
     if not groups:
-        labels = {cell.label for group in result.groups for cell in group.cases}
-        raise UserError(f"--only {name}: there is {', '.join([*sorted(suites), *sorted(labels)])}")
+        there = [*sorted(suites), *sorted({cell.label for group in result.groups for cell in group.cases})]
+        raise UserError(f"--only {name}: there is {', '.join(there)}{did_you_mean(name, there)}")
     ladders = [ladder for ladder in result.ladders if name.lower() in ladder.name.lower()]
     left_out = [line for line in result.left_out if name.lower() in line.lower()]
     return replace(result, groups=groups, ladders=ladders, left_out=left_out)

@@ -67,11 +67,11 @@ def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
     for (subject, other), by_case in ratios.items():
         used = [by_case[case] for case in common] if len(common) * 2 >= len(cases) else []
         value = stats.geometric_mean([r.value for r in used]) if used else None
-        means.append(Mean("card", subject, other, *kind, value, len(common), len(cases), _interval(used)))
+        means.append(Mean("card", subject, other, *kind, value, len(common), len(cases), interval_of(used)))
     return means
 
 
-def _interval(ratios: Sequence[stats.Ratio]) -> tuple[float, float] | None:
+def interval_of(ratios: Sequence[stats.Ratio]) -> tuple[float, float] | None:
     """Of the geometric mean, from the ratios' own intervals.
 
     Cases of one session err independently, so half widths add as squares. Two specimens may differ in all cases

@@ -1,13 +1,15 @@
 """What is asked of the rows: which ones (--where), and which figure of them (--metric, with --price)."""
 
+import difflib
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from gpubench.comparing.cells import short
 from gpubench.comparing.goal import success_of
 from gpubench.errors import UserError
 from gpubench.loading import FLAGS, NUMBERS
@@ -144,6 +146,13 @@ def read_prices(path: Path) -> dict[str, float]:
     return hourly
 
 
+def did_you_mean(wrong: str, there: Iterable[str]) -> str:
+    """The nearest of what is there, as the end of a sentence; empty where nothing is near."""
+    names = {name.lower(): name for name in there}
+    nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""
+
+
 def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
     """Rows that fulfil every `column=value` (or `column!=value`), as texts without regard to case; UserError."""
     for where in wheres:
@@ -151,7 +160,8 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         negated = column.endswith("!")
         column = column.rstrip("!").strip()
         if not equals or column not in COLUMNS:
-            raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns")
+            meant = did_you_mean(column, COLUMNS) if equals else ""
+            raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns{meant}")
         if column not in frame:
             raise UserError(f"--where {where}: {column} is not read to compare; choose the rows by another column")
         texts = frame[column]
@@ -159,8 +169,13 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
             texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
         elif column in FLAGS:  # an empty one is false
             texts = (texts.astype(str).str.lower() == "true").astype(str)
-        fits = texts.astype(str).str.lower() == value.strip().lower()
-        frame = frame[~fits if negated else fits]
-        if frame.empty:
-            raise UserError(f"--where {where}: no row is left")
+        texts, wanted = texts.astype(str), value.strip().lower()
+        fits = texts.str.lower() == wanted
+        if column == "card":  # or as the tables call it
+            fits |= texts.map({name: short(name).lower() == wanted for name in texts.unique()}).astype(bool)
+        left = frame[~fits if negated else fits]
+        if left.empty:
+            there = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})
+            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), there)}")
+        frame = left
     return frame

@@ -7,7 +7,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -59,11 +59,15 @@ SOAK_AFTER_SEARCH_SECONDS = 10.0
 """The probes of a batch search have begun it, and each trial waits until its own clock and temperature are flat."""
 
 
+Found = Callable[[Path, Collection[str]], Iterable[str]]
+"""Lines that say what the rows of these sessions in a file show."""
+
+
 def run(
     options: Options,
     console: Console | None = None,
     run_child: RunChild = run_child,
-    found: Callable[[Path], Iterable[str]] = lambda path: (),
+    found: Found = lambda path, sessions: (),
 ) -> int:
     """Measure what `options` ask for and append a row per trial; returns the exit code.
 
@@ -137,12 +141,14 @@ class Runner:
         path: Path,
         folders: Mapping[str, Path | None],
         run_child: RunChild,
-        found: Callable[[Path], Iterable[str]] = lambda path: (),
+        found: Found = lambda path, sessions: (),
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.path, self.folders = environment, path, folders
         self.run_child, self.found = run_child, found
         self.session = secrets.token_hex(6)
+        self.sessions: set[str] = set()
+        """Of the rows that were written."""
         self.earlier: Earlier | None = None
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
         self.say: Callable[[str], None] = lambda line: None
@@ -240,6 +246,7 @@ class Runner:
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
                         trial, row = self._row(trial)
                         records.append(self.path, [row])  # per row: a killed run loses nothing
+                        self.sessions.add(row.session)
                         progress.finish(trial, row)
                         statuses.append(row.status)
                         own = times.setdefault(trial.case.label, [])
@@ -261,7 +268,7 @@ class Runner:
             )
             return INTERRUPTED
         if statuses:
-            for line in self.found(self.path):
+            for line in self.found(self.path, self.sessions):
                 console.print(line, markup=False, soft_wrap=True)
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
         else:

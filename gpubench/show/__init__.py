@@ -1,1 +1,4 @@
-"""Faces: what a person sees of findings. They know findings and nothing of the rows behind them."""
+"""Faces: what a person sees of findings.
+
+`terminal` and `charts` know findings alone; `formats` and `report` still show cases and comparisons, too.
+"""

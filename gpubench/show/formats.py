@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from gpubench.comparing.cells import Cell, relative_to_best, text_of
@@ -64,6 +64,13 @@ def _comparison_facts(c: Comparison, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _finding_facts(each: Finding) -> dict[str, Any]:
+    facts = {field.name: getattr(each, field.name) for field in fields(each) if field.name not in {"cells", "parts"}}
+    facts["where"] = each.where
+    parts = [{name: _value(value) for name, value in vars(part).items() if name != "interval"} for part in each.parts]
+    return facts | {"sentence": told(each), "parts": parts}
+
+
 def as_json(result: Result, findings: Sequence[Finding]) -> str:
     """Everything: findings, cells with their values, ratios with their evidence, what was left out."""
     groups = [
@@ -88,7 +95,7 @@ def as_json(result: Result, findings: Sequence[Finding]) -> str:
     ]
     whole = {
         "version": JSON_VERSION, "metric": result.metric.name, "unit": result.metric.title,
-        "findings": [asdict(each) | {"sentence": told(each)} for each in findings], "groups": groups,
+        "findings": [_finding_facts(each) for each in findings], "groups": groups,
         "left_out": result.left_out, "problems": result.problems,
     }  # fmt: skip
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"

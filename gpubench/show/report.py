@@ -16,7 +16,7 @@ import gpubench
 from gpubench.carried import html_link
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Comparison, Group, Question, Result, answer
+from gpubench.comparing.compare import Comparison, Group, Question, Result, answer_of, asked
 from gpubench.comparing.digits import rate_text
 from gpubench.comparing.questions import Metric
 from gpubench.comparing.specimens import unit_of
@@ -35,6 +35,7 @@ from gpubench.errors import UserError
 from gpubench.show.terminal import told
 from gpubench.studies.answer import findings_of
 from gpubench.studies.finding import Finding
+from gpubench.studies.scaling import views_of
 
 LOG_FROM = 20.0
 BAR_PIXELS, FRAME_PIXELS = 26, 70
@@ -47,8 +48,9 @@ NAMED_VALUES = 24
 
 def write_report(paths: Sequence[Path], question: Question, out: Path) -> str:
     """Compare, write the page, return the line to print. Raises UserError."""
-    result = answer(paths, question)
-    page = page_of(result, Rows(paths, question.where).all(), findings_of(result))
+    rows = asked(paths, question)
+    result = answer_of(rows, question)
+    page = page_of(result, Rows(paths, question.where).all(), findings_of(result, views_of(rows.frame)))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, encoding="utf-8")

@@ -1,72 +1,75 @@
 """Findings on one screen of 80 columns: the answer in a sentence, a line each, and how to see the rest."""
 
+import math
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
+
+from gpubench.loading import shown
 from gpubench.studies.answer import Answer
 from gpubench.studies.finding import Finding
 
-WIDTH = 79
-WHAT = 28
-"""Characters of what is compared; the longest names are cut."""
+WIDTH, LINES = 79, 25
+NAME, WHAT, FACT = 36, 28, 60
+"""Columns of a name in a sentence, of what is compared in a table, of a caveat."""
 MOST = 12
 """Findings on the screen."""
+COLUMNS = ("speedup", "95%", "verdict", "what", "from")
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
     "larger": "large", "better": "accurate",
 }  # fmt: skip
-COLUMNS = ("speedup", "95%", "verdict", "what", "from")
 
 
-def screen(answer: Answer, most: int = MOST) -> list[str]:
-    """All lines; none is longer than WIDTH, and there are no more than `most` findings and 12 lines around them."""
-    findings = answer.findings[:most]
-    pair = [each for each in findings if each.kind == "card"]
-    alone = len({each.what for each in pair}) == 1 and len({each.suite for each in findings}) == 1
-    pair.sort(key=lambda each: each.where != "in fp32")
-    drawn = _by_model(pair) if alone and pair[0].of_seconds and len(pair) < 3 else []
-    if not drawn or max(map(len, drawn)) > WIDTH or len(drawn) > most:
-        return [
-            *wrapped(headline(answer.findings)),
-            "",
-            *_table(findings, answer.gain),
-            "",
-            *_tail(answer, len(findings)),
-        ]
-    others = [line for each in findings if each.kind != "card" for line in wrapped(sentence(each))]
-    return [
-        *wrapped(headline(answer.findings)),
-        "",
-        *drawn,
-        "",
-        *others,
-        *([""] if others else []),
-        *_tail(answer, len(findings)),
-    ]
+def screen(answer: Answer) -> list[str]:
+    """At most LINES lines, none wider than WIDTH."""
+    findings = answer.findings[:MOST]
+    head, tail = [*wrapped(headline(answer.findings))[:4], ""], ["", *_tail(answer, len(findings))]
+    by_model = _by_model(findings)
+    if by_model and len(head) + len(by_model) + len(tail) <= LINES:
+        return [*head, *by_model, *tail]
+    return [*head, *_table(findings, answer.gain), *tail]
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The first finding as a sentence, with the others of the same pair."""
+    """The first finding as a sentence, with what the same pair did elsewhere where that is as sure."""
     first = findings[0]
-    same = [each for each in findings if (each.kind, each.suite, each.what) == (first.kind, first.suite, first.what)]
-    same = [each for each in same if (each.models, each.trials) == (first.models, first.trials)][:3]
-    parts = [sentence(first).removesuffix(".")]
-    if first.kind == "card" and len(same) > 1:
-        parts += [f"{times(each)} {each.where}" for each in same[1:]]
+    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what]
+    if first.kind != "card" or first.interval or len({each.where for each in alike}) < len(alike):
+        return told(first)
+    parts = [sentence(first).removesuffix("."), *(f"{times(each)} {each.where}" for each in alike[1:3])]
     return f"{', and '.join(parts)} ({basis(first)})."
+
+
+def _basis(each: Finding) -> tuple[object, ...]:
+    return (
+        each.kind,
+        each.suite,
+        each.models,
+        each.trials,
+        each.verdict,
+        each.settings,
+        each.caveats,
+        bool(each.interval),
+    )
 
 
 def sentence(each: Finding) -> str:
     """Who is how much better than whom, and where."""
-    where = f" {each.where}" if each.where else ""
-    subject = "Mixed precision" if each.subject == "mixed" and each.kind == "precision" else each.subject
+    subject, baseline = fitted(each.subject, NAME), fitted(each.baseline, NAME)
+    where = f" {fitted(each.where, NAME + 20)}" if each.where else ""
     if each.figure:
-        return f"{each.subject} has {each.figure} of accuracy against {each.baseline}: {each.where}."
+        return f"{subject} has {each.figure} of accuracy against {baseline}."
     if each.kind == "ladder":
-        return f"The steps from {each.baseline} to {each.subject} make training {times(each)} as fast{where}."
+        return f"The steps from {baseline} to {subject} make training {times(each)} as fast{where}."
     if each.kind == "scaling":
-        return f"{each.subject} train {times(each)} as fast as {each.baseline}: {each.verdict}."
-    verb = "trains" if each.kind == "card" and each.best[0] == "faster" else "is"
-    return f"{subject} {verb} {times(each)} as {POSITIVE[each.best[0]]} as {each.baseline}{where}."
+        return f"{subject} train {times(each)} as fast as {baseline}{where}: {each.verdict}."
+    if each.kind == "precision" and subject == "mixed":
+        subject = "Mixed precision"
+    trains = each.kind == "card" and each.best == "faster"
+    verb = ("may train" if trains else "may be") if each.verdict == "unsure" else "trains" if trains else "is"
+    unit = f" in {each.unit}" if each.unit else ""
+    return f"{subject} {verb} {times(each)} as {POSITIVE[each.best]} as {baseline}{where}{unit}."
 
 
 def told(each: Finding) -> str:
@@ -81,77 +84,107 @@ def times(each: Finding) -> str:
 
 def number(value: float) -> str:
     """Three digits, as a gain is read."""
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.3f}"
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
 
 
 def basis(each: Finding) -> str:
     """On what it rests, and what it is worth."""
-    runs = "one run each" if each.trials == 1 else f"{each.trials} runs a side"
-    words = [each.suite, each.on] if each.on else [each.suite]
-    words.append(runs)
-    if each.decided and each.interval:
-        words.append(f"95%: {number(each.interval[0])} to {number(each.interval[1])}")
-    elif each.verdict == "unsure":
-        words.append("not sure")
-    elif each.trials == 1:
-        words.append("so no verdict")
-    return ", ".join(words)
+    one, other = each.trials
+    runs = f"{one} and {other} runs" if one != other else "one run each" if one == 1 else f"{one} runs a side"
+    words = [each.suite, each.on, *each.settings[:2], runs]
+    if each.kind in {"card", "precision", "other", "trick"} and each.of_seconds:
+        if each.interval:
+            words.append(f"95%: {number(each.interval[0])} to {number(each.interval[1])}")
+        if not each.decided:
+            words.append(
+                {"one run": "so no verdict", "unsure": "not sure"}.get(each.verdict, f"{each.verdict}: no verdict")
+            )
+    return ", ".join(fitted(word, FACT) for word in (*words, *each.caveats) if word)
 
 
 def _table(findings: Sequence[Finding], gain: str) -> Iterator[str]:
     head = (gain, *COLUMNS[1:])
-    lines = [(*cells[:3], cut(cells[3], WHAT), cells[4]) for cells in map(cells_of, findings)]
-    shown = [index for index in range(len(COLUMNS)) if any(line[index] for line in lines)]
-    widths = {index: max(len(line[index]) for line in [head, *lines]) for index in shown}
+    lines = [(*cells[:3], _pair(each), cells[4]) for each, cells in ((each, cells_of(each)) for each in findings)]
+    columns = [at for at in range(len(head)) if any(line[at] for line in lines)]
+    widths = {at: max(cell_len(line[at]) for line in [head, *lines]) for at in columns}
     for line in [head, *lines]:
-        cells = [line[at].rjust(widths[at]) if at == 0 else line[at].ljust(widths[at]) for at in shown]
-        yield cut(" " + "  ".join(cells).rstrip(), WIDTH)
+        yield cut(" " + "  ".join(_padded(line[at], widths[at], right=at == 0) for at in columns).rstrip(), WIDTH)
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    gap = " " * (width - cell_len(text))
+    return gap + text if right else text + gap
 
 
 def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
     """Its line in a table: value, interval, verdict, what, from."""
     interval = f"{number(each.interval[0])} to {number(each.interval[1])}" if each.interval else ""
-    precision, _, place = each.where.removeprefix("in ").partition("on ")
-    what = f"{each.what} on {place}" if place and each.kind in {"precision", "other"} else each.what
+    place = f" on {each.place}" if each.place and each.kind in {"precision", "other"} else ""
+    on = each.on if each.settings else f"{each.suite} {each.on}"
     origin = {
-        "card": f"{precision.removesuffix(' precision')}, {each.on}",
-        "ladder": f"{each.suite}, {each.on}",
-        "trick": each.suite,
-        "batch": f"accuracy, {each.where.partition(',')[0]}",
-    }.get(each.kind, f"{each.on} {each.settings}" if each.settings else f"{each.suite} {each.on}")
-    return each.figure or number(each.value), interval, each.verdict, what, origin
+        "card": [each.precision.removesuffix(" precision"), each.on],
+        "ladder": [each.suite, each.on],
+        "trick": [each.suite],
+        "batch": [each.on],
+        "other": [each.precision, on],
+    }.get(each.kind, [on])
+    line = (
+        each.figure or number(each.value),
+        interval,
+        each.verdict,
+        each.what + place,
+        ", ".join([*origin, *each.settings]),
+    )
+    return tuple(shown(text) for text in line)  # type: ignore[return-value]
+
+
+def _pair(each: Finding) -> str:
+    """What is compared, in WHAT columns: of long names the middle is left out."""
+    text = shown(cells_of(each)[3])
+    if cell_len(text) <= WHAT:
+        return text
+    place = f" on {fitted(each.place, 11)}" if each.place and each.kind in {"precision", "other"} else ""
+    room = (WHAT - len(place) - 3) // 2
+    return f"{fitted(each.subject, room)} / {fitted(each.baseline, room)}{place}"
 
 
 def _by_model(findings: Sequence[Finding]) -> list[str]:
-    """Models down, what each side takes across: for findings of one pair."""
-    models = list(dict.fromkeys(part.model for each in findings for part in each.parts))
-    known = [{part.model: part for part in each.parts} for each in findings]
-    heads = [[_short(each.baseline), _short(each.subject), "speedup"] for each in findings]
+    """Models down, what each side takes across: where all findings are of one suite and one pair of cards."""
+    cards = sorted((each for each in findings if each.kind == "card"), key=lambda each: each.precision != "fp32")
+    others = [each for each in findings if each.kind != "card"]
+    one = {(each.what, each.verdict, each.of_seconds, each.settings) for each in cards}
+    models = [part.model for each in cards for part in each.parts]
+    several = len({each.where for each in cards}) < len(cards) or len({(m, n) for n, m in enumerate(models)}) == 0
+    if len(one) != 1 or len(cards) > 2 or several or not cards[0].of_seconds or cards[0].decided:
+        return []
+    if len({each.suite for each in findings}) > 1 or any(each.kind != "precision" for each in others):
+        return []
+    known = [{part.model: part for part in each.parts} for each in cards]
+    if any(len(own) < len(each.parts) for own, each in zip(known, cards, strict=True)):
+        return []
+    head = ["", *(text for each in cards for text in (_short(each.baseline), _short(each.subject), "speedup"))]
     lines = []
-    for model in models:
+    for model in dict.fromkeys(models):
         parts = [own.get(model) for own in known]
-        texts = [
-            [duration(part.baseline), duration(part.subject), number(part.value)] if part else ["", "", ""]
-            for part in parts
-        ]
-        lines.append([model, *(text for three in texts for text in three)])
-    if len(models) > 1:
-        lines.append(["mean", *(text for each in findings for text in ("", "", number(each.value)))])
-    head = ["", *(text for three in heads for text in three)]
-    widths = [max(len(line[at]) for line in [head, *lines]) for at in range(len(head))]
+        texts = [(duration(p.baseline), duration(p.subject), number(p.value)) if p else ("", "", "") for p in parts]
+        lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
+    if len(lines) > 1:
+        lines.append(["mean", *(text for each in cards for text in ("", "", number(each.value)))])
+    widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
-        " " + "  ".join(text.ljust(widths[at]) if at == 0 else text.rjust(widths[at]) for at, text in enumerate(line))
+        " " + "  ".join(_padded(text, widths[at], right=at > 0) for at, text in enumerate(line))
         for line in [head, *lines]
     ]
     over = " " * (widths[0] + 1)
-    for at, each in enumerate(findings):
-        span = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
-        over += "  " + each.where.removeprefix("in ").center(span)
-    return [line.rstrip() for line in [over, *drawn]]
+    for at, each in enumerate(cards):
+        over += "  " + each.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
+    said = [line for each in others for line in wrapped(told(each))]
+    drawn = [line.rstrip() for line in [over, *drawn, *([""] if said else []), *said]]
+    return drawn if max(map(cell_len, drawn)) <= WIDTH else []
 
 
 def _short(card: str) -> str:
-    return card.removeprefix("RTX ").removeprefix("GTX ")
+    return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
 def duration(seconds: float) -> str:
@@ -162,15 +195,17 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
 
 
-def _tail(answer: Answer, shown: int) -> Iterator[str]:
-    more = len(answer.findings) - shown
-    parts = [f"{answer.files} file{'s' * (answer.files != 1)}, {answer.rows} rows."]
-    parts += [f"{more} more finding{'s' * (more > 1)}: --all."] if more else ["Every case: --all."]
+def _tail(answer: Answer, seen: int) -> Iterator[str]:
+    parts = [f"{answer.files} file{'s' * (answer.files != 1)}, {answer.rows} row{'s' * (answer.rows != 1)}."]
     if answer.failed:
-        parts.append(f"{answer.failed} row{'s' * (answer.failed > 1)} without a result.")
-    suites = list(dict.fromkeys(each.suite for each in answer.findings))
-    if len(suites) > 1:
-        parts.append(f"One suite in full: --only {suites[0]}.")
+        parts.append(f"{answer.failed} without a result.")
+    if answer.left_out and not answer.in_full:
+        parts.append(f"{answer.left_out} kind{'s' * (answer.left_out > 1)} of rows not compared.")
+    if not answer.in_full:
+        more = len(answer.findings) - seen
+        parts.append(f"{more} more finding{'s' * (more > 1)}: --all." if more else "Every case: --all.")
+        suites = list(dict.fromkeys(each.suite for each in answer.findings))
+        parts += [f"One suite in full: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
     yield from wrapped(" ".join(parts))
     yield "Charts: --charts DIR. A page to pass on: gpubench report FILES."
 
@@ -179,7 +214,7 @@ def wrapped(text: str) -> list[str]:
     """Broken at words to WIDTH."""
     lines, line = [], ""
     for word in text.split():
-        if line and len(line) + 1 + len(word) > WIDTH:
+        if line and cell_len(line) + 1 + cell_len(word) > WIDTH:
             lines.append(line)
             line = word
         else:
@@ -187,6 +222,20 @@ def wrapped(text: str) -> list[str]:
     return [cut(each, WIDTH) for each in [*lines, line]]
 
 
+def fitted(text: str, width: int) -> str:
+    """A name in so many columns: without what steers a terminal, and where it is long without its middle."""
+    text = shown(text)
+    while cell_len(text) > width:
+        keep = max(1, len(text) - max(3, math.ceil((cell_len(text) - width) / 2) + 2))
+        head = keep * 3 // 5
+        text = f"{text[:head]}..{text[len(text) - (keep - head) :]}"
+    return text
+
+
 def cut(text: str, width: int) -> str:
-    """No longer than this; what is missing is marked."""
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+    """No wider than this; what is missing at the end is marked."""
+    if cell_len(text) <= width:
+        return text
+    while cell_len(text) > width - 2:
+        text = text[:-1]
+    return text.rstrip() + ".."

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.comparing.compare import Result
-from gpubench.comparing.scaling import Curve, Held
+from gpubench.comparing.questions import SECONDS
 from gpubench.studies import ladder, pairs, scaling
 from gpubench.studies.finding import Finding, in_order
-
-MOST_SETTINGS = 2
+from gpubench.studies.scaling import Views
 
 
 @dataclass(frozen=True)
@@ -21,24 +20,38 @@ class Answer:
     rows: int
     failed: int
     """Rows without a result."""
+    left_out: int = 0
+    """Kinds of rows that were not compared."""
     gain: str = "speedup"
     """What the value of a finding is called."""
+    in_full: bool = False
+    """Whether everything follows."""
 
 
-def findings_of(result: Result, curves: Sequence[Curve] = (), held: Sequence[Held] = ()) -> list[Finding]:
-    """Every study's findings, in order; those that would read alike say in what they differ."""
-    found = [*pairs.findings(result), *ladder.findings(result), *scaling.findings(curves, held)]
+def findings_of(result: Result, views: Views | None = None) -> list[Finding]:
+    """Every study's findings, in order; those that would read alike say in what they differ.
+
+    Ladders and scaling answer questions of their own: they are there where nothing else was asked for.
+    """
+    found = list(pairs.findings(result))
+    if result.metric is SECONDS and result.axes == ("card", "precision"):
+        found += ladder.findings(result)
+        found += scaling.findings(views) if views else ()
     return in_order(told_apart(found))
 
 
 def told_apart(findings: Sequence[Finding]) -> list[Finding]:
-    """Each with the settings that set it apart from those of the same words, and with none where there are none."""
+    """Each with those of its facts, the shortest first, that findings of the same words do not all have."""
     alike: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for each in findings:
-        alike[each.kind, each.suite, each.what, each.where].append(each)
+        alike[_words(each)].append(each)
     found = []
     for each in findings:
-        group = [set(other.settings.split()) for other in alike[each.kind, each.suite, each.what, each.where]]
-        own = [word for word in each.settings.split() if not all(word in other for other in group)]
-        found.append(replace(each, settings=" ".join(own[:MOST_SETTINGS])))
+        others = [set(other.facts.values()) for other in alike[_words(each)]]
+        own = [fact for fact in each.facts.values() if fact and not all(fact in other for other in others)]
+        found.append(replace(each, settings=tuple(sorted(own, key=len))))
     return found
+
+
+def _words(each: Finding) -> tuple[str, ...]:
+    return each.kind, each.suite, each.what, each.where

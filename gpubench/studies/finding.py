@@ -1,11 +1,15 @@
 """What a study found: how many times better one thing is than another, how sure that is, and on what it rests."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpubench.comparing.cells import Cell
 
 ASKED = ("card", "precision", "other", "ladder", "trick", "scaling", "batch")
 """Kinds of question, the one that is asked most first."""
 DECIDED = frozenset({"faster", "slower", "same"})
+Pair = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,9 @@ class Part:
     """Seconds, or whatever is compared, as a reader expects it."""
     baseline: float
     value: float
+    interval: tuple[float, float] | None = None
+    subject_batch: float = math.nan
+    baseline_batch: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -28,25 +35,37 @@ class Finding:
     suite: str
     subject: str
     baseline: str
-    where: str
-    """What both sides have in common and the names do not say: `in fp32`, `on an H100`."""
     value: float
     interval: tuple[float, float] | None
     """95%."""
     verdict: str
     """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
     models: tuple[str, ...]
-    trials: int
-    """Of a side, the fewest."""
-    settings: str = ""
-    """What sets it apart from another finding that would read alike."""
+    trials: tuple[int, int]
+    """Of the subject and of the baseline, the fewest of a model."""
+    precision: str = ""
+    """In which both ran; empty where that is what is compared."""
+    place: str = ""
+    """On which card; empty where that is what is compared."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What else both sides have in common, by name, already in words."""
+    settings: tuple[str, ...] = ()
+    """Those facts that set it apart from a finding that would read alike."""
+    caveats: tuple[str, ...] = ()
+    """What speaks against it, and in what its sides differ beside what is compared."""
     parts: tuple[Part, ...] = ()
     """Its models, where it compares them one by one."""
+    cells: tuple[Cell, ...] = ()
+    """What it was made of."""
+    source: str = ""
+    """Who published its figures."""
     of_seconds: bool = True
+    unit: str = ""
+    """What is compared, where it is no speed."""
     figure: str = ""
     """What is shown instead of the value, where that is no gain."""
-    best: tuple[str, str] = ("faster", "slower")
-    """The words for better and worse."""
+    best: str = "faster"
+    """The word for better."""
 
     @property
     def decided(self) -> bool:
@@ -59,13 +78,19 @@ class Finding:
         return f"{self.subject} / {self.baseline}"
 
     @property
+    def where(self) -> str:
+        """In which precision, on which card."""
+        parts = ((self.precision, "in"), (self.place, "on"))
+        return " ".join(f"{word} {name}" for name, word in parts if name)
+
+    @property
     def on(self) -> str:
         """Which models, in words."""
         return self.models[0] if len(self.models) == 1 else f"{len(self.models)} models"
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """What is asked most first; then what is decided; then pairs by their largest effect, and a pair's own together."""
+    """What is asked most first; then what is decided; then pairs by their best, and a pair's own together."""
     best: dict[Pair, float] = {}
     sure: dict[Pair, bool] = {}
     for each in findings:
@@ -78,9 +103,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
         return ASKED.index(each.kind), not sure[pair], -best[pair], pair, not each.decided, -each.value
 
     return sorted(findings, key=place)
-
-
-Pair = tuple[str, str, str, str]
 
 
 def _pair(each: Finding) -> Pair:

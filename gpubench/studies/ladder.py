@@ -1,30 +1,31 @@
-"""Ladders: what all steps together gained, from the first rung to the last."""
+"""Ladders: what all steps together gained, from the first rung to the last that reached its goal."""
 
 from collections.abc import Iterator
 
 from gpubench.comparing.compare import Result
 from gpubench.studies.finding import Finding
-from gpubench.studies.pairs import plain
 
 
 def findings(result: Result) -> Iterator[Finding]:
     """One for each ladder of two rungs or more."""
     for ladder in result.ladders:
-        if len(ladder.rungs) < 2:
+        rungs = [rung for rung in ladder.rungs if rung.success_rate is None or rung.success_rate > 0]
+        if len(rungs) < 2:
             continue
-        first, last = ladder.rungs[0], ladder.rungs[-1]
-        fewest = min(len(rung.seconds) for rung in ladder.rungs)
+        first, last = rungs[0], rungs[-1]
+        fewest = min(len(rung.seconds) for rung in rungs)
         label, _, precision = ladder.name.rpartition(" ")
         yield Finding(
             kind="ladder",
             suite=ladder.suite,
             subject=last.model,
             baseline=first.model,
-            where=f"in {precision} on {plain(label)}",
             value=first.median / last.median,
             interval=None,
             verdict="one run" if fewest == 1 else "no test",
-            models=(f"{len(ladder.rungs)} steps",),
-            trials=fewest,
-            settings=ladder.settings,
+            models=(f"{len(rungs)} steps",),
+            trials=(len(last.seconds), len(first.seconds)),
+            precision=precision,
+            place=label,
+            facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
         )
