@@ -1,4 +1,4 @@
-"""What this project claims, tried on a card in 27 minutes: tests, selftest, every suite, with logs and rows.
+"""What this project claims, tried on a card in stages of 27 minutes together: tests, selftest, every suite.
 
     python benchmarks/on_a_card.py --data DIR --out card                   # all of it
     python benchmarks/on_a_card.py --data DIR --out card --seconds 540     # nine minutes; again, and it goes on

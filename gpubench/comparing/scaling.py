@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
 
 from gpubench.comparing.cells import SPECIMEN, STACK, only_sums, short, text_of
 from gpubench.comparing.tables import table_of
@@ -340,6 +339,8 @@ def _terms(lines: Iterable[Sum], algorithm: str) -> list[tuple[float, float, flo
 
 def _least_squares(lines: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Alpha and beta, neither below 0, that make the relative errors of seconds least."""
+    from scipy.optimize import nnls  # a third of a second to import, for a fit that few comparisons need
+
     weights = np.array([1 / max(abs(seconds), 1e-9) for _, _, seconds in lines])
     matrix = np.array([[messages, traffic] for messages, traffic, _ in lines]) * weights[:, None]
     scale = np.maximum(np.abs(matrix).max(axis=0), 1e-300)

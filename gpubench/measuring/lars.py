@@ -17,7 +17,7 @@ class Lars(torch.optim.SGD):
     """SGD with momentum in which each weight's rate fits its size (You and others 2017, arXiv 1708.03888).
 
     Weights of one dimension, biases and BatchNorm's, neither decay nor adapt. All gradients lie side by side in one
-    tensor while they are scaled, so that a step has as many operations for a large network as for a small one
+    tensor while they are scaled, so that a step has as many kernels for a large network as for a small one
     (docs/decisions/10-lars.md). The rest is torch's fused SGD, which by itself skips a step whose gradients overflowed.
     """
 

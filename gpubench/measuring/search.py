@@ -120,9 +120,8 @@ class Batches:
 
     def _like_another(self, case: Case, cap: int | None) -> Case | None:
         """In a first look on an accelerator: the batch that follows from the one found for another precision."""
-        rough = self._options.mode == "quick" and case.device != "cpu" and case.batch_policy == "max"
-        others = [each for key, each in self._found.items() if rough and key[:4] == _key(case)[:4] and each.batch_size]
-        if not others:
+        others = [each for key, each in self._found.items() if key[:4] == _key(case)[:4] and each.batch_size]
+        if not others or not is_rough(case, self._options):
             return None
         other = others[0]
         share = SAMPLE_BYTES.get(other.precision, 0.5) / SAMPLE_BYTES.get(case.precision, 0.5)
@@ -142,10 +141,9 @@ class Batches:
 
     def roomier(self, case: Case, answer: Measurement) -> Case | None:
         """In a first look: the case at a larger batch, where its trial left much of the memory free."""
-        device = self._devices[case.device]
-        capacity = capacity_of(case, device)
-        rough = self._options.mode == "quick" and case.batch_policy == "max" and device.kind != "cpu"
-        if not (rough and case.batch_curve and case.batch_size and capacity and _fits(answer)):
+        capacity = capacity_of(case, self._devices[case.device])
+        rough = is_rough(case, self._options) and case.batch_curve
+        if not (rough and case.batch_size and capacity and _fits(answer)):
             return None
         small = case.batch_curve[0][0], case.batch_curve[0][2]
         last = case.batch_size, answer.peak_memory_bytes or 0
@@ -186,6 +184,11 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
     if of.most_elements:
         cap = min(cap, MOST_ELEMENTS // of.most_elements(case.model, case.params))
     return max(1, cap)
+
+
+def is_rough(case: Case, options: Options) -> bool:
+    """Whether a prediction has to do for the largest batch: in a first look on an accelerator."""
+    return options.mode == "quick" and case.batch_policy == "max" and case.device != "cpu"
 
 
 def capacity_of(case: Case, device: Device) -> int | None:
@@ -229,8 +232,7 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            rough = options.mode == "quick" and device.kind != "cpu"
-            found = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
+            found = largest_batch(probe, capacity_bytes=within, cap=cap, rough=is_rough(case, options))
         else:
             found = fastest_batch(probe, cap=cap)
         if found.batch is None:

@@ -149,22 +149,23 @@ def _pair(each: Finding) -> str:
 
 
 def _by_model(findings: Sequence[Finding]) -> list[str]:
-    """Models down, what each side takes across: where all findings are of one suite and one pair of cards."""
+    """Models down, what each side takes across; none where the findings are more than this table can hold.
+
+    It holds one pair of cards in one suite, in one precision or two, without intervals; of precisions it adds sentences.
+    """
     cards = sorted((each for each in findings if each.kind == "card"), key=lambda each: each.precision != "fp32")
     others = [each for each in findings if each.kind != "card"]
-    one = {(each.what, each.verdict, each.of_seconds, each.settings) for each in cards}
-    models = [part.model for each in cards for part in each.parts]
-    several = len({each.where for each in cards}) < len(cards) or len({(m, n) for n, m in enumerate(models)}) == 0
-    if len(one) != 1 or len(cards) > 2 or several or not cards[0].of_seconds or cards[0].decided:
+    known = [{part.model: part for part in each.parts} for each in cards]
+    alike = {(each.what, each.verdict, each.settings) for each in cards}
+    plain = all(each.of_seconds and not each.decided for each in cards)
+    whole = all(len(own) == len(each.parts) for own, each in zip(known, cards, strict=True))  # each model once
+    if not (len(alike) == 1 and len({each.where for each in cards}) == len(cards) <= 2 and plain and whole):
         return []
     if len({each.suite for each in findings}) > 1 or any(each.kind != "precision" for each in others):
         return []
-    known = [{part.model: part for part in each.parts} for each in cards]
-    if any(len(own) < len(each.parts) for own, each in zip(known, cards, strict=True)):
-        return []
     head = ["", *(text for each in cards for text in (_short(each.baseline), _short(each.subject), "speedup"))]
     lines = []
-    for model in dict.fromkeys(models):
+    for model in dict.fromkeys(name for own in known for name in own):
         parts = [own.get(model) for own in known]
         texts = [(duration(p.baseline), duration(p.subject), number(p.value)) if p else ("", "", "") for p in parts]
         lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
