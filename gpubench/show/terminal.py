@@ -151,7 +151,7 @@ def _pair(each: Finding) -> str:
 def _by_model(findings: Sequence[Finding]) -> list[str]:
     """Models down, what each side takes across; none where the findings are more than this table can hold.
 
-    It holds one pair of cards in one suite, in one precision or two, without intervals; of precisions it adds sentences.
+    It holds one pair of cards in one suite, in one precision or two, without a verdict; precisions become sentences.
     """
     cards = sorted((each for each in findings if each.kind == "card"), key=lambda each: each.precision != "fp32")
     others = [each for each in findings if each.kind != "card"]
