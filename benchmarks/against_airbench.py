@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from gpubench import suite
-from gpubench.comparing.stats import median, median_interval
+from gpubench.analysis.stats import median, median_interval
 from gpubench.datasets import load_cifar
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock

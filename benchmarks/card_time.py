@@ -19,13 +19,14 @@ from unittest.mock import patch
 
 from rich.console import Console
 
-from gpubench import records, suite
+from gpubench import suite
 from gpubench.measuring import environment, peak
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.plan import Options, plan
 from gpubench.measuring.process import Outcome
 from gpubench.measuring.run import Runner
 from gpubench.measuring.sampling import sampling_for
+from gpubench.rows import row as records
 from gpubench.trial import Case, Measurement, Trial, trial_from_json
 
 GIB = 2**30

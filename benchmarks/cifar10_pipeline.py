@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from gpubench import suite
-from gpubench.comparing.stats import median, median_interval
+from gpubench.analysis.stats import median, median_interval
 from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from gpubench.records import COLUMNS, Row, append
+from gpubench.rows.row import COLUMNS, Row, append
 
 CARDS = [f"NVIDIA GeForce RTX {number}" for number in (2080, 3060, 3070, 3080, 3090, 4060, 4070, 4080, 4090, 5090)]
 MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
@@ -67,7 +67,7 @@ OURS = """
 import sys, time, resource
 from pathlib import Path
 import pandas, scipy.special, numpy
-from gpubench.comparing.compare import compare
+from gpubench.analysis.compare import compare
 start = time.perf_counter()
 result = compare(sorted(Path(sys.argv[1]).glob("*.csv")))
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(result.comparisons))
@@ -76,8 +76,8 @@ PANDAS = """
 import sys, time, resource
 from pathlib import Path
 import pandas
-from gpubench.comparing.cells import UNREAD
-from gpubench.records import COLUMNS
+from gpubench.analysis.cells import UNREAD
+from gpubench.rows.row import COLUMNS
 columns = [name for name in COLUMNS if name not in UNREAD]
 start = time.perf_counter()
 frame = pandas.concat(pandas.read_csv(p, usecols=columns) for p in sorted(Path(sys.argv[1]).glob("*.csv")))

@@ -43,19 +43,19 @@ from random import Random
 import pytest
 
 TESTS: dict[str, tuple[str, ...]] = {
-    "gpubench/comparing/stats.py": ("test_stats", "test_specimens", "test_compare"),
-    "gpubench/comparing/ranks.py": ("test_stats",),
-    "gpubench/comparing/matching.py": ("test_matching", "test_compare"),
-    "gpubench/comparing/cells.py": ("test_cells", "test_compare", "test_specimens"),
-    "gpubench/comparing/judging.py": ("test_judging", "test_compare", "test_specimens"),
-    "gpubench/comparing/gate.py": ("test_gate",),
+    "gpubench/analysis/stats.py": ("test_stats", "test_specimens", "test_compare"),
+    "gpubench/analysis/rank_test.py": ("test_stats",),
+    "gpubench/analysis/matching.py": ("test_matching", "test_compare"),
+    "gpubench/analysis/cells.py": ("test_cells", "test_compare", "test_specimens"),
+    "gpubench/analysis/verdicts.py": ("test_judging", "test_compare", "test_specimens"),
+    "gpubench/analysis/gate.py": ("test_gate",),
     "gpubench/measuring/clock.py": ("test_clock", "test_peers"),
     "gpubench/measuring/projection.py": ("test_projection", "test_clock"),
     "gpubench/measuring/plan.py": ("test_plan",),
     "gpubench/measuring/precision.py": ("test_precision_rules", "test_precision"),
     "gpubench/measuring/batch.py": ("test_batch",),
-    "gpubench/records.py": ("test_records", "test_loading"),
-    "gpubench/loading.py": ("test_loading", "test_records", "test_carried"),
+    "gpubench/rows/row.py": ("test_records", "test_loading"),
+    "gpubench/rows/read.py": ("test_loading", "test_records", "test_carried"),
 }
 """The modules, and the tests nearest to each, the nearest first. Of these a revision may lack some."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing.stats import median_interval
+from gpubench.analysis.stats import median_interval
 
 PLAIN = """
 import pickle, sys, time

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing.stats import median, median_interval
+from gpubench.analysis.stats import median, median_interval
 
 
 def seconds_of(mode: str, seed: int, arguments: argparse.Namespace, folder: Path) -> pd.Series:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gpubench import suite
-from gpubench.records import Row, append
+from gpubench.rows.row import Row, append
 
 POSTS = "github.com/davidcpage/cifar10-fast@f79e8b89, README and bag_of_tricks.ipynb"
 AGAIN = "github.com/davidcpage/cifar10-fast@f79e8b89, experiments.ipynb"

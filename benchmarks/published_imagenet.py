@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpubench.records import Row, append
+from gpubench.rows.row import Row, append
 
 NAME = "2018-imagenet18.csv"
 CODE = "github.com/cybertronai/imagenet18_old@a61ced3f train.py"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median
 
-from gpubench.comparing import stats
+from gpubench.analysis import stats
 from gpubench.interval import median_interval
 from gpubench.measuring.until import half_width
 

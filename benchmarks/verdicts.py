@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from statistics import fmean, stdev
 
-from gpubench.comparing.compare import compare_rows
-from gpubench.loading import load
+from gpubench.analysis.compare import compare_rows
+from gpubench.rows.read import load
 
 SUITE = Path(__file__).with_name("padded_resnet.py")
 

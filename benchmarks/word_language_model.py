@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing.stats import median, median_interval
+from gpubench.analysis.stats import median, median_interval
 
 BATCH, BPTT, LOG_EVERY = 20, 35, 5
 

@@ -6,8 +6,8 @@ It measures with one wing and looks up in the other, which know nothing of each 
 from rich.console import Console
 from rich.table import Table
 
-from gpubench.comparing import peaks
-from gpubench.comparing.peaks import Card
+from gpubench.analysis import peaks
+from gpubench.analysis.peaks import Card
 from gpubench.measuring import peak
 from gpubench.measuring.environment import Device
 from gpubench.measuring.peak import Peak

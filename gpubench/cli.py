@@ -266,8 +266,8 @@ def compare(
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
+    from gpubench.analysis.compare import Question
     from gpubench.commands.compare import Shape, compare_files
-    from gpubench.comparing.compare import Question
 
     if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
         raise UserError(
@@ -309,7 +309,7 @@ def report(
     allow_mismatch: Annotated[bool, typer.Option("--allow-mismatch", help="As in `compare`.")] = False,
 ) -> None:
     """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
-    from gpubench.comparing.compare import Question
+    from gpubench.analysis.compare import Question
     from gpubench.show.report import write_report
 
     question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
@@ -334,7 +334,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the ok rows in another tool's format."""
-    from gpubench.comparing import exports
+    from gpubench.interop import exports
 
     for line in exports.export(files, format_name, out):
         typer.echo(line)
@@ -364,7 +364,7 @@ def import_(
     batches: Annotated[Path | None, typer.Option(help="Lambda's table of batch sizes.")] = None,
 ) -> None:
     """Append published figures of other tools as rows that keep their source and recipe."""
-    from gpubench.comparing.imports import Facts, import_files
+    from gpubench.interop.imports import Facts, import_files
 
     facts = Facts(source, card, precision, data, torch, params, batches)
     typer.echo(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
@@ -376,7 +376,7 @@ def submit(
     files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
 ) -> int:
     """Check files for a pull request to results/: what is missing. Exit code 4 if anything; sends nothing."""
-    from gpubench.comparing.submit import missing
+    from gpubench.interop.submit import missing
 
     code = 0
     for path in files:
@@ -436,7 +436,7 @@ def doctor(
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
     from gpubench import apex
-    from gpubench.comparing.health import health
+    from gpubench.commands.health import health
     from gpubench.doctor import nvidia_cards, of_apex, surroundings
     from gpubench.measuring import environment, host
     from gpubench.measuring.checkup import checkup
@@ -484,7 +484,7 @@ def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cu
 @advised
 def columns() -> None:
     """Every column of the CSV and what it means, as Markdown."""
-    from gpubench.records import columns_markdown
+    from gpubench.rows.row import columns_markdown
 
     typer.echo(columns_markdown(), nl=False)
 

@@ -14,14 +14,14 @@ from rich.console import Console
 
 import gpubench
 from gpubench import suite
-from gpubench.comparing import stats
-from gpubench.comparing.compare import Comparison, compare_rows
+from gpubench.analysis import stats
+from gpubench.analysis.compare import Comparison, compare_rows
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring import environment as env
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan
 from gpubench.measuring.process import describe, run_child
 from gpubench.measuring.run import INTERRUPTED, run
+from gpubench.rows.read import load
 from gpubench.trial import Trial, trial_to_json
 
 SUITE = Path(__file__).parent / "measuring" / "selftest_suite.py"

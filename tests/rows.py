@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpubench.comparing.cells import Cell
-from gpubench.records import Row
+from gpubench.analysis.cells import Cell
+from gpubench.rows.row import Row
 
 USUAL: dict[str, Any] = {
     "suite": "resnet", "suite_version": 1, "suite_digest": "d1", "model": "resnet18", "precision": "fp32",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.comparing import bound
-from gpubench.comparing.bound import bound_of, limit_seconds, why_not_faster
-from gpubench.comparing.peaks import find
-from gpubench.loading import load
+from gpubench.analysis.peaks import find
+from gpubench.rows.read import load
+from gpubench.studies import bound
+from gpubench.studies.bound import bound_of, limit_seconds, why_not_faster
 
 SUITES = Path(__file__).parent / "suites"
 

@@ -6,11 +6,12 @@ import pytest
 from PIL import Image
 from rows import row, rows
 
-from gpubench import carried, records
+from gpubench.analysis.compare import Question, compare
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.compare import Question, compare
 from gpubench.comparing.plot import draw
-from gpubench.loading import load, load_text, table_of
+from gpubench.rows import embed as carried
+from gpubench.rows import row as records
+from gpubench.rows.read import load, load_text, table_of
 from gpubench.show.report import write_report
 
 ODD = 'a "quoted", <b>odd</b> & ünusual ]]> --> name'

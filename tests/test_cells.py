@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 from rows import cell, row, rows
 
-from gpubench import records
-from gpubench.comparing.cells import (
+from gpubench.analysis.cells import (
     CELL,
     READ_IDENTITY,
     cells_of,
@@ -27,7 +26,8 @@ from gpubench.comparing.cells import (
     texts_of,
     title_of,
 )
-from gpubench.loading import load
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 
 NEVER = {"seconds": None, "measured": "", "samples_per_second": None}
 

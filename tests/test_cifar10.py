@@ -11,11 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
 from gpubench import datasets, suite
-from gpubench.loading import load
 from gpubench.measuring import precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.counting import Work
 from gpubench.measuring.precision import KINDS, mode_of
+from gpubench.rows.read import load
 from gpubench.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rows import row, rows
 
-from gpubench import records
-from gpubench.comparing.compare import compare
+from gpubench.analysis.compare import compare
 from gpubench.errors import UserError
+from gpubench.rows import row as records
 from gpubench.show.formats import rendered
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -446,6 +446,6 @@ def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):
 
 
 def test_one_more_specimen_is_no_plural(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.comparing.stats.specimens_to_decide", lambda *_: 2)
+    monkeypatch.setattr("gpubench.analysis.stats.specimens_to_decide", lambda *_: 2)
     c = only(result_of(tmp_path, rows(FAST), rows([v * 1.08 for v in FAST], **OTHER, session="s2")))
     assert c.notes[-1] == "about 1 more specimen a side would decide"

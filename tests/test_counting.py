@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.comparing.bound import limit_seconds
-from gpubench.comparing.peaks import find
+from gpubench.analysis.peaks import find
 from gpubench.measuring.counting import Work
+from gpubench.studies.bound import limit_seconds
 
 
 def work_of(step):

@@ -14,10 +14,11 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 
 import gpubench
-from gpubench import records, suite
+from gpubench import suite
 from gpubench.cli import app
 from gpubench.doctor import LEGACY_BUILD
-from gpubench.loading import load
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

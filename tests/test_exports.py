@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from rows import row, rows
 
-from gpubench import records
-from gpubench.comparing.exports import export
 from gpubench.errors import UserError
+from gpubench.interop.exports import export
+from gpubench.rows import row as records
 
 TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 

@@ -8,10 +8,10 @@ from PIL import Image
 from rich.cells import cell_len
 from rows import rows
 
-from gpubench import records
+from gpubench.analysis.compare import Question, answer, answer_of, asked
 from gpubench.commands.run import found as found_by_run
-from gpubench.comparing.compare import Question, answer, answer_of, asked
-from gpubench.loading import load
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 from gpubench.show import charts
 from gpubench.show.terminal import MOST, WIDTH, duration, headline, screen, sentence, told
 from gpubench.studies.answer import Answer, findings_of

@@ -3,12 +3,12 @@
 import pytest
 from rows import cell, row, rows
 
-from gpubench import records
-from gpubench.comparing.compare import Group, Result, compare
-from gpubench.comparing.gate import gate
-from gpubench.comparing.judging import Comparison
-from gpubench.comparing.questions import METRICS
-from gpubench.comparing.stats import Ratio
+from gpubench.analysis.compare import Group, Result, compare
+from gpubench.analysis.gate import gate
+from gpubench.analysis.metrics import METRICS
+from gpubench.analysis.stats import Ratio
+from gpubench.analysis.verdicts import Comparison
+from gpubench.rows import row as records
 
 EVEN = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 BASE = rows(EVEN)

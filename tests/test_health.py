@@ -3,9 +3,9 @@
 import pytest
 from rows import rows
 
-from gpubench import records
-from gpubench.comparing.health import health
+from gpubench.commands.health import health
 from gpubench.errors import UserError
+from gpubench.rows import row as records
 
 OTHERS = {"session": "theirs", "device_hash": "bbbb"}
 

@@ -6,13 +6,13 @@ import pytest
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench import records
+from gpubench.analysis.compare import Question, answer, compare
 from gpubench.cli import app
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.compare import Question, answer, compare
 from gpubench.comparing.plot import draw
 from gpubench.errors import UserError
-from gpubench.loading import load
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 from gpubench.show.formats import FORMATS, rendered
 from gpubench.show.report import page_of
 

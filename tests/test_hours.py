@@ -4,10 +4,10 @@ import json
 
 from rows import row
 
+from gpubench.analysis.compare import Question, answer, compare
 from gpubench.comparing import hours
-from gpubench.comparing.compare import Question, answer, compare
 from gpubench.comparing.table import print_result
-from gpubench.records import append
+from gpubench.rows.row import append
 
 PHASES = [
     ["epochs", "size", "batch", "hours"],

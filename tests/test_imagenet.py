@@ -15,12 +15,12 @@ from PIL import Image, ImageDraw
 
 from gpubench import datasets, images, suite
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring import environment, precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.counting import Work
 from gpubench.measuring.worker import judged
 from gpubench.phases import schedule_of
+from gpubench.rows.read import load
 from gpubench.trial import Case, Measurement, Trial
 
 IMAGENET = suite.find("imagenet")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.comparing.compare import compare
-from gpubench.comparing.imports import Facts, import_files
+from gpubench.analysis.compare import compare
 from gpubench.errors import UserError
-from gpubench.loading import load
+from gpubench.interop.imports import Facts, import_files
+from gpubench.rows.read import load
 
 PUBLISHED = Path(__file__).parent / "published"
 SOURCE = "github.com/someone/results@abc"

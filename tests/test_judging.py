@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rows import cell
 
-from gpubench.comparing.judging import Comparison, comparison, judged
-from gpubench.comparing.stats import Ratio
+from gpubench.analysis.stats import Ratio
+from gpubench.analysis.verdicts import Comparison, comparison, judged
 
 SIX = (100.0, 100.1, 100.2, 99.9, 99.8, 100.05)
 FAST = tuple(seconds / 2 for seconds in SIX)

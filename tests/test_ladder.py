@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rows import row, rows
 
-from gpubench.comparing.compare import Question, answer, compare
+from gpubench.analysis.compare import Question, answer, compare
 from gpubench.comparing.ladder import figures, lines, side_by_side
-from gpubench.loading import load
-from gpubench.records import append
+from gpubench.rows.read import load
+from gpubench.rows.row import append
 
 MISSES = "misses_goal.py"
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gpubench import suite
-from gpubench.loading import load
+from gpubench.rows.read import load
 
 PARTS = suite.find("largebatch").suite.train.__globals__
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench import loading, records
-from gpubench.loading import float_precision, load
+from gpubench.rows import read as loading
+from gpubench.rows import row as records
+from gpubench.rows.read import float_precision, load
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatc
         records.append(path, [row(trial=trial, session=f"s{number}", seconds=0.1 * trial + 1) for trial in range(5)])
     paths[3].write_text(paths[3].read_text() + "torn")
     at_once = load(paths, identity=["session", "precision"])
-    monkeypatch.setattr("gpubench.loading.BATCH_BYTES", 1)
+    monkeypatch.setattr("gpubench.rows.read.BATCH_BYTES", 1)
     one_by_one = load(paths, identity=["session", "precision"])
     assert at_once.frame.equals(one_by_one.frame)
     assert at_once.problems == one_by_one.problems

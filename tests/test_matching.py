@@ -3,7 +3,7 @@
 import pytest
 from rows import cell
 
-from gpubench.comparing.matching import axis_value, bucket_of, mismatch, other_stack, pairs_along, wished
+from gpubench.analysis.matching import axis_value, bucket_of, mismatch, other_stack, pairs_along, wished
 from gpubench.errors import UserError
 
 A, B, C = (cell(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))

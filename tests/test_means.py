@@ -5,9 +5,9 @@ import math
 import pytest
 from rows import cell
 
-from gpubench.comparing.judging import Comparison
-from gpubench.comparing.means import Mean, means_of
-from gpubench.comparing.stats import Ratio
+from gpubench.analysis.geomeans import Mean, means_of
+from gpubench.analysis.stats import Ratio
+from gpubench.analysis.verdicts import Comparison
 
 OURS, THEIRS, THIRD = "RTX 3090", "GTX 1080", "H 100"
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring.nodes import parse_rendezvous
+from gpubench.rows.read import load
 
 SUITE = Path(__file__).parent / "suites" / "ranks.py"
 

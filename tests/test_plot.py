@@ -7,13 +7,14 @@ import pytest
 from matplotlib.figure import Figure
 from rows import row, rows
 
-from gpubench import records
-from gpubench.comparing import plot, style
-from gpubench.comparing.compare import Question, answer, compare
+from gpubench.analysis.compare import Question, answer, compare
+from gpubench.analysis.metrics import SECONDS
+from gpubench.comparing import plot
 from gpubench.comparing.lines import line_charts
-from gpubench.comparing.questions import SECONDS
 from gpubench.comparing.table import figure_text
 from gpubench.errors import UserError
+from gpubench.rows import row as records
+from gpubench.show import style
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}

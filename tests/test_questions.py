@@ -8,12 +8,12 @@ import pytest
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench import records
+from gpubench.analysis.compare import Question, answer
+from gpubench.analysis.metrics import METRICS, metric_named, read_prices
 from gpubench.cli import app
-from gpubench.comparing.compare import Question, answer
-from gpubench.comparing.questions import METRICS, metric_named, read_prices
 from gpubench.comparing.table import print_result
 from gpubench.errors import UserError
+from gpubench.rows import row as records
 from gpubench.show.formats import FORMATS, rendered
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.loading import load
 from gpubench.measuring import agent, ranks
+from gpubench.rows.read import load
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e

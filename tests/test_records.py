@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubench import records
 from gpubench.errors import UserError
-from gpubench.loading import load
-from gpubench.records import COLUMNS, Row
+from gpubench.rows import row as records
+from gpubench.rows.read import load
+from gpubench.rows.row import COLUMNS, Row
 
 ROW = Row(suite="resnet", model="resnet18", precision="fp32", status="ok", seconds=1.5)
 
@@ -91,7 +91,7 @@ def test_concurrent_appends_lose_no_row_and_write_one_header(tmp_path):
     script = """
 import sys
 from pathlib import Path
-from gpubench.records import Row, append
+from gpubench.rows.row import Row, append
 for trial in range(10):
     append(Path(sys.argv[1]), [Row(suite="s", model=sys.argv[2], precision="fp32", status="ok", trial=trial)])
 """

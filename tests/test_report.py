@@ -6,9 +6,9 @@ import shutil
 import pytest
 from rows import row, rows
 
-from gpubench import records
-from gpubench.comparing.compare import Question
-from gpubench.loading import load_text, table_of
+from gpubench.analysis.compare import Question
+from gpubench.rows import row as records
+from gpubench.rows.read import load_text, table_of
 from gpubench.show.report import write_report
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -170,8 +170,8 @@ def test_no_field_runs(opened, tmp_path):
 
 
 def test_no_field_runs_in_a_chart(opened, tmp_path):
+    from gpubench.analysis.compare import compare
     from gpubench.comparing.carrying import Rows
-    from gpubench.comparing.compare import compare
     from gpubench.comparing.plot import draw
 
     path = tmp_path / "hostile.csv"

@@ -191,7 +191,7 @@ def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
         "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    from gpubench.loading import load
+    from gpubench.rows.read import load
 
     frame = load([tmp_path / "a.csv"]).frame
     assert list(frame["status"]) == ["ok", "ok"]
@@ -210,6 +210,6 @@ def test_real_images_teach_something(cli, tmp_path, real_data):
         "--set", "valid_images=1000", "--data", real_data, "--out", "a.csv",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    from gpubench.loading import load
+    from gpubench.rows.read import load
 
     assert load([tmp_path / "a.csv"]).frame["accuracy"][0] > 0.02  # chance is 0.01

@@ -6,13 +6,13 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gpubench import records
 from gpubench.conditions import CardState
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device, Environment
 from gpubench.measuring.peak import Peak
 from gpubench.measuring.plan import Options
 from gpubench.measuring.rows import Earlier, case_terms, row_of, terms_of
+from gpubench.rows import row as records
 from gpubench.trial import Case, Lap, Measurement, Telemetry, Trial
 
 GPU = Device("cuda:0", "cuda", "NVIDIA H100", 80 * 10**9, "9.0", "550.54", "aaaa", {})

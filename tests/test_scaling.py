@@ -7,11 +7,12 @@ import pytest
 import torch
 from rows import row
 
-from gpubench import records, suite
-from gpubench.comparing.cells import completed, once
+from gpubench import suite
+from gpubench.analysis.cells import completed, once
 from gpubench.comparing.scaling import curves_of, held_of, steps_of, sums_of
-from gpubench.comparing.tables import table_of
-from gpubench.loading import load
+from gpubench.rows import row as records
+from gpubench.rows.read import load
+from gpubench.rows.table import table_of
 from gpubench.trial import Case, Trial
 
 SCALING = suite.find("scaling")

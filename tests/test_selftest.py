@@ -7,13 +7,14 @@ import pytest
 from inside import described, run_inside
 from rows import row
 
-from gpubench import records, selftest
-from gpubench.comparing.stats import ratio
+from gpubench import selftest
+from gpubench.analysis.stats import ratio
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device, devices_of
 from gpubench.measuring.plan import Options
 from gpubench.measuring.run import run
 from gpubench.measuring.sampling import sampling_for
+from gpubench.rows import row as records
 from gpubench.selftest import (
     Check,
     check_overhead,

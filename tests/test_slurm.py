@@ -15,8 +15,8 @@ import pytest
 
 from gpubench.arguments import without
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring.slurm import _submit, parse_slurm
+from gpubench.rows.read import load
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "tests" / "suites" / "ranks.py"

@@ -5,8 +5,8 @@ import random
 import pytest
 from rows import rows
 
-from gpubench import records
-from gpubench.comparing.compare import compare
+from gpubench.analysis.compare import compare
+from gpubench.rows import row as records
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti"}
 

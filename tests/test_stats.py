@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import stdtr, stdtrit
 from scipy.stats import mannwhitneyu
 
-from gpubench.comparing import ranks, stats
+from gpubench.analysis import rank_test as ranks
+from gpubench.analysis import stats
 
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12)
 

@@ -4,9 +4,9 @@ import pytest
 from rows import rows
 from typer.testing import CliRunner
 
-from gpubench import records
 from gpubench.cli import app
-from gpubench.comparing.submit import missing
+from gpubench.interop.submit import missing
+from gpubench.rows import row as records
 
 WHOLE = {
     "os": "Linux 6.1", "python": "3.11.7", "gpubench": "0.1.0", "commit": "abc", "started": "2026-11-21T04:07:53+00:00",

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from rows import row, rows
 
-from gpubench import records
-from gpubench.comparing.compare import compare
-from gpubench.comparing.digits import rate_text, seconds_text
+from gpubench.analysis.compare import compare
 from gpubench.comparing.table import print_result, relative_texts
+from gpubench.rows import row as records
+from gpubench.show.numbers import rate_text, seconds_text
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
 

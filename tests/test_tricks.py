@@ -7,14 +7,15 @@ import pytest
 from brief import brief
 from rows import rows
 
-from gpubench import records, suite
+from gpubench import suite
+from gpubench.analysis.compare import compare
 from gpubench.comparing import table
-from gpubench.comparing.compare import compare
 from gpubench.comparing.tricks import lines
-from gpubench.loading import load
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, plan
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 
 TRICKS = suite.find("tricks")
 INSIDE = TRICKS.suite.train.__globals__

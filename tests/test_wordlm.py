@@ -16,11 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench import suite
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring import precision, stepping
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, choose_batch, plan
+from gpubench.rows.read import load
 from gpubench.trial import PRECISIONS, Case, Trial
 
 WORDLM = suite.find("wordlm")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gpubench import suite
-from gpubench.loading import load
 from gpubench.measuring import fastai, precision, worker
+from gpubench.rows.read import load
 from gpubench.trial import Case, Trial
 
 LIAR = Path(__file__).parent / "suites" / "liar.py"

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Question, Result, answer_of, asked
-from gpubench.comparing.questions import did_you_mean, metric_named
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Question, Result, answer_of, asked
+from gpubench.analysis.metrics import did_you_mean, metric_named
 from gpubench.errors import UserError
 from gpubench.show.terminal import screen
 from gpubench.studies.answer import Answer, findings_of
@@ -76,7 +76,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         for line in _draw(result, views, findings, paths, question, shape, shape.charts):
             print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:
-        from gpubench.comparing.gate import gate
+        from gpubench.analysis.gate import gate
         from gpubench.comparing.table import print_gate
 
         code, lines = gate(result, shape.fail_on_slower)

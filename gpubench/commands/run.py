@@ -15,7 +15,7 @@ def found(path: Path, sessions: Collection[str]) -> list[str]:
     """
     try:
         # Here, because a run that begins has no use for them.
-        from gpubench.comparing.compare import Question, answer_of, asked
+        from gpubench.analysis.compare import Question, answer_of, asked
         from gpubench.show.terminal import told, wrapped
         from gpubench.studies.answer import findings_of
         from gpubench.studies.scaling import views_of

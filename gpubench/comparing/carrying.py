@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.comparing.cells import Cell, recipe_of
-from gpubench.comparing.questions import filtered
-from gpubench.loading import load_text, shown, table_of
+from gpubench.analysis.cells import Cell, recipe_of
+from gpubench.analysis.metrics import filtered
+from gpubench.rows.read import load_text, shown, table_of
 
 WHOSE = [
     "suite", "params", "data", "weights", "mode", "source", "model", "precision", "batch_policy", "card",

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Group
-from gpubench.comparing.tables import parsed
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Group
+from gpubench.rows.table import parsed
 
 
 def lines(group: Group) -> list[str]:

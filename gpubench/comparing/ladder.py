@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench.comparing import peaks, stats
-from gpubench.comparing.bound import limit_seconds
-from gpubench.comparing.cells import GROUP, LABELLED, SPECIMEN, texts_of
-from gpubench.comparing.digits import rate_text, seconds_text
-from gpubench.comparing.style import COLOURS, EDGE, LINE, WIDTH
-from gpubench.loading import shown
+from gpubench.analysis import peaks, stats
+from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, texts_of
+from gpubench.rows.read import shown
+from gpubench.show.numbers import rate_text, seconds_text
+from gpubench.show.style import COLOURS, EDGE, LINE, WIDTH
+from gpubench.studies.bound import limit_seconds
 from gpubench.trial import TRAINED
 
 if TYPE_CHECKING:

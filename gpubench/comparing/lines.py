@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench.comparing.bound import peaks_used
-from gpubench.comparing.cells import Cell, short, text_of
-from gpubench.comparing.compare import Group
-from gpubench.comparing.questions import Metric
-from gpubench.comparing.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, plain_numbers, shortened
-from gpubench.loading import shown
+from gpubench.analysis.cells import Cell, short, text_of
+from gpubench.analysis.compare import Group
+from gpubench.analysis.metrics import Metric
+from gpubench.rows.read import shown
+from gpubench.show.style import COLOURS, EDGE, LINE, MARKERS, WIDTH, footer_lines, plain_numbers, shortened
+from gpubench.studies.bound import peaks_used
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

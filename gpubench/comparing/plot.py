@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.analysis.cells import Cell, task_of, text_of
+from gpubench.analysis.compare import Comparison, Group, Result
+from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.comparing import ladder
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell, task_of, text_of
-from gpubench.comparing.compare import Comparison, Group, Result
-from gpubench.comparing.digits import seconds_text
-from gpubench.comparing.questions import SECONDS, Metric
-from gpubench.comparing.style import (
+from gpubench.comparing.table import places, policy_text, relative_texts, shown
+from gpubench.errors import UserError
+from gpubench.show.numbers import seconds_text
+from gpubench.show.style import (
     EDGE,
     LINE,
     WIDTH,
@@ -25,9 +27,7 @@ from gpubench.comparing.style import (
     shortened,
     themed,
 )
-from gpubench.comparing.style import STYLE as STYLE
-from gpubench.comparing.table import places, policy_text, relative_texts, shown
-from gpubench.errors import UserError
+from gpubench.show.style import STYLE as STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from gpubench.comparing.carrying import Rows
 from gpubench.comparing.scaling import Curve, Fit, Held, Sums
-from gpubench.comparing.style import COLOURS, EDGE, FOOTER_CHARACTERS, WIDTH, plain_numbers, save, shortened, themed
 from gpubench.errors import UserError
+from gpubench.show.style import COLOURS, EDGE, FOOTER_CHARACTERS, WIDTH, plain_numbers, save, shortened, themed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.comparing.cells import SPECIMEN, STACK, only_sums, short, text_of
-from gpubench.comparing.tables import table_of
+from gpubench.analysis.cells import SPECIMEN, STACK, only_sums, short, text_of
+from gpubench.rows.table import table_of
 
 REACH = 8
 """The model says nothing of more than this many times the most processes measured."""

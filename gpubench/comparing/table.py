@@ -9,19 +9,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.comparing.cells import Cell, relative_to_best
-from gpubench.comparing.compare import Comparison, Group, Mean, Result
-from gpubench.comparing.digits import rate_text, seconds_text
+from gpubench.analysis.cells import Cell, relative_to_best
+from gpubench.analysis.compare import Comparison, Group, Mean, Result
+from gpubench.analysis.matching import axis_value
+from gpubench.analysis.metrics import SECONDS, Metric
+from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.analysis.stats import Ratio
 from gpubench.comparing.hours import lines as hours_lines
 from gpubench.comparing.ladder import lines as ladder_lines
 from gpubench.comparing.ladder import side_by_side
-from gpubench.comparing.matching import axis_value
-from gpubench.comparing.questions import SECONDS, Metric
-from gpubench.comparing.specimens import unit_of, units_of
-from gpubench.comparing.stats import Ratio
 from gpubench.comparing.tricks import lines as trick_lines
 from gpubench.comparing.why import lines as why_lines
 from gpubench.comparing.why import not_faster
+from gpubench.show.numbers import rate_text, seconds_text
 from gpubench.trial import TRAINED
 
 PIPE_WIDTH = 1000

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gpubench.comparing import stats
-from gpubench.comparing.cells import SPECIMEN, TRICKS, Cell, texts_of
-from gpubench.comparing.digits import rate_text
-from gpubench.comparing.judging import Comparison
+from gpubench.analysis import stats
+from gpubench.analysis.cells import SPECIMEN, TRICKS, Cell, texts_of
+from gpubench.analysis.verdicts import Comparison
+from gpubench.show.numbers import rate_text
 
 PLAIN = "plain"
 SWITCHES = re.compile(r"\b(loading|ddp|stopping|sharded|evaluation)=\S+ ?")

@@ -1,9 +1,9 @@
 """What bounds each case of a group, as lines of a table, and why a mixed precision is not faster."""
 
-from gpubench.comparing.bound import Bound, bound_of, why_not_faster
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Comparison, Group
-from gpubench.comparing.stats import MINIMUM_EFFECT
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Comparison, Group
+from gpubench.analysis.stats import MINIMUM_EFFECT
+from gpubench.studies.bound import Bound, bound_of, why_not_faster
 
 
 def bound_of_cell(cell: Cell) -> Bound:

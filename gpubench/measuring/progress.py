@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpubench.records import Row
+from gpubench.rows.row import Row
 from gpubench.trial import Trial
 
 

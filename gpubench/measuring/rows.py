@@ -11,11 +11,11 @@ import pandas as pd
 
 from gpubench.conditions import CardState
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring.environment import Device, Environment, without_names
 from gpubench.measuring.peak import Peak
 from gpubench.measuring.plan import Options, params_text
-from gpubench.records import Row
+from gpubench.rows.read import load
+from gpubench.rows.row import Row
 from gpubench.trial import FINISHED, TRAINED, Case, Lap, Measurement, Trial
 
 

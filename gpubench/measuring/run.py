@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gpubench import records, suite
+from gpubench import suite
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
@@ -42,6 +42,7 @@ from gpubench.measuring.search import Answer, Batches, confirm
 from gpubench.measuring.slurm import PLAN
 from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
+from gpubench.rows import row as records
 from gpubench.suite import LoadedSuite
 from gpubench.trial import GOOD, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
 

@@ -17,10 +17,11 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from gpubench import records, suite
+from gpubench import suite
 from gpubench.errors import UserError
-from gpubench.loading import load
 from gpubench.measuring.plan import Options
+from gpubench.rows import row as records
+from gpubench.rows.read import load
 from gpubench.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"

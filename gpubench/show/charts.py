@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.style import COLOURS, save, themed
+from gpubench.analysis.cells import Cell
 from gpubench.errors import UserError
+from gpubench.show.style import COLOURS, save, themed
 from gpubench.show.terminal import basis, number, sentence
 from gpubench.studies.finding import Finding, Part
 

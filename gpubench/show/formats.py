@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from gpubench.comparing.cells import Cell, relative_to_best, text_of
-from gpubench.comparing.compare import Comparison, Group, Result
-from gpubench.comparing.digits import seconds_text
-from gpubench.comparing.spreadsheet import csv_text
+from gpubench.analysis.cells import Cell, relative_to_best, text_of
+from gpubench.analysis.compare import Comparison, Group, Result
 from gpubench.comparing.table import (
     batch_text,
     figure_text,
@@ -20,6 +18,8 @@ from gpubench.comparing.table import (
     ratio_of,
     shown,
 )
+from gpubench.rows.spreadsheet import csv_text
+from gpubench.show.numbers import seconds_text
 from gpubench.show.terminal import cells_of, headline, told
 from gpubench.studies.finding import Finding
 

@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.carried import html_link
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Comparison, Group, Question, Result, answer_of, asked
+from gpubench.analysis.metrics import Metric
+from gpubench.analysis.specimens import unit_of
 from gpubench.comparing.carrying import Rows
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Comparison, Group, Question, Result, answer_of, asked
-from gpubench.comparing.digits import rate_text
-from gpubench.comparing.questions import Metric
-from gpubench.comparing.specimens import unit_of
-from gpubench.comparing.style import shade
 from gpubench.comparing.table import (
     batch_text,
     figure_text,
@@ -32,6 +29,9 @@ from gpubench.comparing.table import (
     shown,
 )
 from gpubench.errors import UserError
+from gpubench.rows.embed import html_link
+from gpubench.show.numbers import rate_text
+from gpubench.show.style import shade
 from gpubench.show.terminal import told
 from gpubench.studies.answer import findings_of
 from gpubench.studies.finding import Finding

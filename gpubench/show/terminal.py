@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from gpubench.loading import shown
+from gpubench.rows.read import shown
 from gpubench.studies.answer import Answer
 from gpubench.studies.finding import Finding
 

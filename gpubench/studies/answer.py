@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpubench.comparing.compare import Result
-from gpubench.comparing.questions import SECONDS
+from gpubench.analysis.compare import Result
+from gpubench.analysis.metrics import SECONDS
 from gpubench.studies import ladder, pairs, scaling
 from gpubench.studies.finding import Finding, in_order
 from gpubench.studies.scaling import Views

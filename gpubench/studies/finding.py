@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpubench.comparing.cells import Cell
+from gpubench.analysis.cells import Cell
 
 ASKED = ("card", "precision", "other", "ladder", "trick", "scaling", "batch")
 """Kinds of question, the one that is asked most first."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpubench.comparing.compare import Result
+from gpubench.analysis.compare import Result
 from gpubench.studies.finding import Finding
 
 

@@ -3,12 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.comparing import stats
-from gpubench.comparing.cells import short, text_of
-from gpubench.comparing.compare import Comparison, Group, Result
-from gpubench.comparing.matching import FULL, TWIN_POLICIES
-from gpubench.comparing.means import interval_of
-from gpubench.comparing.questions import SECONDS
+from gpubench.analysis import stats
+from gpubench.analysis.cells import short, text_of
+from gpubench.analysis.compare import Comparison, Group, Result
+from gpubench.analysis.geomeans import interval_of
+from gpubench.analysis.matching import FULL, TWIN_POLICIES
+from gpubench.analysis.metrics import SECONDS
 from gpubench.studies.finding import Finding, Part
 
 MASTER = "fp16-master"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gpubench.comparing.cells import completed, once
+from gpubench.analysis.cells import completed, once
 from gpubench.comparing.scaling import Curve, Held, Sums, curves_of, held_of, sums_of
 from gpubench.studies.finding import Finding
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gpubench.loading import load
 from gpubench.measuring import device, precision
+from gpubench.rows.read import load
 
 pytestmark = [
     pytest.mark.gpu,

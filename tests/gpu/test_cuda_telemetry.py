@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from gpubench.loading import load
 from gpubench.measuring import environment, nvml
 from gpubench.measuring.process import describe
+from gpubench.rows.read import load
 
 pytestmark = pytest.mark.gpu
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from gpubench.loading import load
+from gpubench.rows.read import load
 
 pytestmark = [
     pytest.mark.rehearsal,

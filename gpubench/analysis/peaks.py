@@ -73,4 +73,4 @@ def cards() -> tuple[Card, ...]:
 
 def tables() -> dict[str, Any]:
     """peaks.toml as it stands."""
-    return tomllib.loads((files("gpubench.comparing") / "peaks.toml").read_text())
+    return tomllib.loads((files("gpubench.analysis") / "peaks.toml").read_text())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
-from gpubench.comparing import stats
-from gpubench.comparing.judging import Comparison
+from gpubench.analysis import stats
+from gpubench.analysis.verdicts import Comparison
 from gpubench.interval import CONFIDENCE
 
 NON_INFERIOR = 0.005

@@ -1,9 +1,9 @@
 """`compare --fail-on-slower`: one exit code for a table of comparisons. Nothing to compare is never 0."""
 
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.compare import Result
-from gpubench.comparing.judging import Comparison
-from gpubench.comparing.matching import axis_value
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Result
+from gpubench.analysis.matching import axis_value
+from gpubench.analysis.verdicts import Comparison
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
 NO_VERDICT = {"not alike", "not judged", "incomplete", "one trial", "few trials"}

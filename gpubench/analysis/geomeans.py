@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpubench.comparing import stats
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.judging import Comparison
-from gpubench.comparing.matching import axis_value, bucket_of
+from gpubench.analysis import stats
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.matching import axis_value, bucket_of
+from gpubench.analysis.verdicts import Comparison
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.loading import load, load_text
+from gpubench.rows.read import load, load_text
 
 PROVENANCE = (
     "card",

@@ -13,9 +13,9 @@ import pandas as pd
 
 import gpubench
 from gpubench.comparing import hours
-from gpubench.comparing.spreadsheet import csv_text
 from gpubench.errors import UserError
-from gpubench.loading import load
+from gpubench.rows.read import load
+from gpubench.rows.spreadsheet import csv_text
 
 CASE = [
     "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",

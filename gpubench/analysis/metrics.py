@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing.cells import short
-from gpubench.comparing.goal import success_of
+from gpubench.analysis.cells import short
+from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
-from gpubench.loading import FLAGS, NUMBERS
-from gpubench.records import COLUMNS
+from gpubench.rows.read import FLAGS, NUMBERS
+from gpubench.rows.row import COLUMNS
 from gpubench.trial import TRAINED
 
 HOURS_PER_YEAR = 8766

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from gpubench.comparing import stats
-from gpubench.comparing.cells import Cell
-from gpubench.comparing.matching import FOLLOWS, axis_value, mismatch, other_stack
-from gpubench.comparing.specimens import unit_of, units_of
+from gpubench.analysis import stats
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
+from gpubench.analysis.specimens import unit_of, units_of
 
 MANY = 50
 """More units than this are not counted out to anyone."""

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from statistics import median as median
 from typing import Literal
 
-from gpubench.comparing import ranks
+from gpubench.analysis import rank_test as ranks
 from gpubench.interval import CONFIDENCE, OPTIONAL_STOPPING, confidence
 from gpubench.interval import median_interval as median_interval
 

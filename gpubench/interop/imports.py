@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gpubench.comparing.notebooks import runs_of
 from gpubench.errors import UserError
-from gpubench.records import Row, append
+from gpubench.interop.notebooks import runs_of
+from gpubench.rows.row import Row, append
 
 IMPLAUSIBLE = 20
 """A rate this many times its column's median is no measurement (Lambda's NCF on several GPUs: 1e10)."""

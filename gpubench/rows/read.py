@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from gpubench.carried import RowsLostError, table_in
-from gpubench.records import COLUMNS, SCHEMA, Row
+from gpubench.rows.embed import RowsLostError, table_in
+from gpubench.rows.row import COLUMNS, SCHEMA, Row
 
 OURS = ("schema", "suite")
 """Columns that tell our files, of any schema, from other people's."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing.accuracy import accuracies_judged
-from gpubench.comparing.cells import (
+from gpubench.analysis.accuracy import accuracies_judged
+from gpubench.analysis.cells import (
     GROUP,
     READ_IDENTITY,
     TRICKS,
@@ -24,20 +24,20 @@ from gpubench.comparing.cells import (
     only_sums,
     title_of,
 )
-from gpubench.comparing.cells import Cell as Cell
-from gpubench.comparing.goal import expected, unsure_of_shares
-from gpubench.comparing.judging import Comparison as Comparison
-from gpubench.comparing.judging import comparison, judged
+from gpubench.analysis.cells import Cell as Cell
+from gpubench.analysis.geomeans import Mean as Mean
+from gpubench.analysis.geomeans import means_of
+from gpubench.analysis.matching import FOLLOWS, pairs_along, wished
+from gpubench.analysis.metrics import SECONDS, Metric, filtered, metric_named, valued
+from gpubench.analysis.specimens import combined
+from gpubench.analysis.time_to_goal import expected, unsure_of_shares
+from gpubench.analysis.verdicts import Comparison as Comparison
+from gpubench.analysis.verdicts import comparison, judged
 from gpubench.comparing.ladder import Ladder, ladders_of
-from gpubench.comparing.matching import FOLLOWS, pairs_along, wished
-from gpubench.comparing.means import Mean as Mean
-from gpubench.comparing.means import means_of
-from gpubench.comparing.questions import SECONDS, Metric, filtered, metric_named, valued
-from gpubench.comparing.specimens import combined
 from gpubench.comparing.tricks import against_plain, kind_of
 from gpubench.errors import UserError
-from gpubench.loading import Loaded, load
-from gpubench.records import COLUMNS
+from gpubench.rows.read import Loaded, load
+from gpubench.rows.row import COLUMNS
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from gpubench.comparing.cells import GROUP, KEY, OUTCOMES, STACK, Cell, circumstanced, in_order, text_of, texts_of
-from gpubench.comparing.stats import MEASURED_FROM, median
+from gpubench.analysis.cells import GROUP, KEY, OUTCOMES, STACK, Cell, circumstanced, in_order, text_of, texts_of
+from gpubench.analysis.stats import MEASURED_FROM, median
 
 
 def combined(cells: Sequence[Cell], axis: str) -> list[Cell]:

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from gpubench.comparing import stats
-from gpubench.comparing.cells import KEY, STACK, Cell, text_of, texts_of, title_of
+from gpubench.analysis import stats
+from gpubench.analysis.cells import KEY, STACK, Cell, text_of, texts_of, title_of
 from gpubench.errors import UserError
 
 FOLLOWS = {

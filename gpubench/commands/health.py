@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.comparing import peaks
+from gpubench.analysis import peaks
 from gpubench.doctor import Finding
 from gpubench.errors import UserError
-from gpubench.loading import load
+from gpubench.rows.read import load
 
 BAND = 0.10
 """Two healthy specimens of a card, with their hosts, differ by less than this (published: up to 5% inside one node)."""

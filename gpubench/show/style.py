@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.carried import png_parts, svg_description
+from gpubench.rows.embed import png_parts, svg_description
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from gpubench.comparing.compare import Group
+    from gpubench.analysis.compare import Group
 
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpubench.comparing import peaks
+from gpubench.analysis import peaks
 
 Word = Literal["compute", "memory", "input", "launch", "communication", "throttled", "unknown"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.comparing import stats
-from gpubench.loading import shown
-from gpubench.records import COLUMNS
+from gpubench.analysis import stats
+from gpubench.rows.read import shown
+from gpubench.rows.row import COLUMNS
 
 GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "basis", "source", "processes"]
 """The part of the key that a table or chart shares.

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from gpubench.comparing.cells import CELL, Cell
-from gpubench.comparing.judging import Comparison
+from gpubench.analysis.cells import CELL, Cell
+from gpubench.analysis.verdicts import Comparison
 from gpubench.trial import TRAINED
 
 
