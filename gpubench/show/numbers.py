@@ -1,15 +1,77 @@
-"""Figures as text, with as many digits as mean something; the same in tables and charts."""
+"""Figures as text, with as many digits as mean something; the same in every face."""
 
 import math
 
+from gpubench.studies.section import Column, Estimate, Value
+
+
+def text_of(value: Value, column: Column) -> str:
+    """A cell of a table, without its interval; empty where there is nothing."""
+    if isinstance(value, Estimate):
+        half = (value.high - value.low) / 2 if value.low is not None and value.high is not None else None
+        return number(value.value, column, half)
+    return value if isinstance(value, str) else "" if value is None else number(value, column)
+
+
+def interval_text(value: Value, column: Column) -> str:
+    """Both ends of an interval: `1.33 to 1.58`; empty where there is none."""
+    if not isinstance(value, Estimate) or value.low is None or value.high is None:
+        return ""
+    half = (value.high - value.low) / 2
+    return f"{number(value.low, column, half)} to {number(value.high, column, half)}"
+
+
+def number(value: float, column: Column, half_width: float | None = None) -> str:
+    """A figure in the unit of its column; `half_width` is that of its interval."""
+    if not math.isfinite(value):
+        return ""
+    if column.places is not None:
+        return f"{100 * value:.{column.places}f}%" if column.unit == "share" else f"{value:,.{column.places}f}"
+    match column.unit:
+        case "share":
+            return f"{value:.1%}"
+        case "ratio":
+            return f"{value:.{3 if (half_width and half_width < 0.02) or value < 0.1 else 2}f}"
+        case "bytes":
+            return size_text(value)
+        case "count":
+            return f"{value:,.0f}"
+    return significant(value, half_width)
+
+
+def significant(value: float, half_width: float | None = None) -> str:
+    """Three digits, or as many as an interval of `half_width` to either side leaves a meaning."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    digits = 3 if not half_width else math.ceil(math.log10(abs(value) / half_width)) + 1
+    decimals = max(0, min(max(digits, 2), 6) - 1 - magnitude)
+    return f"{value:.3g}" if decimals > 6 else f"{value:,.{decimals}f}"
+
+
+def size_text(size: float) -> str:
+    """Bytes as powers of 1024."""
+    unit = "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """As a person says it: `35 min`, `1 h 45`, `2.1 s`."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
+
 
 def seconds_text(seconds: float, half_width: float | None = None) -> str:
-    """Three digits, or as many as the interval of `half_width` seconds a side leaves a meaning."""
-    digits = 3 if not half_width else math.ceil(math.log10(seconds / half_width)) + 1
-    decimals = min(max(digits, 2), 6) - 1 - math.floor(math.log10(seconds))
-    return f"{seconds:,.{max(0, decimals)}f}"
+    """As `significant`."""
+    return significant(seconds, half_width)
 
 
 def rate_text(rate: float) -> str:
     """Samples a second with three digits; empty where they are not known."""
-    return seconds_text(rate) if 0 < rate < math.inf else ""
+    return significant(rate) if 0 < rate < math.inf else ""
