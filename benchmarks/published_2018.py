@@ -15,6 +15,7 @@ def row(model: str, cards: int, minutes: float, epochs: int, accuracy: float) ->
     """One published run; its batch of 65,536 is shared by all cards."""
     return Row(
         suite="scaling",
+        studies="scaling",
         model=model,
         # fp16 forward and backward, fp32 master weights.
         precision="fp16-master",

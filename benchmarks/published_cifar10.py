@@ -47,6 +47,7 @@ def row(model: str, seconds: float, source: str, session: str) -> Row:
         suite_version=1,
         model=model,
         rung=number,
+        studies="ladder",
         # Weights in fp16 too, without an fp32 copy; BatchNorm joins them until the rung bn-fp32.
         precision="fp16-pure",
         batch_size=recipe.batch,

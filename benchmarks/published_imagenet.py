@@ -60,6 +60,7 @@ def row(run: Run, number: int) -> Row:
         table.append([run.epochs, round(run.seconds / 3600, 4), run.top5, "rectangle", 288])
     return Row(
         suite="imagenet",
+        studies="stages",
         suite_version=1,
         model="resnet50",
         # An fp16 model with fp32 BatchNorm and master weights, and a fixed loss scale of 1024.

@@ -239,17 +239,18 @@ def compare(
     where: Annotated[
         list[str] | None, typer.Option(help="column=value or column!=value: only these rows. Repeatable.")
     ] = None,
-    table: Annotated[
-        str, typer.Option("--format", help="terminal, markdown, csv, json, hyperfine or benchstat.")
-    ] = "terminal",
+    table: Annotated[str, typer.Option("--format", help="terminal, markdown, csv or json.")] = "terminal",
     every: Annotated[bool, typer.Option("--all", help="Every case and comparison, not only what was found.")] = False,
-    only: Annotated[str, typer.Option(help="A suite, or part of a card's name: this in full, and nothing else.")] = "",
-    charts: Annotated[Path | None, typer.Option(help="Folder for charts.")] = None,
+    only: Annotated[
+        str, typer.Option(help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, in full.")
+    ] = "",
+    charts: Annotated[Path | None, typer.Option(help="Folder for charts of the first findings.")] = None,
+    all_charts: Annotated[Path | None, typer.Option(help="Folder for these and every other chart.")] = None,
     chart_format: Annotated[str, typer.Option(help="png, svg and pdf, joined by commas.")] = "png,svg",
     theme: Annotated[str, typer.Option(help="light or dark charts.")] = "light",
-    why: Annotated[
-        bool, typer.Option("--why", help="Also what bounds each case, its share of the peak, and the limit in seconds.")
-    ] = False,
+    unit: Annotated[
+        str, typer.Option(help="seconds, minutes or hours on the charts; by default what reads best.")
+    ] = "",
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Compare what is not alike too, without verdict; says where.")
     ] = False,
@@ -278,6 +279,8 @@ def compare(
         raise UserError(f"--chart-format {chart_format}: there is png, svg and pdf")
     if theme not in {"light", "dark"}:
         raise UserError(f"--theme {theme}: there is light and dark")
+    if unit not in {"", "seconds", "minutes", "hours"}:
+        raise UserError(f"--unit {unit}: there is seconds, minutes and hours")
     return compare_files(
         files,
         Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())),
@@ -285,10 +288,11 @@ def compare(
             table=table,
             every=every,
             only=only,
-            charts=charts,
+            charts=all_charts or charts,
+            every_chart=all_charts is not None,
             chart_kinds=kinds,
             theme=theme,
-            why=why,
+            unit=unit,
             alpha_beta=None if alpha is None or beta is None else (alpha, beta),
             scale_to=scale_to,
             fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,

@@ -15,7 +15,8 @@ from rich.console import Console
 import gpubench
 from gpubench import suite
 from gpubench.analysis import stats
-from gpubench.analysis.compare import Comparison, compare_rows
+from gpubench.analysis.compare import Question, compare_rows
+from gpubench.analysis.verdicts import Comparison
 from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring.plan import SAMPLED_REPEATS, Options, choose_devices, plan
@@ -162,7 +163,7 @@ def _comparisons(path: Path) -> dict[str, Comparison]:
     loaded = load([path])
     looked_again = replace(loaded, frame=loaded.frame.assign(until=PADDED - 1))
     try:
-        return {c.subject_name: c for c in compare_rows(looked_again, by="model", baseline="a").comparisons}
+        return {c.subject_name: c for c in compare_rows(looked_again, Question(by="model", baseline="a")).comparisons}
     except UserError:
         return {}
 

@@ -14,6 +14,13 @@ from gpubench.errors import UserError
 ParamValue = bool | int | float | str
 
 
+def params_text(params: Mapping[str, ParamValue]) -> str:
+    """Parameters as the row writes them: `name=value`, sorted, joined by spaces."""
+    return " ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in sorted(params.items())
+    )
+
+
 @dataclass(frozen=True)
 class Param:
     """A suite's parameter. Its type is the type of `default`; `choices`, where given, are the only values."""
@@ -57,6 +64,16 @@ COMMON_PARAMS: Mapping[str, Param] = {
 }
 
 
+STUDIES: Mapping[str, str] = {
+    "ladder": "each model is the one before it with one change, so that the gain of each step means something",
+    "ablation": "each model is `plain` with a change, so that what each change buys means something",
+    "batch": "runs differ in the parameter `global_batch`, so that accuracy by batch means something",
+    "stages": "a run has stages, whose hours are in its table",
+    "scaling": "it is meant to run in several processes",
+}
+"""Kinds of question that a suite can name."""
+
+
 @dataclass(frozen=True)
 class Suite:
     """One benchmark: a function that trains, and what may be asked of it.
@@ -76,8 +93,8 @@ class Suite:
     goal: float | str | None = None
     """The least quality of a full run on real data, or the parameter that holds it (0: none). A run that ends below it
     is `goal_missed`, unless the suite itself gives a `success_rate` of 1: it was reached on the way, say."""
-    ladder: bool = False
-    """Whether each model is the one before it with one change, so that the gain of each step means something."""
+    studies: tuple[str, ...] = ()
+    """What its models answer beside how fast they train: names of STUDIES, which its rows carry."""
     unit: str = "samples"
     batch: str = "max"
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
@@ -222,6 +239,14 @@ def load(path: Path) -> LoadedSuite:
         raise UserError(f"{path} defines no SUITE = Suite(...); see docs/adding-a-suite.md")
     if not suite.models:
         raise UserError(f"{path}: SUITE names no model")
+    if unknown := set(suite.studies) - set(STUDIES):
+        raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
+    if "ablation" in suite.studies and "plain" not in suite.models:
+        raise UserError(
+            f"{path}: SUITE has studies='ablation' and no model `plain`, the one that changes are held against"
+        )
+    if "batch" in suite.studies and "global_batch" not in suite.params:
+        raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
     if isinstance(suite.goal, str) and suite.goal not in suite.params:
         raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
     return LoadedSuite(path.stem, path, hashlib.sha256(source).hexdigest(), suite)

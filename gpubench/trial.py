@@ -65,6 +65,8 @@ class Case:
     memory_limit_bytes: int | None = None
     rung: int | None = None
     """Place of the model on the suite's ladder, from 1."""
+    studies: tuple[str, ...] = ()
+    """What the suite's models answer beside how fast they train."""
     batch_capped: bool = False
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
@@ -247,6 +249,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
     """The inverse of `trial_to_json`."""
     case = dict(data["case"])
+    case["studies"] = tuple(case["studies"])
     case["batch_curve"] = tuple(tuple(point) for point in case["batch_curve"])
     return Trial(**{**data, "case": Case(**case)})
 

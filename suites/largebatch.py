@@ -232,6 +232,7 @@ SUITE = Suite(
         "train_images": Param(0, "train on the first so many images only; 0 is all"),
         "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
     },
+    studies=("batch", "scaling"),
     quality="accuracy",
     processes=True,
     refuse=refuse,

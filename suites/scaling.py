@@ -436,6 +436,7 @@ SUITE = Suite(
             choices=("auto", "channels_last", "contiguous"),
         ),
     },
+    studies=("scaling",),
     processes=True,
     unit="images",
     batch="max",

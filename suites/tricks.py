@@ -556,6 +556,7 @@ SUITE = Suite(
     precisions={str(model): MIXED.get(str(model), "fp32") for model in MODELS},
     ranks=ranks_of,
     refuse=refuse,
+    studies=("ablation",),
     quality="accuracy",
     unit="images",
     recipe_batch=lambda model, params: 128,

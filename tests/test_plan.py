@@ -334,7 +334,7 @@ def test_a_case_has_all_that_was_asked(tmp_path):
     suite = loaded(
         tmp_path,
         models=("small", "large"),
-        ladder=True,
+        studies=("ladder",),
         processes=True,
         ranks=lambda params: params["epochs"] + 1,
         precisions={"large": "bf16"},

@@ -48,7 +48,7 @@ def _difference(c: Comparison) -> Difference | None:
     """None where a side has one value."""
     from scipy.special import stdtr, stdtrit
 
-    sides = [[1 / value for value in cell.seconds] for cell in (c.subject, c.other)]
+    sides = [[1 / value for value in cell.values] for cell in (c.subject, c.other)]
     if min(map(len, sides)) < 2:
         return None
     difference = fmean(sides[0]) - fmean(sides[1])

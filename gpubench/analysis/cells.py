@@ -51,10 +51,7 @@ MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
-TRICKS = "tricks"
-"""The suite without rungs whose models are ways to do one thing."""
-
-UNREAD = ("laps", "batch_curve", "precision_proof", "started")
+UNREAD = ("laps", "precision_proof", "started")
 """Columns that no comparison needs, long or different in every row."""
 
 CELL = [*KEY, *SPECIMEN, "batch_size", *STACK]
@@ -80,13 +77,40 @@ OUTCOMES = [
 """Columns of which a cell shows the median over its trials."""
 
 
+class Text:
+    """A column of a cell's row, as text."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, cell: "Cell", owner: type | None = None) -> str:
+        return str(cell.row[self.name])
+
+
+class Number:
+    """A column of a cell's row, NaN where it is empty or not there."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, cell: "Cell", owner: type | None = None) -> float:
+        return cell.number(self.name)
+
+
 @dataclass(frozen=True)
 class Cell:
     """The trials of one case on one specimen in one session, or what became of it where none is ok."""
 
+    suite, studies, model, precision, batch_policy = Text(), Text(), Text(), Text(), Text()
+    card, device, device_hash, session, source = Text(), Text(), Text(), Text(), Text()
+    params, data, mode, measured, status, reason, torch = Text(), Text(), Text(), Text(), Text(), Text(), Text()
+    rung, batch_size, processes, epochs, samples_per_second = Number(), Number(), Number(), Number(), Number()
+    accuracy, top5, perplexity, peak_memory_bytes = Number(), Number(), Number(), Number()
+
     row: Mapping[str, Any]
     """What all its rows have in common (the first one), with medians of its outcomes."""
-    seconds: tuple[float, ...]
+    values: tuple[float, ...]
+    """What is compared, of each trial: seconds of the whole run, or another metric. Less is better."""
     label: str
     """The card, with as much as is needed to tell it from others of its name."""
     marks: Mapping[str, int] = field(default_factory=dict)
@@ -94,22 +118,37 @@ class Cell:
     lost: Mapping[str, int] = field(default_factory=dict)
     """Trials of its case that have no time, by status."""
     parts: "tuple[Cell, ...]" = ()
-    """The cells it combines, where it stands for several specimens; `seconds` then has one value of each."""
+    """The cells it combines, where it stands for several specimens; `values` then has one of each."""
+
+    def number(self, column: str) -> float:
+        """A figure of its row; NaN where it is empty, or where the row has no such column."""
+        value = self.row.get(column)
+        return float(value) if isinstance(value, int | float) else math.nan
+
+    @property
+    def case(self) -> int:
+        """The number of its case, by which its rows are found again."""
+        return int(self.row.get("case", -1))
+
+    @property
+    def cases(self) -> frozenset[int]:
+        """The cases it is made of: its own, or those of its parts."""
+        return frozenset(part.case for part in self.parts or (self,))
 
     @property
     def median(self) -> float:
-        """Seconds of the whole run: the median over trials, or over specimens."""
-        return float(stats.median(self.seconds))
+        """The median over trials, or over specimens."""
+        return float(stats.median(self.values))
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95% interval of the median; None below six values."""
-        return stats.median_interval(self.seconds, self.adaptive)
+        return stats.median_interval(self.values, self.adaptive)
 
     @property
     def trials(self) -> int:
         """Number of trials, of all specimens together."""
-        return sum(part.trials for part in self.parts) or len(self.seconds)
+        return sum(part.trials for part in self.parts) or len(self.values)
 
     @property
     def adaptive(self) -> bool:
@@ -122,15 +161,10 @@ class Cell:
         lost = sum(self.lost.values())
         return f"{lost} of {lost + self.trials} have no time" if lost else ""
 
-    def __getattr__(self, name: str) -> Any:
-        if name in COLUMNS:
-            return self.row[name]
-        raise AttributeError(name)
-
 
 def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Which rows trained nothing: they sum gradients, and what they found is their table, not their seconds."""
-    return (frame["suite"] == "scaling") & (frame["model"] == "allreduce")
+    return frame["table"].isin([text for text in frame["table"].unique() if '"busbw"' in str(text)])
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -138,7 +172,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
 
     Threads and cuDNN's setting leave `params`; `threads_asked` says that somebody chose the threads; `power_cap` names
     a power limit that is not the card's own; rows of one `identity` agree in all that tells cases, specimens and
-    stacks apart.
+    stacks apart, and rows of one `case` in all of CASE.
     """
     done = frame.drop(columns=list(UNREAD), errors="ignore").assign(
         fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
@@ -155,9 +189,9 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
         capped = (watts - usual).abs() > usual * POWER_SLACK
         done.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
-    if "identity" in frame:
-        return done
-    return done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
+    if "identity" not in frame:
+        done = done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
+    return done.assign(case=_numbered(done, CASE))
 
 
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
@@ -223,7 +257,7 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     first = frame.drop_duplicates("cell").set_index("cell").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
     first.loc[frame.loc[frame["measured"] == "projected", "cell"].unique(), "measured"] = "projected"
-    seconds, counts = trials["seconds"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
+    values, counts = trials["value"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
     cells = [
         Cell(
             row,
@@ -232,14 +266,14 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
             +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
             lost.get(row["identity"], {}),
         )
-        for row, times, hits in zip(_records(first), seconds, counts.to_numpy(), strict=True)
+        for row, times, hits in zip(_records(first), values, counts.to_numpy(), strict=True)
     ]
     return in_order(cells)
 
 
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
     """By identity of ok rows: the trials of their case that have no time, by status."""
-    numbers = _numbered(frame, CASE)
+    numbers = frame["case"]
     without = ~ok & frame["status"].isin(WITHOUT_TIME)
     counts: dict[int, Counter[str]] = defaultdict(Counter)
     for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
@@ -279,7 +313,7 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
     came = {model: at for at, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
 
     def place(cell: Cell) -> tuple[object, ...]:
-        rung = math.inf if pd.isna(cell.rung) else cell.rung
+        rung = math.inf if math.isnan(cell.rung) else cell.rung
         name = re.sub(r"\d+", lambda digits: digits[0].zfill(12), cell.model) if re.search(r"\d", cell.model) else ""
         rest = cell.label, _precision_rank(cell), cell.batch_policy
         return suites.index(cell.suite), rung, name, came[cell.model], *rest
@@ -289,25 +323,11 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
     """One cell without trials for every case of which no row is ok."""
-    lost = frame[~ok.groupby(_numbered(frame, CASE)).transform("any")]
+    lost = frame[~ok.groupby(frame["case"]).transform("any")]
     # What came to an end says more than what was stopped after it.
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
-    found = _records(lost.drop_duplicates(CASE, keep="last").sort_index())
+    found = _records(lost.drop_duplicates("case", keep="last").sort_index())
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
-
-
-def relative_to_best(cells: Sequence[Cell]) -> dict[int, float]:
-    """By the cell's id, its multiple of the best median of its task; none of a task with a single cell."""
-    tasks: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        tasks[task_of(cell)].append(cell)
-    best = {task: min(cell.median for cell in members) for task, members in tasks.items()}
-    return {id(cell): cell.median / best[task_of(cell)] for cell in cells if len(tasks[task_of(cell)]) > 1}
-
-
-def task_of(cell: Cell) -> str:
-    """What a cell does: the training of its model, or "" where all models are ways to do one thing."""
-    return "" if cell.suite == TRICKS or not pd.isna(cell.rung) else str(cell.model)
 
 
 def _precision_rank(cell: Cell) -> int:
@@ -377,18 +397,3 @@ def short(card: str) -> str:
     for word in ("NVIDIA ", "GeForce ", "(R)", "(TM)", " Processor"):
         card = card.replace(word, "")
     return " ".join(card.split())
-
-
-def title_of(cells: Sequence[Cell]) -> str:
-    """What a group of cells has in common, in words."""
-
-    def common(column: str) -> str:
-        values = {text_of(cell.row[column]) for cell in cells}
-        return values.pop() if len(values) == 1 else ""
-
-    parts = [common("suite"), common("params")]
-    parts += [f"{name}={common(name)}" for name in ("data", "weights") if common(name)]
-    parts += [common("mode"), common("source")]
-    if common("processes") not in {"", "1"}:
-        parts.append(f"{common('processes')} processes")
-    return ", ".join(dict.fromkeys(part for part in parts if part))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import KEY, STACK, Cell, text_of, texts_of, title_of
+from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
 from gpubench.errors import UserError
 
 FOLLOWS = {
@@ -22,6 +22,12 @@ FULL = {"fp32", "tf32"}
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
+
+
+PLAIN = "plain"
+"""The model of an ablation that has no change."""
+TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
+"""What a change and the plain model it is held against agree in, beside what their group shares."""
 
 
 def axis_value(cell: Cell, axis: str) -> str:
@@ -63,7 +69,7 @@ def pairs_along(
     base = wish[1] if wish and wish[0] == axis else _own_base(axis, cells, best=best_is_base)
     own_local = axis == "batch_size" and not wish  # under `max` it differs from model to model
     if base not in values:
-        left_out.append(f"{title_of(cells)}: {base} has no row here, so nothing is compared along {axis}")
+        left_out.append(f"{cells[0].suite}: {base} has no row here, so nothing is compared along {axis}")
         return []
     buckets: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -203,3 +209,27 @@ def _own_base(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
         return stats.geometric_mean([own[case] for case in common or own])
 
     return (min if best else max)(widest, key=slowness)
+
+
+def is_ablation(cell: Cell) -> bool:
+    """Whether its suite's models are `plain` with a change each."""
+    return "ablation" in cell.studies.split()
+
+
+def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
+    """What the cells of one group agree in: `shared`; of an ablation the session instead of what its changes set."""
+    if not is_ablation(cell) or "params" not in shared:
+        return texts_of(cell, shared)
+    return texts_of(cell, [*(column for column in shared if column not in {"params", "processes"}), "session"])
+
+
+def against_plain(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """(change, plain) for each change of an ablation that ran beside `plain`."""
+    own = [cell for cell in cells if is_ablation(cell) and not cell.parts]
+    return [
+        (cell, plain)
+        for plain in own
+        if plain.model == PLAIN
+        for cell in own
+        if cell.model != PLAIN and texts_of(cell, TOGETHER) == texts_of(plain, TOGETHER)
+    ]

@@ -25,7 +25,9 @@ class Metric:
 
     name: str
     title: str
-    """Heading of its column, with the unit."""
+    """Heading of its column."""
+    unit: str
+    """Of the figure that is shown, as faces read it."""
     lacking: str
     """What a row needs that has no value."""
     inverse: bool = False
@@ -47,23 +49,40 @@ class Metric:
         return 1 / value if self.inverse else value
 
 
-SECONDS = Metric("seconds", "seconds", "seconds")
+SECONDS = Metric("seconds", "seconds", "s", "seconds")
 METRICS = {
     metric.name: metric
     for metric in (
         SECONDS,
-        Metric("rate", "samples/s", "samples_per_second", inverse=True),
+        Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True),
         Metric(
-            "energy", "samples/joule", "joules_per_sample (telemetry)", inverse=True, words=("thriftier", "hungrier")
+            "energy",
+            "samples/joule",
+            "samples/J",
+            "joules_per_sample (telemetry)",
+            inverse=True,
+            words=("thriftier", "hungrier"),
         ),
-        Metric("cost", "dollars/run", "seconds, and the card a price (--price)", words=("cheaper", "dearer")),
-        Metric("value", "samples/dollar", "a rate and a price (--price)", inverse=True, words=("cheaper", "dearer")),
-        Metric("cost-per-epoch", "dollars/epoch", "seconds, epochs and a price", words=("cheaper", "dearer")),
-        Metric("memory", "peak GiB", "peak_memory_bytes", words=("smaller", "larger")),
-        Metric("batch", "batch size", "batch_size", inverse=True, words=("larger", "smaller")),
+        Metric(
+            "cost", "dollars/run", "dollars", "seconds, and the card a price (--price)", words=("cheaper", "dearer")
+        ),
+        Metric(
+            "value",
+            "samples/dollar",
+            "samples/dollar",
+            "a rate and a price (--price)",
+            inverse=True,
+            words=("cheaper", "dearer"),
+        ),
+        Metric(
+            "cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=("cheaper", "dearer")
+        ),
+        Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
+        Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
         Metric(
             "accuracy",
             "accuracy",
+            "share",
             "accuracy: full runs only",
             inverse=True,
             words=("better", "worse"),
@@ -71,7 +90,12 @@ METRICS = {
             by_loss=True,
         ),
         Metric(
-            "time-to-goal", "seconds to the goal", "a goal and seconds", words=("sooner", "later"), statuses=TRAINED
+            "time-to-goal",
+            "seconds to the goal",
+            "s",
+            "a goal and seconds",
+            words=("sooner", "later"),
+            statuses=TRAINED,
         ),
     )
 }
@@ -85,16 +109,15 @@ def metric_named(name: str) -> Metric:
 
 
 def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataFrame:
-    """The frame with `seconds` replaced by the metric, lower is better; NaN where a row has none.
+    """The frame with a column `value`, of which less is better; NaN where a row has none.
 
     Of `time-to-goal` they are those of a run: how many reach the goal is a matter of the whole case, and of
     `goal.expected`. Raises UserError where a price is needed and not given.
     """
-    if metric is SECONDS:
-        return frame
     nothing = pd.Series(math.nan, index=frame.index)
     seconds = frame["seconds"]
     values: Mapping[str, Callable[[], pd.Series]] = {
+        "seconds": lambda: seconds,
         "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
         "energy": lambda: frame.get("joules_per_sample", nothing),
         "cost": lambda: seconds / 3600 * _hourly(frame, prices),
@@ -107,7 +130,7 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataF
         "accuracy": lambda: 1 / frame["accuracy"].where(frame["accuracy"] > 0),
         "time-to-goal": lambda: seconds.where(success_of(frame).notna()),
     }
-    return frame.assign(seconds=values[metric.name]())
+    return frame.assign(value=values[metric.name]())
 
 
 def _hourly(frame: pd.DataFrame, prices: Path | None) -> "pd.Series[float]":

@@ -48,7 +48,7 @@ def units_of(cell: Cell) -> dict[str, list[float]]:
     for part in cell.parts or (cell,):
         parts[str(part.row[unit_of(cell)])].append(part)
     return {
-        unit: list(own[0].seconds) if len(own) == 1 else [part.median for part in own] for unit, own in parts.items()
+        unit: list(own[0].values) if len(own) == 1 else [part.median for part in own] for unit, own in parts.items()
     }
 
 

@@ -19,7 +19,7 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def expected(frame: pd.DataFrame) -> pd.DataFrame:
-    """`seconds` over the share of their cell's runs that reached the goal, which `success` holds.
+    """`value` over the share of their cell's runs that reached the goal, which `success` holds.
 
     That is what trying again until one does takes on average; NaN where none did.
     """
@@ -28,7 +28,7 @@ def expected(frame: pd.DataFrame) -> pd.DataFrame:
     texts = share.map("{:.0%} of the runs reached the goal".format)
     some = (share > 0) & (share < 1)
     return frame.assign(
-        seconds=frame["seconds"] / share.where(share > 0), success=share, reason=frame["reason"].where(~some, texts)
+        value=frame["value"] / share.where(share > 0), success=share, reason=frame["reason"].where(~some, texts)
     )
 
 

@@ -1,9 +1,8 @@
 """A pair of cells to a comparison: its ratio, what to know about it, and the verdict that it allows."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import pandas as pd
 
 from gpubench.analysis import stats
 from gpubench.analysis.cells import Cell
@@ -16,7 +15,7 @@ MANY = 50
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of one cell over seconds of another."""
+    """A value of one cell over that of another."""
 
     axis: str
     subject: Cell
@@ -41,7 +40,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     layouts = [str(side.row["memory_format"]) for side in (subject, other)]
     if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
         notes.append(f"layout {' / '.join(layouts)}")
-    if subject.suite_digest != other.suite_digest:
+    if subject.row["suite_digest"] != other.row["suite_digest"]:
         notes.append("the suite's file was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
         notes.append(_batch_note(subject, other))
@@ -56,17 +55,23 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     return Comparison(axis, subject, other, *names, ratio, verdict, tuple(note for note in notes if note))
 
 
+def against_itself(subject: Cell, plain: Cell) -> Comparison:
+    """A change over `plain` of the same session; in what they differ is the question."""
+    ratio = stats.ratio(subject.values, plain.values, until=subject.adaptive or plain.adaptive)
+    return Comparison("model", subject, plain, subject.model, plain.model, ratio)
+
+
 def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
     if not (subject.parts or other.parts):
         # Where two devices of one host are themselves the question, there is no other specimen to speak for.
         same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
         same_session = subject.session == other.session and same_device and not subject.source
         until = subject.adaptive or other.adaptive
-        return stats.ratio(subject.seconds, other.seconds, same_session=same_session, until=until)
+        return stats.ratio(subject.values, other.values, same_session=same_session, until=until)
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Many days of one device still are one specimen.
-        return stats.specimens_ratio([subject.seconds], [other.seconds])
+        return stats.specimens_ratio([subject.values], [other.values])
     shared = [unit for unit in ours if unit in theirs]
     if axis == "precision" and len(shared) >= stats.MEASURED_FROM:
         pairs = [(stats.median(ours[unit]), stats.median(theirs[unit])) for unit in shared]
@@ -87,7 +92,7 @@ def _specimens_note(subject: Cell, other: Cell) -> str:
 
 
 def _batch_note(subject: Cell, other: Cell) -> str:
-    if pd.isna(subject.batch_size) or pd.isna(other.batch_size):
+    if math.isnan(subject.batch_size) or math.isnan(other.batch_size):
         return ""
     times = subject.batch_size / other.batch_size
     return "same batch" if times == 1 else f"batch {times:.2g} x"
@@ -122,7 +127,7 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     if verdict not in {"few trials", "unsure", "one specimen", "few specimens"}:
         return ""
     if not c.ratio.specimens:
-        needed = stats.trials_to_decide(c.subject.seconds, c.other.seconds, family)
+        needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
         needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
         # More trials of the same session after a look at it would be peeking.
         amount = f"about {needed}" if needed <= MANY else f"over {MANY}"

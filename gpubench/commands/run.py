@@ -15,14 +15,13 @@ def found(path: Path, sessions: Collection[str]) -> list[str]:
     """
     try:
         # Here, because a run that begins has no use for them.
-        from gpubench.analysis.compare import Question, answer_of, asked
-        from gpubench.show.terminal import told, wrapped
-        from gpubench.studies.answer import findings_of
-        from gpubench.studies.scaling import views_of
+        from gpubench.analysis.compare import Question, load_rows
+        from gpubench.show.terminal import wrapped
+        from gpubench.studies.answer import answer_of
 
-        rows = asked([path], Question())
+        rows = load_rows([path])
         own = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-        findings = findings_of(answer_of(own, Question()), views_of(own.frame))
-        return [line for each in findings[:MOST] for line in wrapped(told(each))]
+        findings = [each for each in answer_of(own, Question()).findings if each.kind != "roofline"]
+        return [line for each in findings[:MOST] for line in wrapped(each.sentence)]
     except (Exception, KeyboardInterrupt):
         return []

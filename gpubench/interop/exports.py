@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 import gpubench
-from gpubench.comparing import hours
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
+from gpubench.rows.table import stages_in
 
 CASE = [
     "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
@@ -269,7 +269,7 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
 
 def _epochs_tsv(text: str) -> str:
     """A line per epoch, accuracies in percent; empty where the table has no epochs from the first on."""
-    lines = hours.read(text)
+    lines = stages_in(text)
     if not lines or lines[0].get("epoch") != 1 or not {"top1", "top5"} <= set(lines[0]):
         return ""
     found, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set()

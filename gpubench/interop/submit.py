@@ -1,12 +1,13 @@
 """Is a CSV fit to be published? Schema, provenance, privacy, plausibility, enough trials. Sends nothing."""
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from gpubench.rows.read import load, load_text
+from gpubench.rows.read import load
 
 PROVENANCE = (
     "card",
@@ -40,10 +41,10 @@ CASE = [
 
 def missing(path: Path) -> list[str]:
     """What stands between the file and a pull request, in sentences; empty where nothing does."""
-    loaded = load([path])
+    loaded = load([path], keep=True)
     if loaded.frame.empty:
         return [*loaded.problems, f"{path}: no row to publish"]
-    texts = load_text([path])
+    texts = pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False)
     return [
         *loaded.problems,
         *_provenance(loaded.frame),

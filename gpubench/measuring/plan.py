@@ -235,7 +235,8 @@ def plan(
                     suite_digest=suite.digest,
                     suite_path=str(suite.path),
                     model=model,
-                    rung=suite.suite.models.index(model) + 1 if suite.suite.ladder else None,
+                    rung=suite.suite.models.index(model) + 1 if "ladder" in suite.suite.studies else None,
+                    studies=suite.suite.studies,
                     precision=precision,
                     device=device.device,
                     params=params,
@@ -312,11 +313,4 @@ def expected(cases: Sequence[Case], options: Options) -> str:
     return (
         f"about {max(1, round(seconds / 60))} min: {trials} trial{'s' * (trials > 1)}{looking},"
         " longer where a step takes seconds"
-    )
-
-
-def params_text(params: Mapping[str, ParamValue]) -> str:
-    """Parameters as the row writes them: `name=value`, sorted, joined by spaces."""
-    return " ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in sorted(params.items())
     )

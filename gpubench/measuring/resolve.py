@@ -10,8 +10,8 @@ from rich.table import Table
 from gpubench import datasets
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options, choose_models, expected, params_text
-from gpubench.suite import LoadedSuite
+from gpubench.measuring.plan import Options, choose_models, expected
+from gpubench.suite import LoadedSuite, params_text
 from gpubench.trial import Case
 
 

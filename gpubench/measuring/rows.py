@@ -13,9 +13,10 @@ from gpubench.conditions import CardState
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device, Environment, without_names
 from gpubench.measuring.peak import Peak
-from gpubench.measuring.plan import Options, params_text
+from gpubench.measuring.plan import Options
 from gpubench.rows.read import load
 from gpubench.rows.row import Row
+from gpubench.suite import params_text
 from gpubench.trial import FINISHED, TRAINED, Case, Lap, Measurement, Trial
 
 
@@ -52,6 +53,7 @@ def row_of(
         suite_digest=case.suite_digest,
         model=case.model,
         rung=case.rung,
+        studies=" ".join(case.studies),
         precision=case.precision,
         batch_size=case.batch_size,
         batch_policy=case.batch_policy,

@@ -8,7 +8,7 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -58,6 +58,24 @@ class Loaded:
 
     frame: pd.DataFrame
     problems: list[str] = field(default_factory=list)
+    kept: "tuple[_Kept, ...]" = ()
+    """The same rows as the text they were, where that was asked for."""
+
+    def table(self, rows: Iterable[int] | None = None) -> bytes:
+        """The CSV of the rows at these places of the frame's index, or of all, as the text it was; needs `keep`."""
+        wanted = None if rows is None else set(rows)
+        out, first = [",".join(COLUMNS).encode()], 0
+        for part in self.kept:
+            lines = [line for at, line in enumerate(part.lines, start=first) if wanted is None or at in wanted]
+            out += lines if part.names == COLUMNS else [_in_columns(part.names, line) for line in lines]
+            first += len(part.lines)
+        return b"\n".join(out) + b"\n"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    names: tuple[str, ...]
+    lines: Sequence[bytes]
 
 
 @dataclass(frozen=True)
@@ -73,23 +91,53 @@ class _File:
         end = self.content.find(b"\n")
         return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
 
+    @property
+    def lines(self) -> list[bytes]:
+        """Those of the body, which ends with a newline."""
+        return [line.rstrip(b"\r") for line in bytes(self.body).split(b"\n")[:-1]]
 
-def load(paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = ()) -> Loaded:
+
+def load(
+    paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = (), *, keep: bool = False
+) -> Loaded:
     """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
 
     Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
-    numbers the rows from 0, the same for rows that agree in all of those columns.
+    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the rows' own text stays
+    in memory, so that it can be passed on.
     """
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     numbers, found = _Numbers(identity), [np.zeros(0, np.int64)]
     parts: list[_Part] = []
+    kept: list[_Kept] = []
     for batch, at_once in _ahead(_batches(paths, problems), columns):
-        own = [at_once] if at_once else [_part_of(_typed(_closely(file, problems)), columns) for file in batch]
+        closely = [] if at_once else [_closely(file, problems) for file in batch]
+        own = [at_once] if at_once else [_part_of(_typed(frame), columns) for frame in closely]
         parts += own
         found += [numbers.of(part) for part in own if part.rows and identity]
+        if keep:
+            kept += [_lines_of(frame) for frame in closely] or [_Kept(file.names, file.lines) for file in batch]
     frame = _joined(parts, columns)
-    return Loaded(frame.assign(identity=np.concatenate(found)) if identity else frame, problems)
+    frame = frame.assign(identity=np.concatenate(found)) if identity else frame
+    return Loaded(frame, problems, tuple(kept))
+
+
+def _lines_of(frame: pd.DataFrame) -> _Kept:
+    """Rows of `_closely` as lines of a table of ours."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(
+        frame.reindex(columns=list(COLUMNS), fill_value="").itertuples(index=False)
+    )
+    return _Kept(COLUMNS, out.getvalue().encode().split(b"\n")[:-1])
+
+
+def _in_columns(names: Sequence[str], line: bytes) -> bytes:
+    """A line of a table with other columns as one with ours."""
+    known = dict(zip(names, _split(line.decode()), strict=True))
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow([known.get(name, "") for name in COLUMNS])
+    return out.getvalue().encode()
 
 
 @dataclass(frozen=True)
@@ -178,23 +226,6 @@ class _Numbers:
 def shown(text: str) -> str:
     """A text without characters that steer a terminal or turn the direction of writing around."""
     return STEERING.sub("\ufffd", text)
-
-
-def load_text(paths: Sequence[Path]) -> pd.DataFrame:
-    """The rows of `load`, in the same order and with the same index, every column as the text it was."""
-    ignored: list[str] = []
-    frames = [_closely(file, ignored) for batch in _batches(paths, ignored) for file in batch]
-    frames = [frame.reindex(columns=list(COLUMNS), fill_value="") for frame in frames]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS), dtype=str)
-
-
-def table_of(texts: pd.DataFrame) -> bytes:
-    """A frame of `load_text` as the CSV it came from."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(texts[list(COLUMNS)].itertuples(index=False))
-    return out.getvalue().encode()
 
 
 def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]]:

@@ -32,6 +32,9 @@ class Row:
     suite_digest: str = column("SHA-256 of the suite's file")
     model: str = column("model inside the suite")
     rung: int | None = column("place of the model in a suite whose models are the steps of a ladder, from 1", None)
+    studies: str = column(
+        "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling"
+    )
     precision: str = column("fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
     batch_size: int | None = column("samples in one step of one process; columns of text for a language model", None)
     batch_policy: str = column(

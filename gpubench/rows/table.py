@@ -1,6 +1,7 @@
 """The `table` of a row: lines by column. CSVs come from anywhere, so what is no table is none."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -16,3 +17,27 @@ def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
 def table_of(text: object) -> list[dict[str, Any]]:
     """The lines alone."""
     return parsed(text)[1]
+
+
+def stages_in(text: str) -> list[dict[str, Any]]:
+    """The lines of a table that has hours and image sizes; none where it is another, or broken."""
+    columns, table = parsed(text)
+    return table if {"hours", "size"} <= set(columns) else []
+
+
+def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """(pixels, hours) of each stage, in order.
+
+    Lines are stages with their own hours, or epochs with the hours since the beginning; those of epochs begin
+    with the first, else nobody could tell what came before.
+    """
+    if table and "epoch" not in table[0]:
+        return [(int(line["size"]), float(line["hours"])) for line in table]
+    if not table or table[0]["epoch"] != 1:
+        return []
+    found: dict[int, float] = {}
+    before = 0.0
+    for line in table:
+        found[int(line["size"])] = found.get(int(line["size"]), 0.0) + float(line["hours"]) - before
+        before = float(line["hours"])
+    return list(found.items())

@@ -1,109 +1,152 @@
-"""Findings on one screen of 80 columns: the answer in a sentence, a line each, and how to see the rest."""
+"""An answer in a terminal: findings on one screen of 80 columns, and on request every section in full."""
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
 from gpubench.rows.read import shown
-from gpubench.studies.answer import Answer
-from gpubench.studies.finding import Finding
+from gpubench.show.numbers import duration, interval_text, text_of
+from gpubench.studies.section import Answer, Column, Finding, Section, Table
+from gpubench.studies.words import gain
 
 WIDTH, LINES = 79, 25
-NAME, WHAT, FACT = 36, 28, 60
-"""Columns of a name in a sentence, of what is compared in a table, of a caveat."""
+NAME, WHAT = 36, 28
+"""Columns of a name, and of what is compared in a table of findings."""
 MOST = 12
 """Findings on the screen."""
 COLUMNS = ("speedup", "95%", "verdict", "what", "from")
-POSITIVE = {
-    "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
-    "larger": "large", "better": "accurate",
-}  # fmt: skip
+BESIDE = ("roofline",)
+"""Kinds of finding that say why, not how much: they are not on the first screen."""
+KEYS = 3
+"""Columns that say which line it is, where a table has but one."""
+LONGEST = 24
+"""Columns of a text in a table that is too wide otherwise."""
 
 
-def screen(answer: Answer) -> list[str]:
-    """At most LINES lines, none wider than WIDTH."""
-    findings = answer.findings[:MOST]
-    head, tail = [*wrapped(headline(answer.findings))[:4], ""], ["", *_tail(answer, len(findings))]
+def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
+    """At most LINES lines, none wider than WIDTH; `in_full` where the sections follow."""
+    every = [each for each in answer.findings if each.kind not in BESIDE] or list(answer.findings)
+    findings = every[:MOST]
+    head, tail = [*wrapped(answer.headline)[:4], ""], ["", *_tail(answer, every, len(findings), in_full)]
     by_model = _by_model(findings)
     if by_model and len(head) + len(by_model) + len(tail) <= LINES:
         return [*head, *by_model, *tail]
-    return [*head, *_table(findings, answer.gain), *tail]
+    return [*head, *_findings(findings, answer.gain), *tail] if findings else [*head[:-1], *tail]
 
 
-def headline(findings: Sequence[Finding]) -> str:
-    """The first finding as a sentence, with what the same pair did elsewhere where that is as sure."""
-    first = findings[0]
-    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what]
-    if first.kind != "card" or first.interval or len({each.where for each in alike}) < len(alike):
-        return told(first)
-    parts = [sentence(first).removesuffix("."), *(f"{times(each)} {each.where}" for each in alike[1:3])]
-    return f"{', and '.join(parts)} ({basis(first)})."
+def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
+    """Every section: its findings, tables and notes, as wide as the terminal; 80 columns in a pipe."""
+    width = (width or shutil.get_terminal_size((WIDTH + 1, LINES)).columns) - 1
+    lines: list[str] = []
+    for section in answer.sections:
+        lines += ["", *_section(section, width, every_table)]
+    if answer.left_out:
+        lines += ["", "LEFT OUT", *_items(answer.left_out, width)]
+    return lines
 
 
-def _basis(each: Finding) -> tuple[object, ...]:
-    return (
-        each.kind,
-        each.suite,
-        each.models,
-        each.trials,
-        each.verdict,
-        each.settings,
-        each.caveats,
-        bool(each.interval),
-    )
+def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
+    yield from wrapped(section.title, width)
+    yield "-" * min(cell_len(section.title), width)
+    yield from _items([finding.sentence for finding in section.findings], width)
+    for table in section.tables:
+        if every_table or table.name != "evidence":
+            yield from ["", *table_lines(table, width)]
+    notes = [*section.notes, *([f"Recipe: {section.recipe}"] if section.recipe and every_table else [])]
+    yield from ["", *_items(notes, width)] if notes else []
+    yield from ["", "Left out:", *_items(section.left_out, width)] if section.left_out else []
 
 
-def sentence(each: Finding) -> str:
-    """Who is how much better than whom, and where."""
-    subject, baseline = fitted(each.subject, NAME), fitted(each.baseline, NAME)
-    where = f" {fitted(each.where, NAME + 20)}" if each.where else ""
-    if each.figure:
-        return f"{subject} has {each.figure} of accuracy against {baseline}."
-    if each.kind == "ladder":
-        return f"The steps from {baseline} to {subject} make training {times(each)} as fast{where}."
-    if each.kind == "scaling":
-        return f"{subject} train {times(each)} as fast as {baseline}{where}: {each.verdict}."
-    if each.kind == "precision" and subject == "mixed":
-        subject = "Mixed precision"
-    trains = each.kind == "card" and each.best == "faster"
-    verb = ("may train" if trains else "may be") if each.verdict == "unsure" else "trains" if trains else "is"
-    unit = f" in {each.unit}" if each.unit else ""
-    return f"{subject} {verb} {times(each)} as {POSITIVE[each.best]} as {baseline}{where}{unit}."
+def _items(texts: Sequence[str], width: int) -> Iterator[str]:
+    """Each text as an item whose further lines are set in."""
+    for text in texts:
+        first, *more = wrapped(shown(text), width - 2)
+        yield f"- {first}"
+        yield from (f"  {line}" for line in more)
 
 
-def told(each: Finding) -> str:
-    """The sentence, and what it rests on."""
-    return f"{sentence(each).removesuffix('.')} ({basis(each)})."
+def table_lines(table: Table, width: int) -> list[str]:
+    """A table no wider than `width`.
+
+    Columns without anything in them are left out, texts that are the same in all lines go into the heading, notes
+    below the table; what is still too wide is cut, and then parted into blocks that repeat the first column.
+    """
+    head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
+    columns: list[tuple[Column, list[str]]] = []
+    for at, column in enumerate(table.columns):
+        values = [line[at] for line in table.lines]
+        texts = [shown(text_of(value, column)) for value in values]
+        if not any(texts):
+            continue
+        if column.note:
+            marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
+        elif not column.unit and len(set(texts)) == 1 and (len(texts) > 1 or at >= KEYS):
+            head.append(f"{column.name} {texts[0]}")
+        else:
+            columns.append((column, texts))
+            ends = [interval_text(value, column) for value in values]
+            if any(ends):
+                columns.append((Column("95%", column.unit or "x"), ends))
+    if notes and columns:
+        key, texts = columns[0]
+        columns[0] = key, [f"{text} ({mark})" if mark else text for text, mark in zip(texts, marks, strict=True)]
+    lines = wrapped(", ".join(head), width)
+    for block in _blocks(columns, width):
+        lines += block
+    return lines + [line for text, mark in notes.items() for line in _noted(mark, text, width)]
 
 
-def times(each: Finding) -> str:
-    """`1.42 times`."""
-    return f"{number(each.value)} times"
+def _mark(number: int) -> str:
+    """a, b ... z, aa ..."""
+    letter = chr(ord("a") + number % 26)
+    return letter if number < 26 else _mark(number // 26 - 1) + letter
 
 
-def number(value: float) -> str:
-    """Three digits, as a gain is read."""
-    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
+def _noted(mark: str, text: str, width: int) -> Iterator[str]:
+    first, *more = wrapped(text, width - 4)
+    yield f"  {mark}: {first}"
+    yield from (f"     {line}" for line in more)
 
 
-def basis(each: Finding) -> str:
-    """On what it rests, and what it is worth."""
-    one, other = each.trials
-    runs = f"{one} and {other} runs" if one != other else "one run each" if one == 1 else f"{one} runs a side"
-    words = [each.suite, each.on, *each.settings[:2], runs]
-    if each.kind in {"card", "precision", "other", "trick"} and each.of_seconds:
-        if each.interval:
-            words.append(f"95%: {number(each.interval[0])} to {number(each.interval[1])}")
-        if not each.decided:
-            words.append(
-                {"one run": "so no verdict", "unsure": "not sure"}.get(each.verdict, f"{each.verdict}: no verdict")
-            )
-    return ", ".join(fitted(word, FACT) for word in (*words, *each.caveats) if word)
+def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator[list[str]]:
+    """The columns as lines, in as many blocks as the width takes; each begins with the first column."""
+    if not columns:
+        return
+    key, *rest = columns
+    widths = [_widest(*column) for column in columns]
+    if sum(widths) + 2 * len(widths) > width:
+        widths = [min(wide, LONGEST) for wide in widths]
+    while True:
+        used, fitting = widths[0] + 1, 0
+        for wide in widths[1:]:
+            if fitting and used + 2 + wide > width:
+                break
+            used, fitting = used + 2 + wide, fitting + 1
+        block = [key, *rest[:fitting]]
+        yield [_line([c.name for c, _ in block], block, widths, width)] + [
+            _line([texts[at] for _, texts in block], block, widths, width) for at in range(len(key[1]))
+        ]
+        rest, widths = rest[fitting:], [widths[0], *widths[1 + fitting :]]
+        if not rest:
+            return
 
 
-def _table(findings: Sequence[Finding], gain: str) -> Iterator[str]:
-    head = (gain, *COLUMNS[1:])
+def _widest(column: Column, texts: Sequence[str]) -> int:
+    return max(cell_len(column.name), *map(cell_len, texts))
+
+
+def _line(texts: Sequence[str], block: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> str:
+    cells = [
+        _padded(fitted(text, wide), wide, right=bool(column.unit))
+        for text, (column, _), wide in zip(texts, block, widths, strict=False)
+    ]
+    return cut(" " + "  ".join(cells).rstrip(), width)
+
+
+def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
+    head = ("" if all(each.figure for each in findings) else gain, *COLUMNS[1:])
     lines = [(*cells[:3], _pair(each), cells[4]) for each, cells in ((each, cells_of(each)) for each in findings)]
     columns = [at for at in range(len(head)) if any(line[at] for line in lines)]
     widths = {at: max(cell_len(line[at]) for line in [head, *lines]) for at in columns}
@@ -118,22 +161,15 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
     """Its line in a table: value, interval, verdict, what, from."""
-    interval = f"{number(each.interval[0])} to {number(each.interval[1])}" if each.interval else ""
-    place = f" on {each.place}" if each.place and each.kind in {"precision", "other"} else ""
-    on = each.on if each.settings else f"{each.suite} {each.on}"
-    origin = {
-        "card": [each.precision.removesuffix(" precision"), each.on],
-        "ladder": [each.suite, each.on],
-        "trick": [each.suite],
-        "batch": [each.on],
-        "other": [each.precision, on],
-    }.get(each.kind, [on])
+    interval = f"{gain(each.interval[0])} to {gain(each.interval[1])}" if each.interval else ""
+    place = f" on {each.place}" if each.place else ""
+    verdict = "one run" if each.verdict == "one trial" else each.verdict
     line = (
-        each.figure or number(each.value),
+        each.figure or gain(each.value),
         interval,
-        each.verdict,
+        verdict,
         each.what + place,
-        ", ".join([*origin, *each.settings]),
+        ", ".join([each.origin, *each.settings]),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
@@ -143,7 +179,9 @@ def _pair(each: Finding) -> str:
     text = shown(cells_of(each)[3])
     if cell_len(text) <= WHAT:
         return text
-    place = f" on {fitted(each.place, 11)}" if each.place and each.kind in {"precision", "other"} else ""
+    place = f" on {fitted(each.place, 11)}" if each.place else ""
+    if not each.baseline:
+        return fitted(each.subject, WHAT - len(place)) + place
     room = (WHAT - len(place) - 3) // 2
     return f"{fitted(each.subject, room)} / {fitted(each.baseline, room)}{place}"
 
@@ -157,7 +195,7 @@ def _by_model(findings: Sequence[Finding]) -> list[str]:
     others = [each for each in findings if each.kind != "card"]
     known = [{part.model: part for part in each.parts} for each in cards]
     alike = {(each.what, each.verdict, each.settings) for each in cards}
-    plain = all(each.of_seconds and not each.decided for each in cards)
+    plain = all(not each.unit and not each.decided for each in cards)
     whole = all(len(own) == len(each.parts) for own, each in zip(known, cards, strict=True))  # each model once
     if not (len(alike) == 1 and len({each.where for each in cards}) == len(cards) <= 2 and plain and whole):
         return []
@@ -167,10 +205,10 @@ def _by_model(findings: Sequence[Finding]) -> list[str]:
     lines = []
     for model in dict.fromkeys(name for own in known for name in own):
         parts = [own.get(model) for own in known]
-        texts = [(duration(p.baseline), duration(p.subject), number(p.value)) if p else ("", "", "") for p in parts]
+        texts = [(duration(p.baseline), duration(p.subject), gain(p.value)) if p else ("", "", "") for p in parts]
         lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
     if len(lines) > 1:
-        lines.append(["mean", *(text for each in cards for text in ("", "", number(each.value)))])
+        lines.append(["mean", *(text for each in cards for text in ("", "", gain(each.value)))])
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
         " " + "  ".join(_padded(text, widths[at], right=at > 0) for at, text in enumerate(line))
@@ -179,7 +217,7 @@ def _by_model(findings: Sequence[Finding]) -> list[str]:
     over = " " * (widths[0] + 1)
     for at, each in enumerate(cards):
         over += "  " + each.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
-    said = [line for each in others for line in wrapped(told(each))]
+    said = [line for each in others for line in wrapped(each.sentence)]
     drawn = [line.rstrip() for line in [over, *drawn, *([""] if said else []), *said]]
     return drawn if max(map(cell_len, drawn)) <= WIDTH else []
 
@@ -188,39 +226,32 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
-def duration(seconds: float) -> str:
-    """As a person says it: `35 min`, `1 h 45`, `2.1 s`."""
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
-
-
-def _tail(answer: Answer, seen: int) -> Iterator[str]:
+def _tail(answer: Answer, every: Sequence[Finding], seen: int, in_full: bool) -> Iterator[str]:
     parts = [f"{answer.files} file{'s' * (answer.files != 1)}, {answer.rows} row{'s' * (answer.rows != 1)}."]
     if answer.failed:
         parts.append(f"{answer.failed} without a result.")
-    if answer.left_out and not answer.in_full:
-        parts.append(f"{answer.left_out} kind{'s' * (answer.left_out > 1)} of rows not compared.")
-    if not answer.in_full:
-        more = len(answer.findings) - seen
+    if not in_full:
+        left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
+        parts += [f"{left} kind{'s' * (left > 1)} of rows not compared."] if left else []
+        more = len(every) - seen
         parts.append(f"{more} more finding{'s' * (more > 1)}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(each.suite for each in answer.findings))
         parts += [f"One suite in full: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
+        parts += ["Why: --only roofline."] if len(every) < len(answer.findings) else []
     yield from wrapped(" ".join(parts))
     yield "Charts: --charts DIR. A page to pass on: gpubench report FILES."
 
 
-def wrapped(text: str) -> list[str]:
-    """Broken at words to WIDTH."""
+def wrapped(text: str, width: int = WIDTH) -> list[str]:
+    """Broken at words to a width."""
     lines, line = [], ""
     for word in text.split():
-        if line and cell_len(line) + 1 + cell_len(word) > WIDTH:
+        if line and cell_len(line) + 1 + cell_len(word) > width:
             lines.append(line)
             line = word
         else:
             line = f"{line} {word}" if line else word
-    return [cut(each, WIDTH) for each in [*lines, line]]
+    return [cut(each, width) for each in [*lines, line]]
 
 
 def fitted(text: str, width: int) -> str:

@@ -1,57 +1,214 @@
-"""All findings of some rows, the one that is asked most first."""
+"""All that some rows say to a question: every study's sections, and all findings in order."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from gpubench.analysis.compare import Result
-from gpubench.analysis.metrics import SECONDS
-from gpubench.studies import ladder, pairs, scaling
-from gpubench.studies.finding import Finding, in_order
-from gpubench.studies.scaling import Views
+from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
+from gpubench.analysis.metrics import Metric, did_you_mean
+from gpubench.errors import UserError
+from gpubench.rows.read import Loaded
+from gpubench.studies import ablation, batch, ladder, pairs, roofline, scaling, stages, words
+from gpubench.studies.section import Answer, Bars, Chart, Finding, Lines, Section, in_order
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What was found, of how many rows, and what was not."""
-
-    findings: tuple[Finding, ...]
-    files: int
-    rows: int
-    failed: int
-    """Rows without a result."""
-    left_out: int = 0
-    """Kinds of rows that were not compared."""
-    gain: str = "speedup"
-    """What the value of a finding is called."""
-    in_full: bool = False
-    """Whether everything follows."""
+STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
+    "pairs": pairs.sections,
+    "ladder": ladder.sections,
+    "ablation": ablation.sections,
+    "scaling": scaling.sections,
+    "batch": batch.sections,
+    "stages": stages.sections,
+    "roofline": roofline.sections,
+}
+NEITHER = "no two rows differ in {} alone"
 
 
-def findings_of(result: Result, views: Views | None = None) -> list[Finding]:
-    """Every study's findings, in order; those that would read alike say in what they differ.
-
-    Ladders and scaling answer questions of their own: they are there where nothing else was asked for.
-    """
-    found = list(pairs.findings(result))
-    if result.metric is SECONDS and result.axes == ("card", "precision"):
-        found += ladder.findings(result)
-        found += scaling.findings(views) if views else ()
-    return in_order(told_apart(found))
+def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
+    """Load the files and answer; with `keep`, faces can carry the rows behind what they show. Raises UserError."""
+    return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
 
 
-def told_apart(findings: Sequence[Finding]) -> list[Finding]:
-    """Each with those of its facts, the shortest first, that findings of the same words do not all have."""
-    alike: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
-    for each in findings:
-        alike[_words(each)].append(each)
-    found = []
-    for each in findings:
-        others = [set(other.facts.values()) for other in alike[_words(each)]]
-        own = [fact for fact in each.facts.values() if fact and not all(fact in other for other in others)]
-        found.append(replace(each, settings=tuple(sorted(own, key=len))))
-    return found
+def answer_of(
+    loaded: Loaded,
+    question: Question,
+    *,
+    files: int = 0,
+    alpha_beta: tuple[float, float] | None = None,
+    scale_to: int | None = None,
+) -> Answer:
+    """The answer of rows that are loaded. Raises UserError where the question names nothing that is there."""
+    result = compare_rows(loaded, question)
+    return answer_to(result, loaded, files=files, alpha_beta=alpha_beta, scale_to=scale_to)
+
+
+def answer_to(
+    result: Result,
+    loaded: Loaded,
+    *,
+    files: int = 0,
+    alpha_beta: tuple[float, float] | None = None,
+    scale_to: int | None = None,
+) -> Answer:
+    """The answer of what was compared."""
+    studies = STUDIES | {"scaling": lambda found: scaling.sections(found, alpha_beta, scale_to)}
+    sections = _finished([section for study in studies.values() for section in study(result)])
+    findings = in_order([finding for section in sections for finding in section.findings])
+    rows = result.frame["case"]
+
+    def table(cases: frozenset[int] | None) -> bytes:
+        return loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)])
+
+    gains = [each for each in findings if each.kind != "roofline"]
+    return Answer(
+        headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result, sections)}.",
+        tuple(findings),
+        tuple(sections),
+        result.metric.gain,
+        result.metric.name,
+        result.metric.unit,
+        _rule(result.metric),
+        files,
+        len(result.frame),
+        result.failed,
+        tuple(result.left_out),
+        tuple(result.problems),
+        table,
+    )
+
+
+def count_files(paths: Sequence[Path]) -> int:
+    """How many files were given; a folder stands for those in it."""
+    return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
+
+
+def _why_nothing(result: Result, sections: Sequence[Section]) -> str:
+    notes = [note for section in sections for note in section.notes if "has no result" in note]
+    return "; ".join(dict.fromkeys(notes)) or NEITHER.format(" or ".join(result.axes))
+
+
+def _rule(metric: Metric) -> str:
+    """What a verdict takes."""
+    holm = "p < 0.05 after Holm's correction over all ratios here"
+    if metric.by_loss:
+        return f"A verdict on accuracy needs {holm}: that a loss is under half a point, or over it."
+    return (
+        f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
+        " `same` needs its whole 90% interval inside 2%."
+    )
+
+
+def _finished(sections: Sequence[Section]) -> list[Section]:
+    """With titles and findings that can be told apart, what each finding rests on, and charts of different names."""
+    findings = [each for section in sections for each in section.findings]
+    settings = words.apart([_words(each) for each in findings], [each.facts for each in findings])
+    names: Counter[str] = Counter()
+    told = iter([_told(each, own, names) for each, own in zip(findings, settings, strict=True)])
+    found = [
+        replace(
+            section,
+            findings=tuple(in_order([next(told) for _ in section.findings])),
+            charts=tuple(_named(chart, names) for chart in section.charts),
+        )
+        for section in sections
+    ]
+    titles = [(section.study, section.title) for section in found]
+    recipes = [{word.partition("=")[0]: word for word in section.recipe.split()} for section in found]
+    more = [own[:3] for own in words.apart(titles, recipes)]
+    named = [replace(s, title=", ".join([s.title, *own])) for s, own in zip(found, more, strict=True)]
+    order = {id(each): at for at, each in enumerate(in_order([each for s in named for each in s.findings]))}
+    return sorted(named, key=lambda s: min((order[id(each)] for each in s.findings), default=len(order)))
 
 
 def _words(each: Finding) -> tuple[str, ...]:
     return each.kind, each.suite, each.what, each.where
+
+
+def _told(each: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
+    known = replace(each, settings=settings)
+    basis = words.basis(known)
+    foot = ". ".join(filter(None, [basis[:1].upper() + basis[1:], each.source, "gpubench"]))
+    charts = tuple(_named(replace(chart, foot=chart.foot or foot), names) for chart in each.charts)
+    return replace(known, basis=basis, charts=charts)
+
+
+def _named(chart: Chart, names: Counter[str]) -> Chart:
+    names[chart.name] += 1
+    number = names[chart.name]
+    return replace(chart, name=f"{chart.name}-{number}") if number > 1 else chart
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """The first finding as a sentence, with what the same pair did elsewhere where that is as sure."""
+    first = findings[0]
+    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what]
+    if first.kind != "card" or first.interval or len({each.where for each in alike}) < len(alike):
+        return first.sentence
+    parts = [first.said, *(f"{words.times(each.value)} {each.where}" for each in alike[1:3])]
+    return f"{', and '.join(parts)} ({first.basis})."
+
+
+def _basis(each: Finding) -> tuple[object, ...]:
+    return (
+        each.kind,
+        each.suite,
+        each.models,
+        each.trials,
+        each.verdict,
+        each.settings,
+        each.caveats,
+        bool(each.interval),
+    )
+
+
+def only(answer: Answer, wish: str) -> Answer:
+    """The sections of a suite or a study, or the findings about a card, alone. Raises UserError without any."""
+    suites = {section.suite.lower() for section in answer.sections}
+    studies = {section.study for section in answer.sections}
+    wanted = wish.lower()
+    if wanted in suites | studies:
+        chosen = [section for section in answer.sections if wanted in {section.suite.lower(), section.study}]
+    else:
+        chosen = [about for section in answer.sections if (about := _about(section, wanted)) is not None]
+    if not chosen:
+        cards = {
+            str(line[1])
+            for section in answer.sections
+            for table in section.tables
+            if table.name == "cases"
+            for line in table.lines
+        }
+        there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
+        raise UserError(f"--only {wish}: there is {', '.join(there)}{did_you_mean(wish, there)}")
+    findings = in_order([finding for section in chosen for finding in section.findings])
+    head = headline(findings) if findings else "Nothing here can be compared."
+    left_out = tuple(line for line in answer.left_out if wanted in line.lower())
+    return replace(answer, headline=head, findings=tuple(findings), sections=tuple(chosen), left_out=left_out)
+
+
+def _about(section: Section, card: str) -> Section | None:
+    """What of a section is about a card: findings, lines and charts that name it; None for nothing."""
+
+    def fits(texts: Collection[object]) -> bool:
+        return any(isinstance(text, str) and card in text.lower() for text in texts)
+
+    findings = tuple(each for each in section.findings if fits((each.subject, each.baseline, each.place)))
+    tables = tuple(
+        kept
+        for table in section.tables
+        if (kept := replace(table, lines=tuple(line for line in table.lines if fits(line)))).lines
+    )
+    if not (findings or tables):
+        return None
+    charts = tuple(chart for chart in section.charts if isinstance(chart, Bars | Lines) and _shows(chart, card))
+    left_out = tuple(line for line in section.left_out if card in line.lower())
+    return replace(section, findings=findings, tables=tables, charts=charts, left_out=left_out)
+
+
+def _shows(chart: Chart, card: str) -> bool:
+    names = (
+        [bar.name for group in chart.groups for bar in group.bars]
+        if isinstance(chart, Bars)
+        else [line.name for line in chart.lines]
+    )
+    return any(card in name.lower() for name in names)

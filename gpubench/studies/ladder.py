@@ -1,31 +1,287 @@
-"""Ladders: what all steps together gained, from the first rung to the last that reached its goal."""
+"""Ladders: models that are the one before with one change; what each step gains, and leaves to the compute limit."""
 
-from collections.abc import Iterator
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
+import pandas as pd
+
+from gpubench.analysis import peaks, stats
+from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, texts_of
 from gpubench.analysis.compare import Result
-from gpubench.studies.finding import Finding
+from gpubench.rows.read import shown
+from gpubench.studies import words
+from gpubench.studies.bound import limit_seconds
+from gpubench.studies.cases import evidence_table
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
+from gpubench.trial import TRAINED
+
+LIMITS = {"listed": "compute limit: the training at 100% of the listed peak", "measured": "at the measured peak"}
+"""The peaks that a limit is reckoned with, and what its mark in a chart is called."""
 
 
-def findings(result: Result) -> Iterator[Finding]:
-    """One for each ladder of two rungs or more."""
-    for ladder in result.ladders:
-        rungs = [rung for rung in ladder.rungs if rung.success_rate is None or rung.success_rate > 0]
-        if len(rungs) < 2:
-            continue
-        first, last = rungs[0], rungs[-1]
-        fewest = min(len(rung.seconds) for rung in rungs)
-        label, _, precision = ladder.name.rpartition(" ")
-        yield Finding(
-            kind="ladder",
-            suite=ladder.suite,
-            subject=last.model,
-            baseline=first.model,
-            value=first.median / last.median,
-            interval=None,
-            verdict="one run" if fewest == 1 else "no test",
-            models=(f"{len(rungs)} steps",),
-            trials=(len(last.seconds), len(first.seconds)),
-            precision=precision,
-            place=label,
-            facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
+def sections(result: Result) -> Iterator[Section]:
+    """One for each suite that has a ladder; of seconds alone."""
+    by_suite: dict[str, list[Ladder]] = defaultdict(list)
+    for ladder in ladders_of(result.frame, result.labels) if result.is_usual else []:
+        by_suite[ladder.suite].append(ladder)
+    for suite, ladders in by_suite.items():
+        ladders.sort(key=lambda ladder: -len(ladder.rungs))
+        beside = [_side_by_side(ladders)] if len(ladders) > 1 else []
+        yield Section(
+            "ladder",
+            suite,
+            f"{suite}: what each step of its ladder gains",
+            tuple(finding for ladder in ladders for finding in _findings(ladder)),
+            (*beside, *map(_table, ladders), evidence_table(_cells(suite, result), result.metric)),
+            tuple(_chart(each) for each in ladders if len(each.rungs) > 1 and not list(_findings(each))),
+            cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
         )
+
+
+def _cells(suite: str, result: Result) -> list[Cell]:
+    cells = [cell for group in result.groups for cell in group.cells]
+    return [cell for cell in cells if cell.suite == suite and not math.isnan(cell.rung)]
+
+
+def _findings(ladder: "Ladder") -> Iterator[Finding]:
+    """What all steps together gained, from the first rung to the last that reached its goal."""
+    rungs = [rung for rung in ladder.rungs if rung.success_rate is None or rung.success_rate > 0]
+    if len(rungs) < 2:
+        return
+    first, last = rungs[0], rungs[-1]
+    label, _, precision = ladder.name.rpartition(" ")
+    gain = first.median / last.median
+    said = f"The steps from {first.model} to {last.model} make training {words.times(gain)} as fast"
+    yield Finding(
+        kind="ladder",
+        suite=ladder.suite,
+        subject=last.model,
+        baseline=first.model,
+        value=gain,
+        interval=None,
+        verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
+        models=(f"{len(rungs)} steps",),
+        trials=(len(last.seconds), len(first.seconds)),
+        said=f"{said} in {precision} on {words.name(label)}",
+        precision=precision,
+        place=label,
+        origin=f"{ladder.suite}, {len(rungs)} steps",
+        facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
+        charts=(_chart(ladder),),
+        cases=ladder.cases,
+    )
+
+
+def _table(ladder: "Ladder") -> Table:
+    columns = [
+        Column("step"),
+        Column("epochs", "count"),
+        Column("batch", "count"),
+        Column("seconds", "s", "lower"),
+        Column("gain", "ratio", "higher", places=2),
+        Column("since"),
+        Column("samples/s", "samples/s", "higher"),
+        Column("trials", "count"),
+        Column("mean accuracy", "share", "higher", places=2),
+        Column("reached the goal"),
+        Column("seconds to a success", "s", "lower"),
+        *(
+            column
+            for name in LIMITS
+            for column in (Column(f"limit, {name} peak", "s"), Column(f"of the {name} limit", "share", places=0))
+        ),
+        Column("notes", note=True),
+    ]
+    before = [None, *ladder.rungs]
+    lines = []
+    for rung, gain, last in zip(ladder.rungs, ladder.gains(), before, strict=False):
+        limits: list[Value] = []
+        for name in LIMITS:
+            limit = rung.limits.get(name)
+            limits += [limit, limit / rung.median if limit else None]
+        since = last.model if last and rung.number - last.number > 1 else ""
+        lines.append(
+            (
+                *(rung.model, rung.epochs, rung.batch, Estimate(rung.median, *(rung.interval or (None, None)))),
+                *(gain, since, rung.rate, len(rung.seconds), rung.accuracy, _reached(rung), rung.expected_seconds),
+                *(*limits, rung.notes),
+            )
+        )
+    about = ", ".join(filter(None, [ladder.kind, ladder.settings]))
+    return Table(f"{ladder.name} ({about})", tuple(columns), tuple(lines))
+
+
+def _reached(rung: "Rung") -> str:
+    """How many trials did; of trials with several runs, the share of runs."""
+    if rung.success_rate is None:
+        return ""
+    many = rung.success_rate * len(rung.seconds)
+    return f"{many:.0f} of {len(rung.seconds)}" if rung.one_run_each else f"{rung.success_rate:.0%} of the runs"
+
+
+def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
+    """A line per rung that some ladder has, with each ladder's seconds."""
+    names, seen = [], Counter[str]()
+    for ladder in ladders:
+        seen[ladder.name] += 1
+        names.append(f"{ladder.name} ({seen[ladder.name]})" if seen[ladder.name] > 1 else ladder.name)
+    places = {rung.model: rung.number for ladder in ladders for rung in ladder.rungs}
+    times = [
+        {rung.model: Estimate(rung.median, *(rung.interval or (None, None))) for rung in ladder.rungs}
+        for ladder in ladders
+    ]
+    lines = [(model, *(own.get(model) for own in times)) for model in sorted(places, key=places.__getitem__)]
+    return Table("side by side", (Column("step"), *(Column(name, "s", "lower") for name in names)), tuple(lines))
+
+
+def _chart(ladder: "Ladder") -> Bars:
+    """A bar per rung with its gain, and the compute limit as a mark."""
+    groups = []
+    for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
+        missed = rung.success_rate is not None and rung.success_rate < 1
+        note = f"{_reached(rung)} reached the goal" if missed else ""
+        bar = Bar(ladder.name, rung.median, rung.interval, note=note)
+        groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else ""))
+    marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
+    first, last = ladder.rungs[0], ladder.rungs[-1]
+    return Bars(
+        words.slug(f"{ladder.suite} ladder {ladder.name}"),
+        f"{len(ladder.rungs)} steps make {ladder.suite} {words.times(first.median / last.median)} as fast"
+        f" on {words.name(ladder.name)}",
+        "Time of a run, step by step; at the right the gain of the step; lower is better",
+        tuple(groups),
+        "s",
+        winner=ladder.name,
+        marks={name: values for name, values in marks.items() if values},
+        foot=", ".join(filter(None, [ladder.kind, ladder.settings, "gpubench"])),
+        cases=ladder.cases,
+    )
+
+
+@dataclass(frozen=True)
+class Rung:
+    """All trials of one rung."""
+
+    number: int
+    model: str
+    batch: int | None
+    epochs: int | None
+    seconds: tuple[float, ...]
+    accuracy: float | None
+    """Mean over the trials that have one."""
+    success_rate: float | None
+    """Share of the runs that reached the goal."""
+    one_run_each: bool
+    """Whether each trial was one run."""
+    rate: float
+    """Samples a second, the median; NaN where it is not known."""
+    interval: tuple[float, float] | None
+    """The 95% interval of the median; None below six trials."""
+    notes: str
+    """What speaks against some of its trials, and what the rows say about the others."""
+    limits: Mapping[str, float]
+    """Seconds of its training at 100% of the dense peak: the `listed` and the `measured` one, as far as known."""
+
+    @property
+    def median(self) -> float:
+        """Seconds of a run, whether or not it reached the goal."""
+        return stats.median(self.seconds)
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """Seconds until a run reaches the goal, tried again until one does; None where none did."""
+        return self.median / self.success_rate if self.success_rate else None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs of a suite on one specimen in one precision, lowest first."""
+
+    suite: str
+    name: str
+    """Card and precision, and whose figures they are."""
+    kind: str
+    """What the figures are: measured or projected, trials, source."""
+    settings: str
+    """Its parameters that are on, or not 0: epochs or images that somebody chose among them."""
+    rungs: list[Rung]
+    cases: frozenset[int]
+
+    def gains(self) -> list[float | None]:
+        """For each rung, seconds of the one before it that ran / its own."""
+        times = [rung.median for rung in self.rungs]
+        return [None, *(before / now for before, now in pairwise(times))]
+
+
+def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
+    """Every ladder that the rows hold; `labels` names specimens."""
+    rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
+    found = []
+    for _, own in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
+        first: dict[str, Any] = {str(name): value for name, value in own.iloc[0].items()}
+        sizes = own.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
+        rungs = [_rung(part) for _, part in sizes]
+        # Of a rung that was run with several batches, the one with most trials.
+        best: dict[str, Rung] = {}
+        for rung in rungs:
+            if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
+                best[rung.model] = rung
+        label = labels[texts_of(first, LABELLED)]
+        name = f"{label} {first['precision']}"
+        cases = frozenset(map(int, own["case"].unique()))
+        found.append(Ladder(str(first["suite"]), name, _kind(own), _settings(first), list(best.values()), cases))
+    return found
+
+
+def _rung(rows: pd.DataFrame) -> Rung:
+    first = rows.iloc[0]
+    limits = {}
+    # Without dropna pandas before 3 warns of a median where nothing is known.
+    flops, samples = rows["flops_per_sample"].dropna().median(), rows["run_samples"].dropna().median()
+    card = peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
+    tops = {
+        "listed": card.peak(str(first["precision"])) if card else None,
+        "measured": _known(rows["measured_peak_flops"].dropna().median()),
+    }
+    for name, top in tops.items():
+        if top and flops > 0 and samples > 0:
+            limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
+    return Rung(
+        number=int(first["rung"]),
+        model=str(first["model"]),
+        batch=None if pd.isna(first["batch_size"]) else int(first["batch_size"]),
+        epochs=None if pd.isna(first["epochs"]) else int(first["epochs"]),
+        seconds=tuple(rows["value"]),
+        accuracy=_known(rows["accuracy"].mean()),
+        success_rate=_known(rows["success_rate"].mean()),
+        one_run_each=bool(rows["success_rate"].dropna().isin([0.0, 1.0]).all()),
+        rate=float(rows["samples_per_second"].dropna().median()),
+        interval=stats.median_interval(tuple(rows["value"]), bool((rows["until"] > 0).any())),
+        notes=_notes(rows),
+        limits=limits,
+    )
+
+
+def _notes(rows: pd.DataFrame) -> str:
+    marks = Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
+    notes = [f"{count} of {len(rows)} {mark}" for mark, count in sorted(marks.items())]
+    return "; ".join([*notes, *dict.fromkeys(shown(str(why)) for why in rows["reason"][rows["status"] == "ok"] if why)])
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _settings(row: Mapping[str, Any]) -> str:
+    on = [part for part in str(row["params"]).split() if part.partition("=")[2] not in {"", "0", "0.0", "false"}]
+    return shown(" ".join(on))
+
+
+def _kind(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    measured = "projected" if (rows["measured"] == "projected").any() else first["measured"]
+    return ", ".join(str(part) for part in (measured, first["mode"], first["source"]) if part)

@@ -1,67 +1,214 @@
-"""Scaling: what more processes gain, and what a larger batch costs in accuracy."""
+"""Scaling: what more processes gain, what a stated model makes of more of them, and what all-reduces cost."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import pandas as pd
-
-from gpubench.analysis.cells import completed, once
-from gpubench.comparing.scaling import Curve, Held, Sums, curves_of, held_of, sums_of
-from gpubench.studies.finding import Finding
-
-
-@dataclass(frozen=True)
-class Views:
-    """What rows of several processes, and of large batches, show."""
-
-    frame: pd.DataFrame
-    curves: Sequence[Curve] = ()
-    sums: Sequence[Sums] = ()
-    held: Sequence[Held] = ()
+from gpubench.analysis.cells import SPECIMEN, STACK, short, text_of
+from gpubench.analysis.compare import Result
+from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, params_of, sums_of
+from gpubench.studies import words
+from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
 
 
-def views_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Views:
-    """All of it; nothing where no row is of several processes or has an accuracy by its batch."""
-    if not (frame["processes"] > 1).any() and not frame["params"].str.contains("global_batch=", regex=False).any():
-        return Views(frame)
-    own = once(completed(frame), [])
-    return Views(own, curves_of(own, alpha_beta, to), sums_of(own), held_of(own))
+def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Iterator[Section]:
+    """One for the curves of each suite, and one for each table of all-reduces.
+
+    `alpha_beta` are seconds of a message and of a byte to reckon with instead of fitted ones, up to `to` processes.
+    """
+    if not result.is_usual or not (result.frame["processes"] > 1).any():
+        return
+    curves = curves_of(result.frame, alpha_beta, to)
+    titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
+    for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
+        own = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
+        yield _of_curves(suite, [curve for curve, _ in own], [title for _, title in own])
+    sums = sums_of(result.frame)
+    titles = _titles([_sums_title(each) for each in sums], [each.known for each in sums])
+    yield from (_of_sums(each, title) for each, title in zip(sums, titles, strict=True))
 
 
-def findings(views: Views) -> Iterator[Finding]:
-    """The rate at the most processes over that at the fewest; the accuracy at the largest batch and at the least."""
-    for curve in views.curves:
-        measured = [point for point in curve.points if not point.model]
-        first, last = measured[0], measured[-1]
-        case, _, rest = curve.title.partition(", ")
-        suite, *model = case.split()
-        card, _, more = rest.partition(", ")
-        yield Finding(
-            kind="scaling",
-            suite=suite,
-            subject=f"{last.processes} processes",
-            baseline=str(first.processes),
-            value=last.rate / first.rate,
-            interval=None,
-            verdict=f"{last.efficiency:.0%} kept",
-            models=(" ".join(model),),
-            trials=(last.trials, first.trials),
-            place=card,
-            facts={"more": more},
-        )
-    for recipe in views.held:
-        if len(recipe.points) < 2:
-            continue
-        (small, before, few), (large, after, many) = recipe.points[0], recipe.points[-1]
-        yield Finding(
-            kind="batch",
-            suite="largebatch",
-            subject=f"batch {large:,.0f}",
-            baseline=f"{small:,.0f}",
-            value=after / before if before else 1.0,
-            interval=None,
-            verdict="one run" if min(few, many) == 1 else "no test",
-            models=(recipe.title,),
-            trials=(many, few),
-            figure=f"{(after - before) * 100:+.1f} pt",
-        )
+def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The titles, and where several are alike what tells them apart."""
+    facts = []
+    for each in known:
+        usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
+        params = {k: f"{k}={v}" for k, v in params_of(each.get("params", "")).items()}
+        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
+    return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
+
+
+def _curve_title(curve: Curve) -> str:
+    known = curve.known
+    sent = f", gradients sent as {curve.sent}" if curve.sent else ""
+    return (
+        f"{known['model']} {known['precision']}, {short(str(known['card']))}, batch {curve.samples:.0f} a process{sent}"
+    )
+
+
+def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
+    notes = [f"{title}: {note}" for curve, title in zip(curves, titles, strict=True) if (note := _fit_note(curve.fit))]
+    cases = frozenset[int]().union(*(curve.cases for curve in curves))
+    findings = tuple(_finding(curve, title) for curve, title in zip(curves, titles, strict=True))
+    tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
+    charts = tuple(_curve_charts(suite, curves, titles, findings[0].said, cases))
+    return Section(
+        "scaling", suite, f"{suite}: what more processes gain", findings, tables, charts, tuple(notes), cases=cases
+    )
+
+
+def _finding(curve: Curve, title: str) -> Finding:
+    """The rate at the most processes over that at the fewest."""
+    measured = [point for point in curve.points if not point.model]
+    first, last = measured[0], measured[-1]
+    gain, model = last.rate / first.rate, str(curve.known["model"])
+    card = short(str(curve.known["card"]))
+    said = f"{last.processes} processes train {words.times(gain)} as fast as {first.processes} on {words.name(card)}"
+    return Finding(
+        kind="scaling",
+        suite=str(curve.known["suite"]),
+        subject=f"{last.processes} processes",
+        baseline=str(first.processes),
+        value=gain,
+        interval=None,
+        verdict=f"{last.efficiency:.0%} kept",
+        models=(model,),
+        trials=(last.trials, first.trials),
+        said=f"{said}: {last.efficiency:.0%} kept",
+        origin=model,
+        place=card,
+        facts={"title": title},
+        cases=curve.cases,
+    )
+
+
+def _curve_table(curve: Curve, title: str) -> Table:
+    columns = (
+        Column("processes", "count"),
+        Column("samples/s", "samples/s", "higher"),
+        Column(f"efficiency over {curve.base}", "share", "higher"),
+        Column("trials", "count"),
+        Column("by"),
+    )
+    lines = [
+        (p.processes, p.rate, p.efficiency, p.trials or None, "model, not measured" if p.model else "measured")
+        for p in curve.points
+    ]
+    return Table(title, columns, tuple(lines))
+
+
+def _fit_note(fit: Fit) -> str:
+    """The model in words; nothing where it describes nothing that was measured."""
+    if not fit.is_worth_saying and fit.note != "given by hand":
+        return ""
+    worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
+    return f"the model has alpha {fit.alpha:.3g} s a message and beta {fit.beta:.3g} s a byte ({worth})"
+
+
+def _curve_charts(
+    suite: str, curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]
+) -> Iterator[Chart]:
+    """Samples per second, and efficiency, against processes."""
+    counts = sorted({point.processes for curve in curves for point in curve.points})
+    ticks = tuple((float(count), str(count)) for count in counts)
+    foot = "; ".join([*dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves), "gpubench"])
+    subtitles = ("Training samples per second by processes", "Share of perfect scaling by processes")
+    for name, subtitle in zip(("rate", "efficiency"), subtitles, strict=True):
+        lines = []
+        for curve, title in zip(curves, titles, strict=True):
+            measured = [point for point in curve.points if not point.model]
+            beyond = [measured[-1], *(point for point in curve.points if point.model)]
+            lines.append(Line(title, tuple(Point(p.processes, getattr(p, name)) for p in measured)))
+            if len(beyond) > 1:
+                band = 1 + curve.fit.band
+                points = [(p.processes, getattr(p, name)) for p in beyond]
+                guess = tuple(Point(x, y, y / band, y * band) for x, y in points)
+                lines.append(Line(f"model of {title}", guess, "dotted", of=title))
+        subtitle += "; dotted: a model, not measured" if len(lines) > len(curves) else ""
+        axis = "samples/s" if name == "rate" else "share of perfect scaling"
+        log_y, reference = (10, None) if name == "rate" else (0, 1.0)
+        yield Lines(
+            f"{words.slug(suite)}-scaling-{name}", said, subtitle, tuple(lines), "processes", axis, 2, log_y,
+            reference, ticks, foot, cases,
+        )  # fmt: skip
+
+
+def _sums_title(sums: Sums) -> str:
+    known = sums.known
+    where = f"{short(str(known['card']))}, {known['backend']} over {known['interconnect']}"
+    return f"all-reduce of {known['precision']} gradients on {where}"
+
+
+def _of_sums(sums: Sums, title: str) -> Section:
+    best = sums.best()
+    columns = (
+        Column("processes", "count"),
+        Column("what"),
+        Column("size", "bytes"),
+        Column("fastest"),
+        Column("seconds", "s", "lower"),
+        Column("busbw", "GB/s", "higher"),
+    )
+    lines = [
+        (line.processes, line.what, line.bytes, f"{line.algorithm}{', fused' * line.fused}", line.seconds, line.busbw)
+        for line in best
+    ]
+    notes = []
+    for name, fit in sums.fits.items():
+        if said := _fit_note(fit):
+            notes.append(f"{name}: {said}")
+        else:
+            why = f" ({fit.why})" if fit.why else ""
+            notes.append(f"{name}: no latency and bandwidth describe these times{why}")
+    largest = max(best, key=lambda line: line.busbw)
+    count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
+    finding = Finding(
+        kind="scaling",
+        suite=str(sums.known["suite"]),
+        subject=f"{largest.algorithm} all-reduce",
+        baseline="",
+        value=largest.busbw,
+        interval=None,
+        verdict="",
+        models=("all-reduce",),
+        trials=(1, 0),
+        said=f"The fastest all-reduce of {count} processes moves {speed} ({largest.algorithm})",
+        origin=f"{count} processes",
+        figure=speed,
+        cases=sums.cases,
+    )
+    return Section(
+        "scaling",
+        str(sums.known["suite"]),
+        title,
+        (finding,),
+        (Table("sums", columns, tuple(lines)),),
+        (_busbw_chart(sums, title, finding.said),),
+        tuple(notes),
+        cases=sums.cases,
+    )
+
+
+def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
+    """Bus bandwidth of messages against their size, a line for each algorithm and number of processes."""
+    lines = []
+    for name in dict.fromkeys(line.algorithm for line in sums.lines):
+        for count in sorted({line.processes for line in sums.lines}):
+            own = [
+                each for each in sums.lines if (each.algorithm, each.processes, each.what) == (name, count, "message")
+            ]
+            points = sorted((each.bytes, each.busbw) for each in own)
+            if points:
+                lines.append(Line(f"{name}, {count} processes", tuple(Point(x, y) for x, y in points)))
+    subtitle = f"Bus bandwidth by size of the message; {title}"
+    return Lines(
+        words.slug(title),
+        said,
+        subtitle,
+        tuple(lines),
+        "bytes summed",
+        "GB/s",
+        2,
+        10,
+        foot="gpubench",
+        cases=sums.cases,
+    )

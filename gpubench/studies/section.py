@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "batch", "stages", "roofline")
 """Kinds of finding, the one that is asked for most first."""
-DECIDED = frozenset({"faster", "slower", "same"})
+DECIDED = frozenset({"faster", "slower", "same", "non-inferior", "inferior"})
 
 
 @dataclass(frozen=True)
@@ -206,13 +206,15 @@ class Finding:
     """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
     models: tuple[str, ...]
     trials: tuple[int, int]
-    """Of the subject and of the baseline, the fewest of a model."""
+    """Of the subject and of the baseline, the fewest of a model; 0 where there is no baseline."""
     said: str = ""
     """The answer as a sentence, without a full stop and without what it rests on."""
     precision: str = ""
     """In which both ran; empty where that is what is compared."""
     place: str = ""
     """On which card; empty where that is what is compared."""
+    origin: str = ""
+    """Where it comes from, in a few words: the precision, the suite, the models."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What else both sides have in common, by name, already in words."""
     settings: tuple[str, ...] = ()
@@ -238,6 +240,10 @@ class Finding:
     def sentence(self) -> str:
         """The answer and what it rests on, as one sentence."""
         return f"{self.said} ({self.basis})." if self.basis else f"{self.said}."
+
+    def with_charts(self, charts: tuple[Chart, ...]) -> "Finding":
+        """The same, with pictures."""
+        return replace(self, charts=charts)
 
     @property
     def decided(self) -> bool:
@@ -275,6 +281,8 @@ class Section:
     charts: tuple[Chart, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    recipe: str = ""
+    """Every parameter that its rows share, as they have it."""
     cases: frozenset[int] = frozenset()
     """Numbers of the cases behind it, by which its rows are found again."""
 

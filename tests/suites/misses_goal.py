@@ -24,7 +24,7 @@ SUITE = Suite(
     version=1,
     quality="accuracy",
     goal=0.9,
-    ladder=True,
+    studies=("ladder",),
     recipe_batch=lambda model, params: 2 if model == "first" else 4,
     torch=False,
 )

@@ -6,7 +6,6 @@ processes log2 g messages of n. A step of training is one process's own and what
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import SPECIMEN, STACK, only_sums, short, text_of
+from gpubench.analysis.cells import SPECIMEN, STACK, only_sums
 from gpubench.rows.table import table_of
 
 REACH = 8
@@ -42,6 +41,11 @@ class Fit:
     """Where the model is off by more than WORTH: where most, and what in the measurements it has no room for."""
 
     @property
+    def is_worth_saying(self) -> bool:
+        """Whether it describes what was measured: a byte takes time, and what was held out is met within WORTH."""
+        return self.beta > 0 and self.band <= WORTH
+
+    @property
     def band(self) -> float:
         """The largest of the errors, 0 where there are none."""
         return max(self.errors.values(), default=0.0)
@@ -63,11 +67,17 @@ class Point:
 class Curve:
     """One case at several numbers of processes."""
 
-    title: str
+    known: Mapping[str, Any]
+    """What its rows agree in."""
+    samples: float
+    """Of a step of one process."""
+    sent: str
+    """The type its gradients are sent as; empty where the rows do not say."""
     base: int
     """The fewest processes measured; efficiency is relative to theirs."""
     points: tuple[Point, ...]
-    fit: Fit | None
+    fit: Fit
+    cases: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -88,9 +98,11 @@ class Sum:
 class Sums:
     """All all-reduces of one card and type of number."""
 
-    title: str
+    known: Mapping[str, Any]
+    """What its rows agree in."""
     lines: tuple[Sum, ...]
     fits: Mapping[str, Fit]
+    cases: frozenset[int]
 
     def best(self) -> list[Sum]:
         """The fastest for each number of processes and each thing summed."""
@@ -127,23 +139,26 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
     ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
     keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
-    several = [(known, rows) for known, rows in _like(ok, keys) if rows["processes"].nunique() > 1]
-    titles = [
-        f"{known['suite']} {known['model']} {known['precision']}, {short(str(known['card']))}" for known, _ in several
-    ]
     curves = []
-    for title, (known, rows) in zip(_told_apart(titles, [known for known, _ in several]), several, strict=True):
+    for known, rows in like(ok, keys):
+        if rows["processes"].nunique() < 2:
+            continue
         counts = sorted({int(count) for count in rows["processes"]})
         of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
         rates = {count: float(found.dropna().median()) for count, found in of_count.items()}
         trials = {count: len(found) for count, found in of_count.items()}
         gradients, sent, samples = _gradients_of(rows, float(known["batch_size"]))
-        title += f", batch {samples:.0f} a process" + f", gradients sent as {sent}" * bool(sent)
-        curves.append(_curve(title, rates, trials, gradients, samples, alpha_beta, to))
+        points, fit = _points(rates, trials, gradients, samples, alpha_beta, to)
+        curves.append(Curve(known, samples, sent, min(rates), points, fit, cases_of(rows)))
     return curves
 
 
-def _like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def cases_of(rows: pd.DataFrame) -> frozenset[int]:
+    """The numbers of their cases."""
+    return frozenset(map(int, rows["case"].unique()))
+
+
+def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Rows of one card and stack that agree in `keys`, with all that they agree in.
 
     A session that ran with several numbers of processes stays by itself, like its device. Of the others, each of
@@ -158,35 +173,20 @@ def _like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, A
         yield dict(zip(same, names, strict=True)), found
 
 
-def _told_apart(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The titles, and where several are alike as much of what is known of each as tells them apart."""
-    found = list(titles)
-    facts = [
-        {**{k: v for k, v in each.items() if k != "params"}, **_params_of(each.get("params", ""))} for each in known
-    ]
-    names = [name for each in facts for name in each if name not in {*STACK, *SPECIMEN}]
-    for name in dict.fromkeys([*names, *STACK, *SPECIMEN]):
-        for title in [title for title, count in Counter(found).items() if count > 1]:
-            alike = [place for place, other in enumerate(found) if other == title]
-            if len({text_of(facts[place].get(name, "")) for place in alike}) > 1:
-                for place in alike:
-                    found[place] += f", {name}={text_of(facts[place].get(name, ''))}"
-    return found
-
-
-def _params_of(text: object) -> dict[str, str]:
+def params_of(text: object) -> dict[str, str]:
+    """The parameters of a row by name."""
     return {name: value for name, equals, value in (pair.partition("=") for pair in str(text).split()) if equals}
 
 
-def _curve(
-    title: str,
+def _points(
     rates: Mapping[int, float],
     trials: Mapping[int, int],
     gradients: float,
     samples: float,
     alpha_beta: tuple[float, float] | None,
     to: int | None,
-) -> Curve:
+) -> tuple[tuple[Point, ...], Fit]:
+    """Those measured, and those that alpha and beta make of more processes."""
     base, most = min(rates), max(rates)
 
     def efficiency(count: int, rate: float) -> float:
@@ -214,13 +214,14 @@ def _curve(
     if not alpha_beta and len(lines) > 2:  # two unknowns
         kept = [line for line, (count, *_) in zip(lines, beyond, strict=True) if count != most]
         errors[f"N={most}"] = abs(predicted(most, _least_squares(kept)) / rates[most] - 1)
-    limit = to if alpha_beta and to else most * REACH
+    fit = Fit(alpha, beta, errors, note)
+    limit = to if alpha_beta and to else most * REACH if alpha_beta or fit.is_worth_saying else 0
     count = most * 2
     while count <= limit:
         rate = predicted(count, (alpha, beta))
         points.append(Point(count, rate, efficiency(count, rate), 0, model=True))
         count *= 2
-    return Curve(title, base, tuple(points), Fit(alpha, beta, errors, note))
+    return tuple(points), fit
 
 
 def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
@@ -238,14 +239,8 @@ def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
 def sums_of(frame: pd.DataFrame) -> list[Sums]:
     """All-reduce tables by card, stack and type of number."""
     ok = frame[(frame["status"] == "ok") & only_sums(frame)]
-    tables = list(_like(ok, ["suite_version", "backend", "interconnect", "precision"]))
-    titles = [
-        f"all-reduce, {known['precision']} gradients, {short(str(known['card']))},"
-        f" {known['backend']} over {known['interconnect']}"
-        for known, _ in tables
-    ]
     found = []
-    for title, (_, rows) in zip(_told_apart(titles, [known for known, _ in tables]), tables, strict=True):
+    for known, rows in like(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
         lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         for _, row in rows.iterrows():
             for key, seconds, busbw in _sums_in(row):
@@ -258,7 +253,7 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
             name: fit_sums([line for line in messages if line.algorithm == name], name)
             for name in dict.fromkeys(line.algorithm for line in every)
         }
-        found.append(Sums(title, every, {name: fit for name, fit in fits.items() if fit}))
+        found.append(Sums(known, every, {name: fit for name, fit in fits.items() if fit}, cases_of(rows)))
     return found
 
 
@@ -350,43 +345,6 @@ def _least_squares(lines: Sequence[tuple[float, float, float]]) -> tuple[float, 
 
 def _group_of(row: "pd.Series[Any]") -> int:
     """Processes in a group of the hierarchical algorithm, as the suite chose it; 0 where the row cannot say."""
-    asked = _params_of(row["params"]).get("group", "0")
+    asked = params_of(row["params"]).get("group", "0")
     nodes = int(row["nodes"]) if row["nodes"] >= 1 else 1
     return (int(asked) or int(row["processes"]) // nodes) if asked.isdecimal() else 0
-
-
-@dataclass(frozen=True)
-class Held:
-    """Accuracy of one optimizer and precision against the samples of a step."""
-
-    title: str
-    points: tuple[tuple[int, float, int], ...]
-    """(samples of a step, median accuracy, trials), smallest first."""
-
-
-def held_of(frame: pd.DataFrame) -> list[Held]:
-    """What `largebatch` rows of several batches show, a line for each recipe and stack.
-
-    Each batch is a session of its own, and no session or device learns better than another.
-    """
-    ok = frame[(frame["status"] == "ok") & (frame["suite"] == "largebatch") & frame["accuracy"].notna()]
-    params = [_params_of(text) for text in ok["params"]]
-    batches = [each.get("global_batch", "") for each in params]
-    whole = [
-        "optimizer" in each and "epochs" in each and batch.isdecimal()
-        for each, batch in zip(params, batches, strict=True)
-    ]
-    recipes = [" ".join(f"{name}={value}" for name, value in each.items() if name != "global_batch") for each in params]
-    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array(whole, bool)]
-    same = ["suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-    known, points = [], []
-    for names, rows in ok.groupby(same, dropna=False, sort=False):
-        known.append(dict(zip(same, names, strict=True)))
-        sizes = rows.groupby(rows["global_batch"].astype(int))["accuracy"]
-        points.append(tuple((int(size), float(found.dropna().median()), len(found)) for size, found in sizes))
-    own = [_params_of(each["params"]) for each in known]
-    titles = [
-        f"{recipe['optimizer']}, {each['precision']}, {recipe['epochs']} epochs"
-        for each, recipe in zip(known, own, strict=True)
-    ]
-    return [Held(title, line) for title, line in zip(_told_apart(titles, known), points, strict=True)]

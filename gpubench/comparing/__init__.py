@@ -1,1 +1,0 @@
-"""From rows to an answer: statistics, comparisons, tables, charts. Never imports torch."""

@@ -1,0 +1,148 @@
+"""An answer as Markdown, CSV or JSON: all findings, all tables, nothing drawn."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from gpubench.rows.spreadsheet import csv_text
+from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.terminal import cells_of
+from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Section, Table, flat, flat_names
+
+JSON_VERSION = 2
+"""Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
+
+
+def rendered(answer: Answer, name: str) -> str:
+    """The whole answer in the format `name`, one of FORMATS."""
+    return FORMATS[name](answer)
+
+
+def as_json(answer: Answer) -> str:
+    """Everything: findings, and each section with its tables, described charts, notes and what was left out."""
+    whole = {
+        "version": JSON_VERSION,
+        "headline": answer.headline,
+        **{name: getattr(answer, name) for name in ("metric", "unit", "gain", "rule", "files", "rows", "failed")},
+        "findings": [_finding(each) for each in answer.findings],
+        "sections": [_section(each) for each in answer.sections],
+        "left_out": answer.left_out,
+        "problems": answer.problems,
+    }
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def _finding(each: Finding) -> dict[str, Any]:
+    hidden = {"charts", "cases", "parts"}
+    facts = {field.name: _plain(getattr(each, field.name)) for field in fields(each) if field.name not in hidden}
+    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in each.parts]
+    return facts | {"sentence": each.sentence, "where": each.where, "parts": parts}
+
+
+def _section(each: Section) -> dict[str, Any]:
+    return {
+        "study": each.study,
+        "suite": each.suite,
+        "title": each.title,
+        "findings": [finding.sentence for finding in each.findings],
+        "tables": [_table(table) for table in each.tables],
+        "charts": [_chart(chart) for chart in each.charts],
+        "notes": each.notes,
+        "recipe": each.recipe,
+        "left_out": each.left_out,
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    columns = [{"name": c.name, "unit": c.unit, "better": c.better} for c in table.columns]
+    return {
+        "name": table.name,
+        "columns": columns,
+        "lines": [[_plain(value) for value in line] for line in table.lines],
+    }
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {"name": chart.name, "kind": "bars" if isinstance(chart, Bars) else "lines", "title": chart.title}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows: NaN and infinity as null, an estimate as an object."""
+    if isinstance(value, Estimate):
+        return {"value": _plain(value.value), "low": _plain(value.low), "high": _plain(value.high)}
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return dict(value) if hasattr(value, "items") else value
+
+
+def as_csv(answer: Answer) -> str:
+    """Every table in one, for a spreadsheet: a line says which section and table it is of, and fills its columns."""
+    tables = [(section, table) for section in answer.sections for table in section.tables]
+    names = ["section", "study", "table", "sentence", "verdict"]
+    names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat_names(table))]))
+    lines: list[dict[str, Any]] = [
+        {
+            "section": each.suite,
+            "study": each.kind,
+            "table": "findings",
+            "sentence": each.sentence,
+            "verdict": each.verdict,
+        }
+        for each in answer.findings
+    ]
+    for section, table in tables:
+        about = {"section": section.title, "study": section.study, "table": table.name}
+        lines += [about | dict(zip(flat_names(table), line, strict=True)) for line in flat(table)]
+    return csv_text(names, ([line.get(name) for name in names] for line in lines))
+
+
+def as_markdown(answer: Answer) -> str:
+    """The findings, then a heading and its tables for each section, for an issue or a README."""
+    parts = [f"{_escaped(answer.headline)}\n"]
+    if answer.findings:
+        header = [answer.gain, "95%", "verdict", "what", "from"]
+        parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
+    for section in answer.sections:
+        parts.append(f"**{_escaped(section.title)}**\n")
+        parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]
+        parts += ["", *(_markdown_table(table) for table in section.tables)]
+        parts += [f"{_escaped(note)}\n" for note in section.notes]
+        parts += [f"Recipe: {_escaped(section.recipe)}\n"] if section.recipe else []
+        parts += [f"Left out: {_escaped(line)}\n" for line in section.left_out]
+    parts += [f"Left out: {_escaped(line)}\n" for line in answer.left_out]
+    return "\n".join(parts)
+
+
+def _markdown_table(table: Table) -> str:
+    """Estimates with their interval in brackets; columns without anything in them are left out."""
+    texts = []
+    for line in table.lines:
+        cells = []
+        for value, column in zip(line, table.columns, strict=True):
+            ends = interval_text(value, column)
+            cells.append(f"{text_of(value, column)} ({ends})" if ends else text_of(value, column))
+        texts.append(cells)
+    used = [at for at in range(len(table.columns)) if any(line[at] for line in texts)]
+    columns = [table.columns[at] for at in used]
+    numbers = {column.name for column in columns if column.unit}
+    lines = [[line[at] for at in used] for line in texts]
+    return f"{_escaped(table.name)}:\n\n{_grid([column.name for column in columns], lines, numbers)}"
+
+
+def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:
+    rule = ["---:" if name in right else "---" for name in header]
+    rows = [[_escaped(name) for name in header], rule, *([_escaped(cell) for cell in line] for line in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _escaped(text: str) -> str:
+    for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\["), ("\n", " ")):
+        text = text.replace(plain, safe)
+    return text
+
+
+FORMATS: dict[str, Callable[[Answer], str]] = {"markdown": as_markdown, "csv": as_csv, "json": as_json}

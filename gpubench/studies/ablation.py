@@ -1,0 +1,152 @@
+"""Ablations: what each change to the plain pipeline of its session buys, and the figure that shows why."""
+
+from collections.abc import Iterator, Sequence
+
+from gpubench.analysis import stats
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.matching import PLAIN
+from gpubench.analysis.verdicts import Comparison
+from gpubench.studies import words
+from gpubench.studies.cases import behind, cases_table, evidence_table, known
+from gpubench.studies.pairs import is_change
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
+
+
+def sections(result: Result) -> Iterator[Section]:
+    """One for each group that holds changes against `plain`; of seconds alone."""
+    for group in result.groups if result.metric.name == "seconds" else []:
+        changes = sorted((c for c in group.comparisons if is_change(c)), key=lambda c: c.ratio.value)
+        if not changes:
+            continue
+        title = words.title_of(group.cases)
+        yield Section(
+            "ablation",
+            changes[0].subject.suite,
+            title,
+            tuple(_finding(c) for c in changes),
+            (
+                _table(changes, group),
+                cases_table(group.cases, result.metric),
+                evidence_table(group.cells, result.metric),
+            ),
+            (_chart(changes, title),),
+            (),
+            group.left_out,
+            words.recipe_of(group.cases),
+            behind(group.cases),
+        )
+
+
+def _finding(c: Comparison) -> Finding:
+    gain = c.ratio.inverse
+    interval = (gain.low, gain.high) if gain.low and gain.high else None
+    name = words.name(c.subject_name)
+    place = c.subject.label
+    return Finding(
+        kind="ablation",
+        suite=c.subject.suite,
+        subject=c.subject_name,
+        baseline=PLAIN,
+        value=gain.value,
+        interval=interval,
+        verdict="one run" if c.verdict == "one trial" else c.verdict,
+        models=("",),
+        trials=(c.subject.trials, c.other.trials),
+        said=f"{name} is {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
+        origin=c.subject.suite,
+        place=place,
+        facts=words.facts_of(c.other),
+        caveats=tuple(words.marks_of(c.subject)),
+        cases=c.subject.cases | c.other.cases,
+    )
+
+
+def _table(changes: Sequence[Comparison], group: Group) -> Table:
+    """A line per change; those that could not run say why."""
+    columns = (
+        Column("change"),
+        Column("speedup", "ratio", "higher"),
+        Column("verdict"),
+        Column("p", "p"),
+        Column("peak memory", "bytes", "lower"),
+        Column("plain's", "bytes"),
+        Column("accuracy", "share", "higher", places=2),
+        Column("epochs", "count"),
+        Column("plain's epochs", "count"),
+        Column("notes", note=True),
+    )
+    lines: list[tuple[Value, ...]] = []
+    for c in changes:
+        gain, change, plain = c.ratio.inverse, c.subject, c.other
+        lines.append(
+            (
+                *(c.subject_name, Estimate(gain.value, gain.low, gain.high), c.verdict, gain.p),
+                *(known(change.peak_memory_bytes), known(plain.peak_memory_bytes), known(change.accuracy)),
+                *(known(change.epochs), known(plain.epochs), verdict_in_words(c)),
+            )
+        )
+    nothing = (None,) * (len(columns) - 4)
+    lines += [(hole.model, None, hole.status, *nothing, hole.reason) for hole in group.holes]
+    return Table("changes", columns, tuple(lines))
+
+
+def _chart(changes: Sequence[Comparison], title: str) -> Bars:
+    groups = []
+    for c in changes:
+        gain = c.ratio.inverse
+        interval = (gain.low, gain.high) if gain.low and gain.high else None
+        bar = Bar(c.subject_name, gain.value, interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
+        groups.append(BarGroup(c.subject_name, (bar,)))
+    best = changes[0]
+    cells = [cell for c in changes for cell in (c.subject, c.other)]
+    return Bars(
+        words.slug(f"{best.subject.suite} changes {best.subject.label}"),
+        f"{words.name(best.subject_name)} gains most: {words.times(best.ratio.inverse.value)} as fast as {PLAIN}",
+        f"Speedup over {PLAIN}, with 95% intervals; above 1 is faster; {title}",
+        tuple(groups),
+        "ratio",
+        reference=1.0,
+        foot=words.origin(cells),
+        cases=behind(cells),
+    )
+
+
+def verdict_in_words(c: Comparison) -> str:
+    """Whether a change helped here; where it did not, the figure that shows why."""
+    saved = c.subject.peak_memory_bytes / c.other.peak_memory_bytes
+    said = {
+        "faster": "helped here",
+        "slower": "made it slower here",
+        "same": "changed nothing here",
+        "unsure": "may or may not have helped here; more trials would tell",
+    }.get(c.verdict, f"no verdict ({c.verdict})")
+    if c.verdict == "faster":
+        return said
+    if saved < 1 - stats.MINIMUM_EFFECT:
+        said += f", but it took {1 - saved:.0%} less memory"
+    return f"{said}: {_evidence(c.subject, c.other)}"
+
+
+def _evidence(change: Cell, plain: Cell) -> str:
+    """What moved most between two runs, of what usually decides."""
+    if change.processes != plain.processes:
+        rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
+        threads = f", with threads={change.number('threads'):.0f} each in place of {plain.number('threads'):.0f}"
+        return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
+    if change.precision != plain.precision:
+        resident = [_rate(cell.number("resident_samples_per_second")) for cell in (change, plain)]
+        return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
+    if change.epochs != plain.epochs:
+        return f"epochs {change.epochs:.0f} against {plain.epochs:.0f}"
+    waits = [cell.number("loader_wait") for cell in (change, plain)]
+    checks = [cell.number("valid_seconds") for cell in (change, plain)]
+    share = checks[1] / plain.median
+    if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
+        return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}, {share:.0%} of the plain run"
+    cores = f"; the same {plain.number('cpu_count'):.0f} CPUs load and train" if plain.device == "cpu" else ""
+    return f"loader_wait is {waits[0]:.0%} of the laps, and was {waits[1]:.0%}{cores}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.3g}" if value > 0 else "unknown"

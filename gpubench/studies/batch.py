@@ -1,0 +1,209 @@
+"""Batch: how the rate grows with it, from the search's own curve, and what a larger one costs in accuracy."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gpubench.analysis.cells import STACK, Cell, short
+from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.scaling import cases_of, params_of
+from gpubench.studies import words
+from gpubench.studies.cases import behind
+from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+
+Curve = dict[int, tuple[float, float]]
+"""By batch: samples per second and peak bytes."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """One batch of one recipe: medians over its trials."""
+
+    batch: int
+    accuracy: float
+    trials: int
+    seconds: float
+    rate: float
+
+
+def sections(result: Result) -> Iterator[Section]:
+    """One for each group with a curve of the search, and one for each suite whose runs differ in their batch."""
+    if not result.is_usual:
+        return
+    for group in result.groups:
+        curves = [(cell, curve) for cell in group.cells if len(curve := _curve(cell)) > 1]
+        if curves:
+            yield _of_curves(group, curves)
+    yield from _of_accuracy(result)
+
+
+def _curve(cell: Cell) -> Curve:
+    """What the search for a batch tried and what fitted; nothing where the row has no curve, or a broken one."""
+    try:
+        tried = json.loads(str(cell.row["batch_curve"]) or "[]")
+        found = {int(batch): (float(rate), float(more[0]) if more else math.nan) for batch, rate, *more in tried}
+    except (ValueError, TypeError):
+        return {}
+    return {batch: found[batch] for batch in sorted(found) if batch > 0 and 0 < found[batch][0] < math.inf}
+
+
+def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
+    names = [f"{cell.model} {cell.precision} {cell.label}" for cell, _ in curves]
+    columns = (
+        Column("model"),
+        Column("card"),
+        Column("precision"),
+        Column("batch", "count"),
+        Column("samples/s", "samples/s", "higher"),
+        Column("peak memory", "bytes", "lower"),
+    )
+    lines = tuple(
+        (cell.model, cell.label, cell.precision, batch, rate, None if math.isnan(peak) else peak)
+        for cell, curve in curves
+        for batch, (rate, peak) in curve.items()
+    )
+    suite, title = group.cells[0].suite, words.title_of(group.cells)
+    cases = behind(cell for cell, _ in curves)
+    chart = Lines(
+        words.slug(f"{suite} rate by batch"),
+        f"{suite}: the rate grows with the batch",
+        f"Training samples per second by batch; {title}",
+        tuple(
+            Line(name, tuple(Point(batch, rate) for batch, (rate, _) in curve.items()))
+            for name, (_, curve) in zip(names, curves, strict=True)
+        ),
+        "batch",
+        "samples/s",
+        log_x=2,
+        foot=words.origin([cell for cell, _ in curves]),
+        cases=cases,
+    )
+    findings = tuple(_fastest(cell, curve) for cell, curve in curves)
+    recipe, tables = words.recipe_of(group.cells), (Table("rate by batch", columns, lines),)
+    return Section("batch", suite, title, findings, tables, (chart,), recipe=recipe, cases=cases)
+
+
+def _fastest(cell: Cell, curve: Curve) -> Finding:
+    """The fastest batch over the smallest."""
+    least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
+    gain = curve[best][0] / curve[least][0]
+    where = f"on {words.name(cell.label)} in {cell.precision}"
+    return Finding(
+        kind="batch",
+        suite=cell.suite,
+        subject=f"batch {best:,}",
+        baseline=f"{least:,}",
+        value=gain,
+        interval=None,
+        verdict="one run",
+        models=(cell.model,),
+        trials=(1, 1),
+        said=f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}",
+        origin=f"{cell.precision}, {cell.suite} {cell.model}",
+        precision=cell.precision,
+        place=cell.label,
+        facts=words.facts_of(cell),
+        cases=cell.cases,
+    )
+
+
+def _of_accuracy(result: Result) -> Iterator[Section]:
+    """Accuracy by `global_batch`, a line for each recipe and stack.
+
+    Each batch is a session of its own, and no session or device learns better than another.
+    """
+    frame = result.frame
+    named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
+    ok = frame[(frame["status"] == "ok") & named & frame["accuracy"].notna()]
+    batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
+    recipes = [
+        " ".join(word for word in str(text).split() if not word.startswith("global_batch=")) for text in ok["params"]
+    ]
+    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([each.isdecimal() for each in batches], bool)]
+    same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+    known: list[Mapping[str, Any]] = []
+    points: list[list[Size]] = []
+    cases: list[frozenset[int]] = []
+    for names, rows in ok.groupby(same, dropna=False, sort=False):
+        known.append(dict(zip(same, names, strict=True)))
+        points.append([_size(own) for _, own in rows.groupby(rows["global_batch"].astype(int))])
+        cases.append(cases_of(rows))
+    facts = [
+        {"precision": str(each["precision"]), **{k: f"{k}={v}" for k, v in params_of(each["params"]).items()}}
+        | {"model": str(each["model"]), "card": short(str(each["card"]))}
+        for each in known
+    ]
+    recipe_titles = [", ".join(more) for more in words.apart([str(each["suite"]) for each in known], facts)]
+    by_suite: dict[str, list[int]] = defaultdict(list)
+    for at, each in enumerate(known):
+        by_suite[str(each["suite"])].append(at)
+    for suite, places in by_suite.items():
+        lines = {recipe_titles[at] or "accuracy": points[at] for at in places}
+        yield _accuracy_section(suite, lines, known[places[0]], frozenset[int]().union(*(cases[at] for at in places)))
+
+
+def _size(rows: pd.DataFrame) -> Size:
+    accuracy, seconds, rate = (
+        float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
+    )
+    return Size(int(rows["global_batch"].iloc[0]), accuracy, len(rows), seconds, rate)
+
+
+def _accuracy_section(
+    suite: str, lines: Mapping[str, list[Size]], known: Mapping[str, Any], cases: frozenset[int]
+) -> Section:
+    columns = (
+        Column("recipe"),
+        Column("batch", "count"),
+        Column("accuracy", "share", "higher", places=2),
+        Column("change", "points", places=2),
+        Column("seconds", "s", "lower"),
+        Column("samples/s", "samples/s", "higher"),
+        Column("trials", "count"),
+    )
+    table = tuple(
+        (name, s.batch, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials)
+        for name, own in lines.items()
+        for s in own
+    )
+    chart = Lines(
+        words.slug(f"{suite} accuracy by batch"),
+        f"{suite}: accuracy as the batch grows",
+        f"Accuracy on {known['data']} in per cent by samples of a step; higher is better",
+        tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
+        "samples of a step",
+        "accuracy, %",
+        log_x=2,
+        foot=f"{short(str(known['card']))}; torch {known['torch']}; gpubench",
+        cases=cases,
+    )
+    findings = tuple(_held(suite, name, own, cases) for name, own in lines.items() if len(own) > 1)
+    title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, table),)
+    return Section("batch", suite, title, findings, tables, (chart,), cases=cases)
+
+
+def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Finding:
+    """The accuracy at the largest batch and at the least."""
+    small, large = sizes[0], sizes[-1]
+    figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
+    return Finding(
+        kind="batch",
+        suite=suite,
+        subject=f"batch {large.batch:,}",
+        baseline=f"{small.batch:,}",
+        value=large.accuracy / small.accuracy if small.accuracy else 1.0,
+        interval=None,
+        verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
+        models=(name,),
+        trials=(large.trials, small.trials),
+        said=f"Batch {large.batch:,} has {figure} of accuracy against batch {small.batch:,}",
+        origin=name,
+        figure=figure,
+        cases=cases,
+    )

@@ -1,0 +1,91 @@
+"""Cells as tables: every case with its figure, and the evidence behind each."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from gpubench.analysis.cells import Cell, text_of
+from gpubench.analysis.matching import TWIN_POLICIES
+from gpubench.analysis.metrics import Metric
+from gpubench.studies import words
+from gpubench.studies.section import Column, Estimate, Table, Value
+from gpubench.trial import TRAINED
+
+
+def behind(cells: Iterable[Cell]) -> frozenset[int]:
+    """The numbers of all their cases, by which their rows are found again."""
+    return frozenset(number for cell in cells for number in cell.cases)
+
+
+def value_column(metric: Metric) -> Column:
+    """The column of what is compared."""
+    return Column(metric.title, metric.unit, "higher" if metric.inverse else "lower")
+
+
+def estimate(cell: Cell, metric: Metric) -> Value:
+    """A cell's figure with its interval; the status of one without any."""
+    if not cell.values:
+        return cell.status.replace("_", " ") if cell.status not in TRAINED else None
+    low, high = sorted(map(metric.shown, cell.interval)) if cell.interval else (None, None)
+    return Estimate(metric.shown(cell.median), low, high)
+
+
+def known(value: float) -> float | None:
+    """None for NaN."""
+    return None if math.isnan(value) else value
+
+
+def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
+    """Every case with its figure; a case without any says why."""
+    columns = [
+        Column("model"),
+        Column("card"),
+        Column("precision"),
+        Column("batch"),
+        value_column(metric),
+        Column("samples/s", "samples/s", "higher"),
+        Column("trials", "count"),
+        Column("accuracy", "share", "higher", places=2),
+        Column("top-5", "share", "higher", places=2),
+        Column("perplexity", "perplexity", "lower", places=2),
+        Column("notes", note=True),
+    ]
+    lines: list[list[Value]] = [
+        [
+            *(cell.model, cell.label, cell.precision, batch_text(cell), estimate(cell, metric)),
+            *(known(cell.samples_per_second), cell.trials or None),
+            *(known(cell.accuracy), known(cell.top5), known(cell.perplexity), words.notes_of(cell)),
+        ]
+        for cell in cells
+    ]
+    double = [at for at, column in enumerate(columns) if at > 4 and column.name == metric.title]  # there already
+    kept = [at for at in range(len(columns)) if at not in double]
+    return Table("cases", tuple(columns[at] for at in kept), tuple(tuple(line[at] for at in kept) for line in lines))
+
+
+def batch_text(cell: Cell) -> str:
+    """The batch, and the policy that chose it."""
+    size = "" if math.isnan(cell.batch_size) else f"{cell.batch_size:.0f} "
+    return f"{size}({cell.batch_policy}{', capped' if cell.row['batch_capped'] else ''})"
+
+
+def evidence_table(cells: Iterable[Cell], metric: Metric) -> Table:
+    """What each figure is the median of, and on what it was measured."""
+    facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
+    columns = [
+        Column(name, note=name == "values") for name in ("model", "card", "precision", "measured", "values", *facts)
+    ]
+    lines = [
+        (
+            *(part.model, cell.label, part.precision, part.measured),
+            ", ".join(f"{metric.shown(value):.6g}" for value in part.values),
+            *(text_of(part.row[name]) for name in facts),
+        )
+        for cell in cells
+        for part in cell.parts or (cell,)
+    ]
+    return Table("evidence", tuple(columns), tuple(lines))
+
+
+def policy_text(policy: str) -> str:
+    """The batch policy where it sets a case apart from its twin of the same precision."""
+    return f" ({policy})" if policy in TWIN_POLICIES else ""

@@ -1,0 +1,63 @@
+"""Stages: hours of each part of a training in phases, and in all, from the tables that rows carry."""
+
+from collections.abc import Iterator, Sequence
+
+from gpubench.analysis.cells import Cell
+from gpubench.analysis.compare import Result
+from gpubench.rows.table import hours_by_size, stages_in
+from gpubench.studies import words
+from gpubench.studies.cases import behind
+from gpubench.studies.section import Column, Estimate, Finding, Section, Table
+
+
+def sections(result: Result) -> Iterator[Section]:
+    """One for each group with cells whose table has hours and image sizes; of seconds alone."""
+    for group in result.groups if result.metric.name == "seconds" else []:
+        cells = [(cell, hours_by_size(table)) for cell in group.cells if (table := stages_in(str(cell.row["table"])))]
+        found = [(cell, stages) for cell, stages in cells if stages]
+        if found:
+            suite, title = group.cells[0].suite, words.title_of(group.cells)
+            recipe = words.recipe_of(group.cells)
+            cases = behind(cell for cell, _ in found)
+            findings = tuple(_finding(cell, stages) for cell, stages in found)
+            yield Section("stages", suite, title, findings, (_table(found),), recipe=recipe, cases=cases)
+
+
+def _table(found: Sequence[tuple[Cell, Sequence[tuple[int, float]]]]) -> Table:
+    sizes = sorted({size for _, stages in found for size, _ in stages})
+    columns = [Column("model"), Column("card"), Column("precision"), Column("processes", "count")]
+    columns += [Column(f"{size} px", "h", "lower") for size in sizes]
+    columns += [Column("in all", "h", "lower"), Column("notes", note=True)]
+    lines = []
+    for cell, stages in found:
+        own = dict(stages)
+        low, high = (cell.interval[0] / 3600, cell.interval[1] / 3600) if cell.interval else (None, None)
+        whole = Estimate(cell.median / 3600, low, high)
+        count = int(cell.processes)
+        lines.append(
+            (cell.model, cell.label, cell.precision, count, *(own.get(s) for s in sizes), whole, words.notes_of(cell))
+        )
+    return Table("hours", tuple(columns), tuple(lines))
+
+
+def _finding(cell: Cell, stages: Sequence[tuple[int, float]]) -> Finding:
+    many = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
+    hours = cell.median / 3600
+    parts = [f"{own:.3g} h at {size} px" for size, own in stages]
+    said = f"{cell.model} in {cell.precision} takes {hours:.3g} h on {many}{words.name(cell.label)}: {', '.join(parts)}"
+    return Finding(
+        kind="stages",
+        suite=cell.suite,
+        subject=f"{cell.model} on {many}{cell.label}",
+        baseline="",
+        value=hours,
+        interval=None,
+        verdict="projected" if cell.measured == "projected" else "",
+        models=(cell.model,),
+        trials=(cell.trials, 0),
+        said=said,
+        origin=f"{cell.precision}, {len(stages)} image sizes",
+        figure=f"{hours:.3g} h",
+        facts=words.facts_of(cell),
+        cases=cell.cases,
+    )

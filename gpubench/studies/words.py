@@ -1,0 +1,176 @@
+"""How findings are put into words: names, gains, what they rest on, and what sets like ones apart."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+from gpubench import suite
+from gpubench.analysis.cells import Cell, text_of
+from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.errors import UserError
+from gpubench.rows.read import shown
+from gpubench.studies.section import Finding
+
+NAME, FACT = 36, 60
+"""Characters of a name and of a fact in a sentence."""
+COMMON = {
+    "suite_version": "version {}",
+    "data": "{}",
+    "weights": "{} weights",
+    "mode": "{}",
+    "processes": "{} processes",
+}
+"""What rows of one group share, and how it is said."""
+UNSAID = {"no test", "", "faster", "slower", "same", "non-inferior", "inferior"}
+"""Verdicts that need no excuse."""
+
+
+def gain(value: float) -> str:
+    """Three digits, as a gain is read."""
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
+
+
+def times(value: float) -> str:
+    """`1.42 times`."""
+    return f"{gain(value)} times"
+
+
+def name(text: str, width: int = NAME) -> str:
+    """A name in a sentence: nothing that steers a terminal, and of a long one not the middle."""
+    text = shown(text)
+    keep = (width - 2) * 3 // 5
+    return text if len(text) <= width else f"{text[:keep]}..{text[keep + 2 - width :]}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def runs(trials: tuple[int, int]) -> str:
+    """How many runs of each side."""
+    one, other = trials
+    if not other:
+        return f"{one} run{'s' * (one != 1)}"
+    return f"{one} and {other} runs" if one != other else "one run each" if one == 1 else f"{one} runs a side"
+
+
+def basis(each: Finding) -> str:
+    """On what a finding rests, and what it is worth."""
+    words = [each.suite, each.on, *each.settings[:2], runs(each.trials)]
+    if each.interval:
+        words.append(f"95%: {gain(each.interval[0])} to {gain(each.interval[1])}")
+    if each.verdict not in UNSAID:
+        reasons = {"one run": "so no verdict", "one trial": "so no verdict", "unsure": "not sure"}
+        words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
+    return ", ".join(name(word, FACT) for word in (*words, *each.caveats) if word)
+
+
+def author(source: str) -> str:
+    """Who published a figure, from where it was."""
+    return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
+
+
+def facts_of(cell: Cell) -> dict[str, str]:
+    """What its group shares, by name, in words."""
+    facts = {column: words.format(text_of(cell.row[column])) for column, words in COMMON.items()}
+    facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
+    if cell.source:
+        facts["source"] = f"by {author(cell.source)}"
+    return facts | {pair.partition("=")[0]: pair for pair in cell.params.split() if "=" in pair}
+
+
+def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
+    """For each of several things those of its facts, the shortest first, that not all of its key have."""
+    alike: dict[Hashable, list[set[str]]] = defaultdict(list)
+    for key, own in zip(keys, facts, strict=True):
+        alike[key].append(set(own.values()))
+    return [
+        tuple(sorted((fact for fact in own.values() if fact and not all(fact in one for one in alike[key])), key=len))
+        for key, own in zip(keys, facts, strict=True)
+    ]
+
+
+def title_of(cells: Sequence[Cell]) -> str:
+    """What a group of cells has in common, in words: what is as usual in its suite is left out."""
+
+    def common(column: str) -> str:
+        values = {text_of(cell.row[column]) for cell in cells}
+        return values.pop() if len(values) == 1 else ""
+
+    epochs, data, processes = common("epochs"), common("data"), common("processes")
+    length = f"{epochs} epoch{'s' * (epochs != '1')}" if epochs else ""
+    parts = [f"{length} of {data}" if length and data else length or data]
+    parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
+    parts[-1] += f" by {author(common('source'))}" if common("source") else ""
+    parts += [f"{processes} processes" if processes not in {"", "1"} else "", *_unusual(cells)]
+    return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
+
+
+def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
+    """Parameters that all cells share and that are not what their suite has by default."""
+    shared = set.intersection(*(set(cell.params.split()) for cell in cells))
+    first = cells[0]
+    usual = _usual(first.suite, text_of(first.row["suite_version"]), first.model, first.params)
+    yield from sorted(pair for pair in shared if usual and pair not in usual and not pair.startswith("epochs="))
+
+
+@cache
+def _usual(suite_name: str, version: str, model: str, params: str) -> frozenset[str]:
+    """The parameters that a built-in suite in this version has by default, and those that follow from a preset."""
+    try:
+        found = suite.find(suite_name) if suite_name in suite.built_in_names() else None
+        if found is None or str(found.suite.version) != version:
+            return frozenset()
+        own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
+        chosen = {name: own[name] for name in found.suite.presets if name in own}
+        preset = {**found.resolve_params(chosen, model)}
+        preset |= {name: found.suite.params[name].default for name in chosen}
+        return frozenset(suite.params_text(preset).split())
+    except UserError:
+        return frozenset()
+
+
+def recipe_of(cells: Sequence[Cell]) -> str:
+    """Every parameter that all cells share, as rows have it."""
+    shared = set.intersection(*(set(cell.params.split()) for cell in cells))
+    return shown(" ".join(pair for pair in cells[0].params.split() if pair in shared))
+
+
+def notes_of(cell: Cell) -> str:
+    """What to know about a case, in words."""
+    notes = ["projected"] if cell.measured == "projected" else []
+    if cell.parts:
+        notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
+    notes += [*marks_of(cell), *([cell.lost_note] if cell.lost else [])]
+    notes += ["synthetic data"] if cell.data == "synthetic" else []
+    return "; ".join([*notes, cell.reason] if cell.reason else notes)
+
+
+def marks_of(cell: Cell) -> list[str]:
+    """What speaks against some of its trials, as `2 of 6 throttled`."""
+    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
+
+
+def origin(cells: Sequence[Cell]) -> str:
+    """The foot of a chart: what its figures are, of how many trials, by which software."""
+    trials = sorted({cell.trials for cell in cells})
+    counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
+    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
+    total = sum(cell.trials for cell in cells)
+    sources = dict.fromkeys(cell.source for cell in cells if cell.source)
+    facts = [
+        f"{' and '.join(dict.fromkeys(cell.measured for cell in cells))}, {counts} run{'s' * (trials[-1] > 1)} each"
+    ]
+    facts += [f"{count} of {total} {mark}" for mark, count in sorted(marks.items())]
+    facts += (
+        [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in cells if c.torch)) else []
+    )
+    return shown("; ".join([*facts, *sources, "gpubench"]))
+
+
+def slug(text: str) -> str:
+    """A text as a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80]
