@@ -27,7 +27,7 @@ TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
 def found(tmp_path, *own):
     """The findings of these rows."""
     records.append(tmp_path / "a.csv", [row for part in own for row in part])
-    return findings_of(answer([tmp_path / "a.csv"], Question()))
+    return findings_of(compare([tmp_path / "a.csv"], Question()))
 
 
 def finding(**changes):
@@ -326,7 +326,7 @@ def test_a_mean_is_that_of_the_models_that_are_named(tmp_path):
         own += [rows(SLOW, model=model), rows([s * factor for s in SLOW], model=model, **TI)]
         own += [rows(SLOW, model=model, **old)] if factor == 1 else []
     records.append(tmp_path / "a.csv", [row for part in own for row in part])
-    all_of_them = findings_of(answer([tmp_path / "a.csv"], Question(by="card", baseline="1080")))
+    all_of_them = findings_of(compare([tmp_path / "a.csv"], Question(by="card", baseline="1080")))
     (mine,) = [each for each in all_of_them if each.subject == "RTX 2080 Ti"]
     assert (len(mine.models), mine.value) == (4, pytest.approx(4.0))
 
@@ -399,7 +399,7 @@ def test_other_columns_are_named(tmp_path):
         tmp_path / "a.csv",
         [*rows(FAST, precision="fp16-master"), *rows(SLOW, precision="fp16-master", torch="2.6.0", session="s2")],
     )
-    (one,) = findings_of(answer([tmp_path / "a.csv"], Question(by="torch")))
+    (one,) = findings_of(compare([tmp_path / "a.csv"], Question(by="torch")))
     assert (one.kind, one.subject, one.baseline) == ("other", "torch 2.15.0+cu132", "2.6.0")
     assert sentence(one).endswith("in mixed precision on RTX 2080 Ti.")
 

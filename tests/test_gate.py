@@ -27,7 +27,7 @@ def code_of(tmp_path, *groups, limit=0.05):
     path = tmp_path / "rows.csv"
     for group in groups:
         records.append(path, group)
-    return gate(compare([path], by="precision", baseline="fp32"), limit)
+    return gate(compare([path], Question(by="precision", baseline="fp32")), limit)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_row_that_cannot_be_read_is_not_passed_over(tmp_path):
     records.append(path, BASE + bf16(times(1.0)))
     whole = path.read_text()
     path.write_text(whole + whole.splitlines()[1][:50] + "\n")
-    code, lines = gate(compare([path], by="precision", baseline="fp32"), 0.05)
+    code, lines = gate(compare([path], Question(by="precision", baseline="fp32")), 0.05)
     assert code == 4, lines
 
 

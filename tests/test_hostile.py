@@ -36,7 +36,7 @@ def good(tmp_path):
 def whole_answer(path):
     """Everything that compare and report make of a file; UserError is the only way out."""
     try:
-        result = answer([path], Question())
+        result = compare([path], Question())
     except UserError:
         return None
     for name in FORMATS:

@@ -40,5 +40,5 @@ def test_compare_shows_them(tmp_path, capsys):
 
 def test_another_figure_has_no_hours(tmp_path, capsys):
     append(tmp_path / "a.csv", [row(suite="imagenet", table=json.dumps(PHASES))])
-    print_result(answer([tmp_path / "a.csv"], Question(metric="rate")))
+    print_result(compare([tmp_path / "a.csv"], Question(metric="rate")))
     assert "h in all" not in capsys.readouterr().out

@@ -116,7 +116,7 @@ def test_the_published_ladder_is_charted(cli, tmp_path, request):
 def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
     append(tmp_path / "a.csv", [*rung(1, [10.0]), *rung(2, [5.0])])
     assert len(compare([tmp_path / "a.csv"]).ladders) == 1
-    assert answer([tmp_path / "a.csv"], Question(metric="rate")).ladders == []
+    assert compare([tmp_path / "a.csv"], Question(metric="rate")).ladders == []
 
 
 def test_the_published_file_is_what_its_script_writes(tmp_path, request):

@@ -129,7 +129,7 @@ def test_every_text_can_be_read_on_a_phone(result):
 def test_a_rate_is_drawn_as_a_rate(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*rows(FAST, samples_per_second=500.0), *rows(FAST, samples_per_second=250.0, **OTHER)])
-    result = answer([path], Question(metric="rate"))
+    result = compare([path], Question(metric="rate"))
     (group,) = result.groups
     axes = plot.seconds_chart(group, result.metric).axes[0]
     assert sorted(bar.get_width() for bar in axes.patches) == [250.0, 500.0]
@@ -237,7 +237,7 @@ def test_accuracies_are_drawn_the_way_their_label_says(tmp_path):
     path = tmp_path / "rows.csv"
     for precision, value in (("fp32", 0.9), ("fp16", 0.95)):
         records.append(path, [row(trial=n, precision=precision, accuracy=value) for n in range(6)])
-    result = answer([path], Question(metric="accuracy"))
+    result = compare([path], Question(metric="accuracy"))
     (group,) = result.groups
     figure = plot.speedup_chart(group, result.metric)
     assert figure.axes[0].get_xlabel() == "accuracy of the one shown / accuracy of fp32; above 1: better"

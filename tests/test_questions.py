@@ -45,7 +45,7 @@ def test_prices(prices, tmp_path):
 
 
 def medians(path, metric, prices=None):
-    result = answer([path], Question(metric=metric, prices=prices))
+    result = compare([path], Question(metric=metric, prices=prices))
     cells = {(c.label, c.precision): c for group in result.groups for c in group.cells}
     return {key: result.metric.shown(cell.median) for key, cell in cells.items()}
 
@@ -62,7 +62,7 @@ def test_each_metric_in_its_own_unit(path, prices):
 
 
 def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
-    result = answer([path], Question(metric="value", prices=prices, by="card"))
+    result = compare([path], Question(metric="value", prices=prices, by="card"))
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
     assert comparison.other_name == "RTX 2080 Ti"
     assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
@@ -90,14 +90,14 @@ def test_benchstats_change_is_that_of_the_figure_shown(tmp_path):
     path = tmp_path / "rows.csv"
     fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
     records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
-    assert "+200.00%" in rendered(answer([path], Question(metric="rate")), "benchstat")
+    assert "+200.00%" in rendered(compare([path], Question(metric="rate")), "benchstat")
 
 
 def test_a_rate_is_faster_where_it_is_higher(tmp_path):
     path = tmp_path / "rows.csv"
     fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
     records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
-    (comparison,) = answer([path], Question(metric="rate")).comparisons
+    (comparison,) = compare([path], Question(metric="rate")).comparisons
     assert comparison.verdict == "faster"
 
 
@@ -111,7 +111,7 @@ def accurate(values, **changes):
 def accuracies(path, mixed, trials=6, allow_mismatch=False, **changes):
     theirs = accurate([v + mixed for v in FULL[:trials]], precision="fp16", **changes)
     records.append(path, [*accurate(FULL[:trials]), *theirs])
-    (comparison,) = answer([path], Question(metric="accuracy", allow_mismatch=allow_mismatch)).comparisons
+    (comparison,) = compare([path], Question(metric="accuracy", allow_mismatch=allow_mismatch)).comparisons
     return comparison
 
 
@@ -139,7 +139,7 @@ def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes
 
 def test_an_accuracy_that_is_worse_on_one_specimen_need_not_be_on_its_card(tmp_path):
     records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
-    (comparison,) = answer([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
+    (comparison,) = compare([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
     assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
 
 
@@ -152,8 +152,8 @@ def test_holm_is_over_all_accuracies(tmp_path):
         for model in models[:number]:
             theirs = accurate([v + 0.003 for v in scattered], model=model, precision="fp16")
             records.append(path, [*accurate(scattered, model=model), *theirs])
-    alone = answer([tmp_path / "1.csv"], Question(metric="accuracy")).comparisons
-    many = answer([tmp_path / "10.csv"], Question(metric="accuracy")).comparisons
+    alone = compare([tmp_path / "1.csv"], Question(metric="accuracy")).comparisons
+    many = compare([tmp_path / "10.csv"], Question(metric="accuracy")).comparisons
     assert 0.005 < alone[0].ratio.p < 0.02
     assert [c.verdict for c in alone] == ["non-inferior"]
     assert {c.verdict for c in many} == {"unsure"}
@@ -162,7 +162,7 @@ def test_holm_is_over_all_accuracies(tmp_path):
 def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*accurate([0.80] * 6), *accurate([0.90] * 6, **OTHER)])
-    result = answer([path], Question(metric="accuracy"))
+    result = compare([path], Question(metric="accuracy"))
     (comparison,) = result.comparisons
     assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
     lines = [line for line in rendered(result, "hyperfine").splitlines() if " on " in line]
@@ -184,7 +184,7 @@ def test_accuracy_is_no_gate(tmp_path):
 def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
-    (group,) = answer([path], Question(metric="accuracy")).groups
+    (group,) = compare([path], Question(metric="accuracy")).groups
     assert [cell.trials for cell in group.cells] == [3]
 
 
@@ -197,7 +197,7 @@ def goals(reached, missed, **changes):
 def to_goal(path, *groups):
     for group in groups:
         records.append(path, group)
-    return answer([path], Question(metric="time-to-goal"))
+    return compare([path], Question(metric="time-to-goal"))
 
 
 def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
@@ -228,7 +228,7 @@ def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
 def test_what_has_not_the_figure_is_said_to_lack_it(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*rows(FAST), row(model="resnet34", samples_per_second=None)])
-    (line,) = answer([path], Question(metric="rate")).left_out
+    (line,) = compare([path], Question(metric="rate")).left_out
     assert "ok, but without rate" in line
 
 
@@ -239,32 +239,32 @@ def test_what_of_a_ratio_says_which_way_round_it_is(tmp_path, metric):
     records.append(path, [row(trial=n, seconds=v, **figures) for n, v in enumerate(FAST)])
     mixed = {"precision": "fp16", "samples_per_second": 500.0, "accuracy": 0.4}
     records.append(path, [row(trial=n, seconds=v / 2, **mixed) for n, v in enumerate(FAST)])
-    whole = json.loads(rendered(answer([path], Question(metric=metric)), "json"))
+    whole = json.loads(rendered(compare([path], Question(metric=metric)), "json"))
     (comparison,) = whole["groups"][0]["comparisons"]
     assert comparison["what"] == "fp16 / fp32 on RTX 2080 Ti"
     assert comparison["ratio"] == pytest.approx(0.5)
 
 
 def test_filters(path):
-    only = answer([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
+    only = compare([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
     assert [(c.label, c.precision) for g in only.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
-    assert answer([path], Question(where=("batch_size=64",))).comparisons
-    called = answer([path], Question(where=("precision=fp32", "card!=gtx 1080 ti")))
+    assert compare([path], Question(where=("batch_size=64",))).comparisons
+    called = compare([path], Question(where=("precision=fp32", "card!=gtx 1080 ti")))
     assert [(c.label, c.precision) for g in called.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
     for wrong in ("precision", "nothing=1", "card=none", "laps=x"):
         with pytest.raises(UserError, match="--where"):
-            answer([path], Question(where=(wrong,)))
+            compare([path], Question(where=(wrong,)))
 
 
 def test_two_columns_at_once(path):
-    axes = {c.axis for c in answer([path], Question(by="precision,card")).comparisons}
+    axes = {c.axis for c in compare([path], Question(by="precision,card")).comparisons}
     assert axes == {"card", "precision"}
 
 
 def test_metrics_that_no_row_has_say_what_they_need(path):
     for name, words in (("energy", "telemetry"), ("accuracy", "full runs"), ("cost", "--price"), ("speed", "there is")):
         with pytest.raises(UserError, match=words):
-            answer([path], Question(metric=name))
+            compare([path], Question(metric=name))
     assert "seconds" in METRICS
 
 
@@ -273,7 +273,7 @@ MEDIANS = [200.05, 100.025, 62.515625]
 
 
 def test_every_format_holds_the_same_answer(path, capsys):
-    result = answer([path], Question())
+    result = compare([path], Question())
     texts = {name: rendered(result, name) for name in FORMATS}
     print_result(result)
     texts["terminal"] = capsys.readouterr().out
@@ -317,7 +317,7 @@ def test_every_format_holds_the_same_answer(path, capsys):
 def test_markdown_and_csv_escape(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST, model="=a|<b>", card="[x](javascript:1)"))
-    result = answer([path], Question())
+    result = compare([path], Question())
     assert "<b>" not in rendered(result, "markdown")
     assert "\\|" in rendered(result, "markdown")
     assert ",'=a|<b>," in rendered(result, "csv")
@@ -352,4 +352,4 @@ def test_a_choice_of_rows_that_cannot_be_made_says_why(tmp_path, where, why):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST))
     with pytest.raises(UserError, match=why):
-        answer([path], Question(where=(where,)))
+        compare([path], Question(where=(where,)))

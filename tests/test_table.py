@@ -163,7 +163,7 @@ def test_unsteady_and_projected_are_said(tmp_path):
 def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     records.append(path, rows([100.0]))
-    print_result(compare([path], by="torch"))
+    print_result(compare([path], Question(by="torch")))
     assert "no two rows differ in torch alone" in capsys.readouterr().out
     print_result(compare([path]))
     assert "no two rows differ in card or precision alone" in capsys.readouterr().out
@@ -174,5 +174,5 @@ def test_devices_of_two_specimens_name_both(tmp_path):
     records.append(path, rows([100.0] * 6))
     records.append(path, rows([150.0] * 6, device="cuda:1", device_hash="bbbb"))
     out = io.StringIO()
-    print_result(compare([path], by="device"), Console(file=out, width=200, highlight=False))
+    print_result(compare([path], Question(by="device")), Console(file=out, width=200, highlight=False))
     assert "cuda:0 over cuda:1, fp32 on RTX 2080 Ti #aaaa and RTX 2080 Ti #bbbb" in " ".join(out.getvalue().split())
