@@ -1,3 +1,52 @@
-"""gpubench: how fast does this card train, in FP32 and in mixed precision."""
+"""gpubench: how fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?
+
+As a library: `load` reads rows, `compare` answers. Importing this imports nothing heavy.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpubench.rows.read import Loaded
+    from gpubench.studies.section import Answer
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "compare", "load"]
+
+
+def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
+    """The rows of CSV files, folders of them, or charts and reports that carry their rows.
+
+    Rows that cannot be used are left out and named in `problems`. Raises UserError where no row is left.
+    """
+    from gpubench.analysis.compare import load_rows
+
+    several = [paths] if isinstance(paths, str | Path) else paths
+    return load_rows([Path(path) for path in several], keep=True)
+
+
+def compare(
+    rows: "Loaded | str | Path | Iterable[str | Path]",
+    *,
+    by: str | None = None,
+    baseline: str | None = None,
+    metric: str = "seconds",
+    prices: str | Path | None = None,
+    where: Iterable[str] = (),
+    only: str = "",
+    allow_mismatch: bool = False,
+) -> "Answer":
+    """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
+
+    `print(answer)` is the first sentence, `answer.findings` and `answer.sections` are all of it,
+    `answer.to_frame()` is a table of the findings. Raises UserError where the question names nothing that is there.
+    """
+    from gpubench.analysis.compare import Question
+    from gpubench.rows.read import Loaded
+    from gpubench.studies import answer as answers
+
+    loaded = rows if isinstance(rows, Loaded) else load(rows)
+    question = Question(by, baseline, allow_mismatch, metric, Path(prices) if prices else None, tuple(where))
+    answer = answers.answer_of(loaded, question)
+    return answers.only(answer, only) if only else answer

@@ -48,7 +48,7 @@ STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069
 csv.field_size_limit(1 << 30)  # a long run's laps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loaded:
     """Rows of all files, and what was wrong with them.
 
@@ -60,6 +60,15 @@ class Loaded:
     problems: list[str] = field(default_factory=list)
     kept: "tuple[_Kept, ...]" = ()
     """The same rows as the text they were, where that was asked for."""
+
+    def __repr__(self) -> str:
+        """How many rows there are of what."""
+        suites, cards = (", ".join(map(shown, self.frame[name].unique()[:4])) for name in ("suite", "card"))
+        return f"{len(self.frame)} rows of {suites} on {cards}; {len(self.problems)} problems"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows, a column for each of the table's."""
+        return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
         """The CSV of the rows at these places of the frame's index, or of all, as the text it was; needs `keep`."""

@@ -19,10 +19,10 @@ def table_of(text: object) -> list[dict[str, Any]]:
     return parsed(text)[1]
 
 
-def stages_in(text: str) -> list[dict[str, Any]]:
-    """The lines of a table that has hours and image sizes; none where it is another, or broken."""
+def stages_in(text: str) -> list[dict[str, Any]] | None:
+    """The lines of a table that has hours and image sizes; None where it is another, or broken."""
     columns, table = parsed(text)
-    return table if {"hours", "size"} <= set(columns) else []
+    return table if {"hours", "size"} <= set(columns) else None
 
 
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

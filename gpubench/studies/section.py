@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ class Section:
     """Numbers of the cases behind it, by which its rows are found again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """All that some rows say to a question. Every face shows this and nothing else."""
 
@@ -314,6 +315,25 @@ class Answer:
     """What could not be read."""
     table: Callable[[frozenset[int] | None], bytes] = lambda cases: b""
     """The CSV of the rows behind some cases, or behind all."""
+
+    def __repr__(self) -> str:
+        """The headline, and how much more there is."""
+        return f"{self.headline} [{len(self.findings)} findings, {self.rows} rows]"
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A line for each finding, the one that is asked for most first."""
+        import pandas as pd
+
+        names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
+        lines = [
+            [getattr(each, name) for name in names] + list(each.interval or (None, None)) for each in self.findings
+        ]
+        return pd.DataFrame(lines, columns=[*names, "low", "high"])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        table = self.to_frame()[["value", "low", "high", "verdict", "sentence"]]
+        return f"<p>{escape(self.headline)}</p>{table.to_html(index=False, na_rep='', float_format='{:.3g}'.format)}"
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

@@ -13,8 +13,8 @@ from gpubench.studies.section import Column, Estimate, Finding, Section, Table
 def sections(result: Result) -> Iterator[Section]:
     """One for each group with cells whose table has hours and image sizes; of seconds alone."""
     for group in result.groups if result.metric.name == "seconds" else []:
-        cells = [(cell, hours_by_size(table)) for cell in group.cells if (table := stages_in(str(cell.row["table"])))]
-        found = [(cell, stages) for cell, stages in cells if stages]
+        tables = [(cell, stages_in(str(cell.row["table"]))) for cell in group.cells]
+        found = [(cell, hours_by_size(table)) for cell, table in tables if table is not None]
         if found:
             suite, title = group.cells[0].suite, words.title_of(group.cells)
             recipe = words.recipe_of(group.cells)
@@ -44,7 +44,8 @@ def _finding(cell: Cell, stages: Sequence[tuple[int, float]]) -> Finding:
     many = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
     hours = cell.median / 3600
     parts = [f"{own:.3g} h at {size} px" for size, own in stages]
-    said = f"{cell.model} in {cell.precision} takes {hours:.3g} h on {many}{words.name(cell.label)}: {', '.join(parts)}"
+    said = f"{cell.model} in {cell.precision} takes {hours:.3g} h on {many}{words.name(cell.label)}"
+    said = ": ".join(filter(None, [said, ", ".join(parts)]))
     return Finding(
         kind="stages",
         suite=cell.suite,
