@@ -86,6 +86,26 @@ def test_every_file_a_document_links_to_exists():
             assert (document.parent / link).exists(), f"{document.name}: {link}"
 
 
+def anchors(document: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", prose), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_heading_a_document_links_to_exists():
+    for document in [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "results/README.md"]:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+            page = document.parent / link if link else document
+            assert anchor in anchors(page), f"{document.name}: {link}#{anchor}"
+
+
+def test_the_contents_name_every_page():
+    contents = (ROOT / "docs" / "README.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in contents, page.name
+
+
 def test_every_published_result_is_named_and_whole():
     text = (ROOT / "results" / "README.md").read_text()
     files = sorted((ROOT / "results").glob("20[0-9][0-9]-*.csv"))  # those of your own begin with a day and an hour
