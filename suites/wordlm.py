@@ -430,6 +430,6 @@ SUITE = Suite(
     data=("wikitext-2",),
     refuse=refuse,
     flops=flops,
-    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/method.md.
+    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/tested.md.
     projected_over_full=(0.858, 1.144),
 )

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from gpubench.studies.finding import Finding, Part, in_order
 from PIL import Image
 from rich.cells import cell_len
 from rows import rows
@@ -15,7 +16,6 @@ from gpubench.rows.read import load
 from gpubench.show import charts
 from gpubench.show.terminal import MOST, WIDTH, duration, headline, screen, sentence, told
 from gpubench.studies.answer import Answer, findings_of
-from gpubench.studies.finding import Finding, Part, in_order
 from gpubench.studies.scaling import views_of
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -3,17 +3,17 @@
 import random
 
 import pytest
+from gpubench.comparing.carrying import Rows
+from gpubench.comparing.plot import draw
+from gpubench.show.formats import FORMATS, rendered
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench.analysis.compare import Question, answer, compare
+from gpubench.analysis.compare import Question, compare
 from gpubench.cli import app
-from gpubench.comparing.carrying import Rows
-from gpubench.comparing.plot import draw
 from gpubench.errors import UserError
 from gpubench.rows import row as records
 from gpubench.rows.read import load
-from gpubench.show.formats import FORMATS, rendered
 from gpubench.show.report import page_of
 
 SCRIPT = "<script>alert(1)</script>"

@@ -4,19 +4,27 @@ import runpy
 from dataclasses import replace
 
 import pytest
+from answers import answered, section, table, texts
 from rows import row, rows
 
-from gpubench.analysis.compare import Question, answer, compare
-from gpubench.comparing.ladder import figures, lines, side_by_side
+from gpubench.analysis.compare import compare
 from gpubench.rows.read import load
 from gpubench.rows.row import append
+from gpubench.studies import ladder as ladders
 
 MISSES = "misses_goal.py"
 
 
 def ladders_of(tmp_path, *given):
     append(tmp_path / "a.csv", given)
-    return compare([tmp_path / "a.csv"]).ladders
+    result = compare([tmp_path / "a.csv"])
+    return ladders.ladders_of(result.frame, result.labels)
+
+
+def lines(tmp_path, *given):
+    """The table of the one ladder of these rows."""
+    (wanted,) = [each for each in section(answered(tmp_path, given), "ladder").tables if each.columns[0].name == "step"]
+    return texts(wanted)
 
 
 def rung(number, seconds, **changes):
@@ -36,7 +44,8 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
     assert missed["reason"].str.contains("the goal is 0.9").all()
     assert (missed["seconds"] > 0).all()
     assert sorted(frame["accuracy"][frame["status"] == "ok"]) == [0.9, 0.9, 0.91, 0.91]
-    (ladder,) = compare([tmp_path / "a.csv"]).ladders
+    result = compare([tmp_path / "a.csv"])
+    (ladder,) = ladders.ladders_of(result.frame, result.labels)
     assert [each.model for each in ladder.rungs] == ["first", "second"]
     for each in ladder.rungs:
         assert len(each.seconds) == 4
@@ -62,8 +71,7 @@ def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
 
 def test_seconds_of_a_rung_have_no_exponent_and_its_row_its_marks(tmp_path):
     given = [*rung(1, [123456.0], marks="unsteady", reason="a note"), *rung(2, [26.0], samples_per_second=3.42)]
-    (ladder,) = ladders_of(tmp_path, *given)
-    first, second = lines(ladder)
+    first, second = lines(tmp_path, *given)
     assert (first["seconds"], first["notes"]) == ("123,456", "1 of 1 unsteady; a note")
     assert (second["seconds"], second["samples/s"], second["notes"]) == ("26.0", "3.42", "")
 
@@ -90,33 +98,40 @@ def test_limits_at_the_listed_and_at_the_measured_peak(tmp_path):
     assert first.limits["listed"] == pytest.approx(38.6, abs=0.05)
     assert first.limits["measured"] == pytest.approx(48.2, abs=0.1)
     assert second.limits == {}
-    assert "38.6 s (11%)" in lines(ladder)[0]["limit, listed peak"]
 
 
 def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
     facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
     given = [r for n in (1, 2, 3) for r in rung(n, [300.0 / n], run_samples=1_750_000, **facts)]
-    ((suite, figure),) = figures(ladders_of(tmp_path, *given))
-    assert suite == "cifar10"
-    (axes,) = figure.axes
-    assert len(axes.patches) == 3
-    assert len(axes.lines) == 3
-    assert "150  (2.00x)" in [text.get_text() for text in axes.texts]
+    found = section(answered(tmp_path, given), "ladder")
+    (chart,) = found.findings[0].charts
+    assert [(group.name, group.bars[0].value, group.text) for group in chart.groups] == [
+        ("m1", 300.0, ""), ("m2", 150.0, "2.00x"), ("m3", 100.0, "1.50x"),
+    ]  # fmt: skip
+    ((name, limits),) = chart.marks.items()
+    assert "listed peak" in name
+    assert limits == {model: pytest.approx(38.6, abs=0.05) for model in ("m1", "m2", "m3")}
+    line = lines(tmp_path, *given)[0]
+    assert (line["limit, listed peak"], line["of the listed limit"]) == ("38.6", "13%")
+    assert found.findings[0].said == (
+        "The steps from m1 to m3 make training 3.00 times as fast in fp16 on Tesla V100-SXM2-16GB"
+    )
 
 
-def test_the_published_ladder_is_charted(cli, tmp_path, request):
+def test_the_published_ladder_is_charted_and_read_back(cli, request):
     published = request.path.parents[1] / "results" / "2019-cifar10-ladder-v100.csv"
     done = cli("compare", published, "--all", "--charts", "charts")
-    assert "38.6 s (11%)" in done.stdout
+    assert "38.6" in done.stdout
     # The chart carries its rows: the same ladder can be read back from it.
-    again = cli("compare", "charts/ladder-cifar10.png", "--all")
-    assert again.stdout == done.stdout.partition("charts/")[0]
+    chart = next(line for line in done.stdout.splitlines() if line.startswith("charts/") and line.endswith(".png"))
+    again = cli("compare", chart, "--only", "ladder")
+    assert "13.7 times as fast" in again.stdout
 
 
 def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
-    append(tmp_path / "a.csv", [*rung(1, [10.0]), *rung(2, [5.0])])
-    assert len(compare([tmp_path / "a.csv"]).ladders) == 1
-    assert compare([tmp_path / "a.csv"], Question(metric="rate")).ladders == []
+    given = [*rung(1, [10.0]), *rung(2, [5.0])]
+    assert "ladder" in {each.study for each in answered(tmp_path, given).sections}
+    assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
 
 
 def test_the_published_file_is_what_its_script_writes(tmp_path, request):
@@ -126,52 +141,41 @@ def test_the_published_file_is_what_its_script_writes(tmp_path, request):
     assert (tmp_path / name).read_text() == (root / "results" / name).read_text()
 
 
-def test_a_ladder_of_one_rung_stands_beside_a_longer_one(tmp_path):
-    given = [*rung(1, [300.0]), *rung(2, [100.0])]
-    (longer,) = ladders_of(tmp_path, *given)
-    alone = replace(longer, name="one", rungs=longer.rungs[1:])
-    ((_, figure),) = figures([alone, longer])
-    first, second = figure.axes
-    assert (len(first.patches), len(second.patches)) == (2, 1)
-    assert first.get_xlim() == second.get_xlim()
-    assert list(figures([alone])) == []
-    far = replace(longer, rungs=[replace(each, seconds=(100 * each.median,)) for each in longer.rungs])
-    ((_, figure),) = figures([far, longer])
-    first, second = figure.axes
-    assert first.get_xlim() != second.get_xlim()
+def test_a_ladder_of_one_rung_has_no_chart_of_its_own(tmp_path):
+    given = [*rung(1, [300.0]), *rung(2, [100.0]), *rung(2, [50.0], precision="bf16")]
+    found = section(answered(tmp_path, given), "ladder")
+    assert len(found.findings) == 1
+    assert found.charts == ()
 
 
 def test_trials_of_one_run_are_counted_and_of_several_told_as_a_share(tmp_path):
     both = [replace(each, success_rate=rate) for each, rate in zip(rung(1, [30.0, 31.0]), (1.0, 0.0), strict=True)]
     given = [*both, *rung(2, [26.0], success_rate=0.9)]
-    (ladder,) = ladders_of(tmp_path, *given)
-    assert [line["reached the goal"] for line in lines(ladder)] == ["1 of 2", "90% of the runs"]
+    assert [line["reached the goal"] for line in lines(tmp_path, *given)] == ["1 of 2", "90% of the runs"]
 
 
 def test_ladders_stand_side_by_side_rung_by_rung(tmp_path):
     given = [*rung(1, [30.0]), *rung(3, [20.0]), *rung(2, [9.0], source="elsewhere", session="s2")]
-    ladders = ladders_of(tmp_path, *given)
-    first, second = (ladder.name for ladder in ladders)
-    assert side_by_side(ladders) == [
-        {"model": "m1", first: "30.0", second: ""},
-        {"model": "m2", first: "", second: "9.00"},
-        {"model": "m3", first: "20.0", second: ""},
+    first, second = (ladder.name for ladder in ladders_of(tmp_path, *given))
+    assert table(section(answered(tmp_path, given), "ladder"), "side by side") == [
+        {"step": "m1", first: "30.0", second: ""},
+        {"step": "m2", first: "", second: "9.00"},
+        {"step": "m3", first: "20.0", second: ""},
     ]
-    assert side_by_side(ladders[:1]) == []
 
 
 def test_a_gain_over_missing_rungs_says_since_where(tmp_path):
-    (ladder,) = ladders_of(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
-    assert [line["gain"] for line in lines(ladder)] == ["", "1.50x", "2.00x since m2"]
+    found = lines(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
+    assert [(line["gain"], line["since"]) for line in found] == [("", ""), ("1.50", ""), ("2.00", "m2")]
 
 
 def test_the_chart_says_what_missed_the_goal_and_what_was_set(tmp_path):
     given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
              *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
-    ((_, figure),) = figures(ladders_of(tmp_path, *given))
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == ["30.0  0 of 1 reached the goal", "20.0  (1.50x)"]
-    assert any(text.get_text().endswith("epochs=1") for text in figure.texts)
+    (chart,) = section(answered(tmp_path, given), "ladder").charts
+    assert [group.bars[0].note for group in chart.groups] == ["0 of 1 reached the goal", ""]
+    assert "epochs=1" in chart.foot
+    assert "compile" not in chart.foot
 
 
 def test_a_miss_says_more_than_an_interruption_after_it(tmp_path):

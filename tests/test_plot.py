@@ -4,14 +4,14 @@ import json
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
-from rows import row, rows
-
-from gpubench.analysis.compare import Question, answer, compare
-from gpubench.analysis.metrics import SECONDS
 from gpubench.comparing import plot
 from gpubench.comparing.lines import line_charts
 from gpubench.comparing.table import figure_text
+from matplotlib.figure import Figure
+from rows import row, rows
+
+from gpubench.analysis.compare import Question, compare
+from gpubench.analysis.metrics import SECONDS
 from gpubench.errors import UserError
 from gpubench.rows import row as records
 from gpubench.show import style

@@ -5,16 +5,16 @@ import io
 import json
 
 import pytest
+from gpubench.comparing.table import print_result
+from gpubench.show.formats import FORMATS, rendered
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench.analysis.compare import Question, answer
+from gpubench.analysis.compare import Question
 from gpubench.analysis.metrics import METRICS, metric_named, read_prices
 from gpubench.cli import app
-from gpubench.comparing.table import print_result
 from gpubench.errors import UserError
 from gpubench.rows import row as records
-from gpubench.show.formats import FORMATS, rendered
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}

@@ -1,15 +1,17 @@
 """The suite scaling, and what compare makes of its rows: exact sums, S, T(N), e(N), and a model that says so."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 import torch
+from answers import answered, section, table, texts
 from rows import row
 
 from gpubench import suite
 from gpubench.analysis.cells import completed, once
-from gpubench.comparing.scaling import curves_of, held_of, steps_of, sums_of
+from gpubench.analysis.scaling import curves_of, steps_of, sums_of
 from gpubench.rows import row as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
@@ -18,6 +20,7 @@ from gpubench.trial import Case, Trial
 SCALING = suite.find("scaling")
 PARTS = SCALING.suite.train.__globals__
 ALPHA, BETA = 2e-4, 8e-8
+LARGE = {"suite": "largebatch", "studies": "batch"}
 COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
 
 
@@ -84,7 +87,8 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
     ]
     frame = frame_of(tmp_path, rows)
     (curve,) = curves_of(frame)
-    assert curve.title.endswith(", batch 50 a process, gradients sent as float16")
+    (found,) = section(answered(tmp_path, rows), "scaling").tables
+    assert found.name.endswith(", batch 50 a process, gradients sent as float16")
     measured = {point.processes: point for point in curve.points if not point.model}
     assert measured[1].efficiency == 1
     assert measured[4].efficiency == pytest.approx(rate(4) / 4 / rate(1))
@@ -104,14 +108,19 @@ def scaled(counts, factor=1.0, **changes):
     ]
 
 
-def efficiencies(curves):
-    return {c.title: [(p.processes, round(p.efficiency, 6), p.trials) for p in c.points if not p.model] for c in curves}
+def efficiencies(tmp_path, rows):
+    """By title of the curve: processes, efficiency and trials of what was measured."""
+    found = section(answered(tmp_path, rows), "scaling").tables
+    return {
+        each.name: [(line[0], round(line[2], 6), line[3]) for line in each.lines if line[4] == "measured"]
+        for each in found
+    }
 
 
 def test_stacks_and_devices_are_not_pooled(tmp_path):
     old = scaled([1, 2], factor=0.5, torch="2.9.0", session="s2")
     other = scaled([1, 2], factor=0.7, device_hash="bbbb", session="s3")
-    found = efficiencies(curves_of(frame_of(tmp_path, scaled([1, 2]) + old + other)))
+    found = efficiencies(tmp_path, scaled([1, 2]) + old + other)
     assert set(map(tuple, found.values())) == {((1, 1.0, 1), (2, 1.0, 1))}
     assert ["device_hash=bbbb" in title for title in found].count(True) == 1
     assert ["torch=2.9.0" in title for title in found].count(True) == 1
@@ -119,38 +128,48 @@ def test_stacks_and_devices_are_not_pooled(tmp_path):
 
 def test_sessions_of_one_number_of_machines_each_make_one_curve_of_their_stack(tmp_path):
     rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
-    (found,) = efficiencies(curves_of(frame_of(tmp_path, rows))).values()
+    (found,) = efficiencies(tmp_path, rows).values()
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
 
 
 def test_the_same_file_twice_is_one_trial(cli, tmp_path):
     records.append(tmp_path / "rows.csv", scaled([1, 2]))
-    assert "e 100.0% of N=1's   1 trial(s)" in cli("compare", "rows.csv", "rows.csv", "--all").stdout
+    out = cli("compare", "rows.csv", "rows.csv", "--all").stdout
+    assert re.search(r"^ +1 +100 +100.0% +1$", out, re.MULTILINE), out
 
 
 def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
     rows = [
-        row(suite="largebatch", params=f"epochs=8 global_batch={n} optimizer=sgd width={width}", accuracy=quality)
+        row(
+            suite="largebatch",
+            studies="batch",
+            params=f"epochs=8 global_batch={n} optimizer=sgd width={width}",
+            accuracy=quality,
+        )
         for width, quality in ((16, 0.6), (64, 0.9))
         for n in (512, 1024)
     ]
-    found = {line.title: line.points for line in held_of(frame_of(tmp_path, rows))}
-    assert found == {
-        f"sgd, fp32, 8 epochs, width={width}": ((512, quality, 1), (1024, quality, 1))
+    found = section(answered(tmp_path, rows), "batch")
+    assert [(line["recipe"], line["batch"], line["accuracy"]) for line in table(found, "accuracy")] == [
+        (f"width={width}", batch, f"{quality:.2%}")
         for width, quality in ((16, 0.6), (64, 0.9))
-    }
+        for batch in ("512", "1,024")
+    ]
 
 
 def test_odd_rows_of_others_are_left_out_without_a_fall(tmp_path):
     tables = ["{", "3", '[["a"],[1]]', '[["gradient_bytes"],["many"]]', '[["bytes","seconds"],[1,0]]']
-    rows = [row(suite="largebatch", params="epochs=1", accuracy=0.5), row(suite="largebatch", params="", accuracy=0.5)]
+    rows = [
+        row(suite="largebatch", studies="batch", params="epochs=1", accuracy=0.5),
+        row(suite="largebatch", studies="batch", params="", accuracy=0.5),
+    ]
     rows += [each for text in tables for each in scaled([1, 2], table=text, session=text)]
     rows += [row(suite="scaling", model="allreduce", processes=n, table=text) for n in (None, 0, 2) for text in tables]
     rows += [row(suite="scaling", model="allreduce", processes=2, params=f"group={g}") for g in ("x", 9)]
     rows += [row(suite="scaling", processes=n, session="s9") for n in (None, 0)]
     rows += scaled([1, 2], batch_size=None, session="s10")
     frame = frame_of(tmp_path, rows)
-    assert held_of(frame) == []
+    assert "batch" not in {each.study for each in answered(tmp_path, rows).sections}
     assert sums_of(frame) == []
     assert len(curves_of(frame)) == len(tables)
 
@@ -160,35 +179,45 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     rows += [row(suite="scaling", model="resnet50", processes=n, samples_per_second=100.0 * n**0.9) for n in (1, 2, 4)]
     rows += [
         row(
-            suite="largebatch", model="small", params=f"epochs=9 global_batch={n} optimizer=sgd", accuracy=0.7 - n / 1e5
+            suite="largebatch",
+            studies="batch",
+            model="small",
+            params=f"epochs=9 global_batch={n} optimizer=sgd",
+            accuracy=0.7 - n / 1e5,
         )
         for n in (512, 4096)
     ]
     frame_of(tmp_path, rows)
-    done = cli("compare", "rows.csv", "--all", "--charts", "charts")
-    assert "e  87.1% of N=1's   1 trial(s)" in done.stdout, done.stdout + done.stderr
-    assert "model" in done.stdout
-    assert "best: flat" in done.stdout
-    assert "4096 samples a step   65.90%   -3.58 points" in done.stdout
-    assert ">model of it: alpha" in (tmp_path / "charts/scaling.svg").read_text()
-    assert not [line for line in done.stdout.splitlines() if line.strip().startswith("allreduce ")]  # no training
-    for name, title in (("allreduce", "bus bandwidth by size"), ("largebatch", "accuracy as the batch grows")):
-        drawn = (tmp_path / f"charts/{name}.svg").read_text()
-        assert title in drawn
-        assert "; gpubench<" in drawn
-    assert "3 row(s) of allreduce train nothing" in done.stdout
-    assert "row(s) of allreduce" in cli("compare", "rows.csv", "--format", "json").stdout
-    for name in ("largebatch.svg", "scaling.png", "allreduce.png"):
-        assert cli("compare", f"charts/{name}", "--all").stdout == done.stdout.partition("charts/")[0]
+    done = cli("compare", "rows.csv", "--all", "--all-charts", "charts")
+    found = answered(tmp_path, rows)
+    (curve,) = [each for each in found.sections if each.study == "scaling" and each.title.startswith("scaling: ")]
+    lines = texts(curve.tables[0])
+    assert [line["efficiency over 1"] for line in lines if line["kind"] == "measured"] == ["100.0%", "93.3%", "87.1%"]
+    assert {line["kind"] for line in lines} == {"measured", "model, not measured"}
+    assert "4 processes train 3.48 times as fast as 1 on RTX 2080 Ti: 87% kept" in " ".join(done.stdout.split())
+    assert table(section(found, "batch"), "accuracy")[1]["change"] == "-3.58"
+    (sums,) = [each for each in found.sections if each.title.startswith("all-reduce")]
+    assert {line["fastest"] for line in table(sums, "sums")} == {"flat"}
+    assert sums.notes[0].startswith("flat: the model has alpha 0.0002 s")
+    assert "NaN" not in done.stdout
+    drawn = sorted(path.name for path in (tmp_path / "charts").glob("*.png"))
+    for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-rate.png"):
+        assert name in drawn
+        assert cli("compare", f"charts/{name}").returncode == 0
     assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2
 
 
-def test_a_report_of_sums_alone_says_where_they_are(cli, tmp_path):
+def test_sums_alone_are_an_answer(cli, tmp_path):
     frame_of(tmp_path, [allreduce(count, "flat", 2) for count in (2, 4)])
-    assert cli("report", "rows.csv", "-o", "r.html").returncode == 0
-    page = (tmp_path / "r.html").read_text()
-    assert "<h1>nothing to compare</h1>" in page
-    assert "2 row(s) of allreduce train nothing" in page
+    done = cli("compare", "rows.csv")
+    assert done.returncode == 0
+    assert done.stdout.startswith("The fastest all-reduce of ")
+
+
+def test_a_model_that_describes_nothing_is_not_printed(tmp_path):
+    rows = [allreduce(count, "flat", 1, alpha=ALPHA * count) for count in (2, 4, 8)]
+    (note,) = section(answered(tmp_path, rows), "scaling").notes
+    assert note.startswith("flat: no latency and bandwidth describe these times (worst at 1 KiB, N=8: predicts")
 
 
 @pytest.mark.e2e

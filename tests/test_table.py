@@ -3,11 +3,11 @@
 import io
 
 import pytest
+from gpubench.comparing.table import print_result, relative_texts
 from rich.console import Console
 from rows import row, rows
 
 from gpubench.analysis.compare import compare
-from gpubench.comparing.table import print_result, relative_texts
 from gpubench.rows import row as records
 from gpubench.show.numbers import rate_text, seconds_text
 

@@ -4,17 +4,14 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from answers import answered, section, table
 from brief import brief
 from rows import rows
 
 from gpubench import suite
-from gpubench.analysis.compare import compare
-from gpubench.comparing import table
-from gpubench.comparing.tricks import lines
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.environment import Device
 from gpubench.measuring.plan import Options, plan
-from gpubench.rows import row as records
 from gpubench.rows.read import load
 
 TRICKS = suite.find("tricks")
@@ -111,13 +108,13 @@ def test_ddp_and_fsdp_train_on_two_processes(cli_process, tmp_path):
 
 def trick(name, seconds, **changes):
     params = " ".join(f"{switch}={str(switch == name).lower()}" for switch in SWITCHES) + " width=64"
-    usual = {"suite": "tricks", "model": name, "params": params, "peak_memory_bytes": 10**9, "accuracy": 0.9,
-             "epochs": 30, "loader_wait": 0.1, "valid_seconds": 1.0, "resident_samples_per_second": 700.0,
+    usual = {"suite": "tricks", "studies": "ablation", "model": name, "params": params,
+             "peak_memory_bytes": 10**9, "accuracy": 0.9, "epochs": 30, "loader_wait": 0.1, "valid_seconds": 1.0, "resident_samples_per_second": 700.0,
              "device": "cpu", "cpu_count": 2, "data": "cifar10"}  # fmt: skip
     return rows(seconds, **(usual | changes))
 
 
-def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path, capsys):
+def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     steady = [100, 101, 102, 99, 98, 100.5]
     found = [
         *trick("plain", steady),
@@ -127,20 +124,22 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path, caps
         *trick("sharded", [s * 3 for s in steady], processes=2, peak_memory_bytes=6 * 10**8),
         *trick("evaluation", [None], status="unsupported", reason="no such thing"),
     ]
-    records.append(tmp_path / "a.csv", found)
-    result = compare([tmp_path / "a.csv"])
-    assert len(result.groups) == 1
-    group = result.groups[0]
-    said = {line["trick"]: line for line in lines(group.comparisons, group.holes)}
+    answer = answered(tmp_path, found)
+    assert [each.study for each in answer.sections] == ["ablation", "roofline"]
+    ablation = section(answer, "ablation")
+    said = {line["change"]: line for line in table(ablation, "changes")}
     assert said["loading"]["notes"] == "helped here"
-    assert said["loading"]["speedup over plain"] == "2.00"
-    assert said["loading"]["95%"]
-    assert "samples_per_second 250 against 500" in said["ddp"]["notes"]
-    assert "resident_samples_per_second 450 against 700" in said["mixed"]["notes"]
+    assert said["loading"]["speedup"] == "2.00"
+    assert said["loading"]["95% of speedup"]
+    assert "250 against 500 samples/s: processes=2, with threads=1 each in place of 8" in said["ddp"]["notes"]
+    assert "450 against 700 samples/s on a resident batch, in bf16" in said["mixed"]["notes"]
     assert "40% less memory" in said["sharded"]["notes"]
-    assert said["evaluation"]["notes"] == "unsupported: no such thing"
-    table.print_result(result)
-    assert "helped here" in capsys.readouterr().out
+    assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
+    assert ablation.findings[0].said == "loading is 2.00 times as fast as plain on AMD EPYC".replace(
+        "AMD EPYC", "RTX 2080 Ti"
+    )
+    (chart,) = ablation.charts
+    assert [group.name for group in chart.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
 
 
 def test_lightnings_advice_is_not_shown(caplog):

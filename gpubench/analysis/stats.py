@@ -1,7 +1,7 @@
 """Ratios with intervals, tests and verdicts. Floats in, floats out: knows no rows, files or units.
 
 The unit is the trial, one fresh process; laps inside one process are correlated and never come here. Between
-specimens of a card the unit is the specimen. docs/method.md has the rules in words and what they are worth.
+specimens of a card the unit is the specimen. docs/verdicts.md has the rules in words and what they are worth.
 """
 
 import math

@@ -14,7 +14,7 @@ from gpubench.suite import LoadedSuite, ParamValue
 from gpubench.trial import PRECISIONS, Case, Trial
 
 SAMPLED_REPEATS = 6
-"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/method.md)."""
+"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/verdicts.md)."""
 
 
 @dataclass(frozen=True)

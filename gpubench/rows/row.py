@@ -111,7 +111,7 @@ class Row:
     seconds: float | None = column("the whole run: all epochs, training and validation", None)
     seconds_low: float | None = column(
         "lower end of the projection's band (measured projected/full ratios of the suite on a CPU,"
-        " docs/method.md); empty where measured",
+        " docs/tested.md); empty where measured",
         None,
     )
     seconds_high: float | None = column("upper end of the projection's band; empty where measured", None)

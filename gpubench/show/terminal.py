@@ -182,8 +182,9 @@ def _pair(each: Finding) -> str:
     place = f" on {fitted(each.place, 11)}" if each.place else ""
     if not each.baseline:
         return fitted(each.subject, WHAT - len(place)) + place
-    room = (WHAT - len(place) - 3) // 2
-    return f"{fitted(each.subject, room)} / {fitted(each.baseline, room)}{place}"
+    room = WHAT - len(place) - 3
+    baseline = fitted(each.baseline, max(room // 2, room - cell_len(each.subject)))
+    return f"{fitted(each.subject, room - cell_len(baseline))} / {baseline}{place}"
 
 
 def _by_model(findings: Sequence[Finding]) -> list[str]:

@@ -70,11 +70,11 @@ def _finding(curve: Curve, title: str) -> Finding:
         baseline=str(first.processes),
         value=gain,
         interval=None,
-        verdict=f"{last.efficiency:.0%} kept",
+        verdict="",
         models=(model,),
         trials=(last.trials, first.trials),
         said=f"{said}: {last.efficiency:.0%} kept",
-        origin=model,
+        origin=f"{model}, {last.efficiency:.0%} kept",
         place=card,
         facts={"title": title},
         cases=curve.cases,
@@ -87,7 +87,7 @@ def _curve_table(curve: Curve, title: str) -> Table:
         Column("samples/s", "samples/s", "higher"),
         Column(f"efficiency over {curve.base}", "share", "higher"),
         Column("trials", "count"),
-        Column("by"),
+        Column("kind"),
     )
     lines = [
         (p.processes, p.rate, p.efficiency, p.trials or None, "model, not measured" if p.model else "measured")
