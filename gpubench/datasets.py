@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
 
-TREES = {"imagenet": "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
+CIFAR10, IMAGENET = "cifar10", "imagenet"
+"""Datasets as rows call them."""
+TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
 """Data that is a folder of the user's, given by --data: nobody may hand it on."""
 
 

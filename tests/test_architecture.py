@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ PACKAGE = ROOT / "gpubench"
 TORCH = {"torch", "torchvision", "fastai"}
 MAY_IMPORT_TORCH = {
     "measuring/worker.py",
+    "measuring/trial_runner.py",
     "measuring/device.py",
     "measuring/precision.py",
     "measuring/stepping.py",  # an optimizer's step is torch's
@@ -28,17 +30,13 @@ MAY_IMPORT_TORCH = {
 }
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
-# Lower layers first; a module imports only from its own layer or a lower one.
-LAYERS = [
-    {"__init__.py", "errors.py"},
+ROOMS = [
+    {"__init__.py"},  # asks for the rest where it is called
+    {"errors.py", "interval.py"},
     {
         "arguments.py",
         "suite.py",
         "trial.py",
-        "records.py",
-        "carried.py",
-        "loading.py",
-        "interval.py",
         "corpus.py",
         "datasets.py",
         "apex.py",
@@ -47,14 +45,25 @@ LAYERS = [
         "images.py",
         "phases.py",
         "conditions.py",
+        "rows/",
     },
-    {module for module in MODULES if module.startswith(("measuring/", "comparing/"))},
-    {module for module in MODULES if module.startswith("studies/")},
-    {module for module in MODULES if module.startswith("show/")},
-    {module for module in MODULES if module.startswith("commands/")},
+    {"measuring/", "analysis/"},
+    {"studies/", "interop/"},
+    {"show/"},
+    {"commands/"},
     {"ceiling.py", "selftest.py", "preparing.py"},  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},
 ]
+"""Lower ones first; a module imports only from its own line or from a lower one."""
+LAYERS = [
+    {module for module in MODULES for room in rooms if module == room or module.startswith(room)} for rooms in ROOMS
+]
+for layer_of_init in LAYERS[2:]:
+    layer_of_init.discard("__init__.py")
+COMPARING = ("analysis/", "studies/", "show/", "interop/")
+"""Rooms that know no suite by name, and import nothing that measures."""
+KINDS = {"scaling"}
+"""A kind of question that has the name of a suite."""
 
 
 def imports(path: Path, *, top_level: bool = False) -> set[str]:
@@ -89,15 +98,43 @@ def test_every_module_has_a_layer():
     assert {module for members in LAYERS for module in members} == set(MODULES)
 
 
-def test_a_module_imports_only_from_below_and_never_from_the_other_wing():
+def test_a_module_imports_only_from_below_and_comparing_never_from_measuring():
     wrong = [
         f"{module} imports {used}"
         for module, names in IMPORTS.items()
+        if module != "__init__.py"
         for used in filter(None, map(module_of, names))
-        if layer(used) > layer(module)
-        or {used.partition("/")[0], module.partition("/")[0]} == {"measuring", "comparing"}
+        if used != "__init__.py"
+        and (layer(used) > layer(module) or (used.startswith("measuring/") and module.startswith(COMPARING)))
     ]
     assert wrong == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    edges = {module: {used for used in map(module_of, names) if used} - {module} for module, names in IMPORTS.items()}
+    edges["__init__.py"] = set()  # what it imports, it imports where it is called
+    edges = {module: {used for used in own if not used.endswith("__init__.py")} for module, own in edges.items()}
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+def test_what_compares_knows_no_suite_by_name():
+    suites = {path.stem for path in (ROOT / "suites").glob("*.py")} - {"__init__"} - KINDS
+    wrong = [
+        f"{module}: {node.value!r}"
+        for module in MODULES
+        if module.startswith(COMPARING)
+        for node in ast.walk(ast.parse((PACKAGE / module).read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in suites
+    ]
+    assert wrong == []
+
+
+def test_a_room_of_what_compares_holds_a_dozen_files_at_most():
+    rooms = {room: [module for module in MODULES if module.startswith(room)] for room in (*COMPARING, "rows/")}
+    assert {room: len(files) for room, files in rooms.items() if len(files) > 15} == {}
 
 
 def test_only_a_few_modules_may_know_torch():

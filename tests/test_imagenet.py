@@ -18,7 +18,7 @@ from gpubench.errors import UserError
 from gpubench.measuring import environment, precision
 from gpubench.measuring.clock import Clock
 from gpubench.measuring.counting import Work
-from gpubench.measuring.worker import judged
+from gpubench.measuring.trial_runner import judged
 from gpubench.phases import schedule_of
 from gpubench.rows.read import load
 from gpubench.trial import Case, Measurement, Trial

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gpubench import suite
-from gpubench.measuring import fastai, precision, worker
+from gpubench.measuring import fastai, precision, trial_runner
 from gpubench.rows.read import load
 from gpubench.trial import Case, Trial
 
@@ -23,7 +23,7 @@ def measure(name, path=LIAR, model="mlp", **settings):
         mode="quick", data="synthetic",
     )  # fmt: skip
     trial = Trial(case, 0, 1)
-    return worker._measure(trial, worker._clock_for(trial, lambda event: None, None))["measurement"]
+    return trial_runner.measure(trial, trial_runner.clock_for(trial, lambda event: None, None))["measurement"]
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from gpubench.datasets import CIFAR10, IMAGENET
 from gpubench.errors import UserError
 from gpubench.interop.notebooks import runs_of
 from gpubench.rows.row import Row, append
@@ -188,7 +189,7 @@ def dawnbench(path: Path, facts: Facts) -> list[Row]:
             model=str(entry["model"]),
             precision=facts.precision or "unknown",
             params=" ".join(sorted([f"goal={goal:g}%{'top5' if by_top5 else 'top1'}", *facts.params.split()])),
-            data=facts.data or ("imagenet" if by_top5 else "cifar10"),
+            data=facts.data or (IMAGENET if by_top5 else CIFAR10),
             card=facts.card or str(entry["hardware"]),
             torch="" if "torch" not in str(entry["framework"]).lower() else facts.torch,
             source=facts.source or str(entry.get("codeURL") or f"DAWNBench, {entry.get('author', 'no author')}"),

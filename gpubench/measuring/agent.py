@@ -24,7 +24,7 @@ from gpubench.measuring.host import numa_nodes
 from gpubench.measuring.interconnect import interface_of
 from gpubench.measuring.nccl import LOG, told
 from gpubench.measuring.ranks import Place, connect
-from gpubench.measuring.worker import run_rank
+from gpubench.measuring.trial_runner import run_rank
 from gpubench.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
 
 REPORT_SECONDS = 5.0
