@@ -4,6 +4,7 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,15 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "gpubench",
 }
-INK = {"light": ("#ffffff", "#1b1f24", "#555555", "#dddddd"), "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44")}
-"""Background, text, secondary text and lines, grid."""
+INK = {
+    "light": ("#ffffff", "#1b1f24", "#555555", "#dddddd", "#aab2bb"),
+    "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44", "#56616d"),
+    # An HTML page makes variables of these, which its reader's choice of light or dark sets.
+    "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc"),
+}
+"""Background, text, secondary text and lines, grid, and bars that are not in colour."""
+BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}
+"""The first colour: that of the light theme is too dark for the other one."""
 
 
 def shade(card: int, precision: int) -> str:
@@ -52,8 +60,10 @@ def shade(card: int, precision: int) -> str:
 
 
 def themed(theme: str) -> dict[str, object]:
-    """The style in `light` or `dark`."""
-    paper, ink, soft, grid = INK[theme]
+    """The style in `light`, `dark` or `page`; `patch.facecolor` is that of bars that are not in colour."""
+    from cycler import cycler
+
+    paper, ink, soft, grid, bar = INK[theme]
     names = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
     return {
         **STYLE,
@@ -66,6 +76,8 @@ def themed(theme: str) -> dict[str, object]:
         "ytick.labelcolor": ink,
         "axes.edgecolor": soft,
         "grid.color": grid,
+        "patch.facecolor": bar,
+        "axes.prop_cycle": cycler(color=[BLUE[theme], *COLOURS[1:]]),
     }
 
 
@@ -75,6 +87,39 @@ def shortened(text: str, characters: int) -> str:
         return text
     head = (characters - 1) * 3 // 5
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
+
+
+@lru_cache(maxsize=4096)
+def wide(text: str, size: float, weight: str = "normal") -> float:
+    """Inches that a text takes."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        font = FontProperties(family=str(STYLE["font.family"]), size=size, weight=weight)
+        return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+
+
+def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
+    """The text, `shortened` where it is wider than `inches`."""
+    characters = len(text)
+    while characters > 3 and wide(shortened(text, characters), size, weight) > inches:
+        characters -= 1
+    return shortened(text, characters)
+
+
+def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
+    """At most `most` lines of at most `inches`."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and wide(longer, size, weight) > inches:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    lines = [*lines[: most - 1], " ".join(lines[most - 1 :])] if len(lines) > most else lines
+    return [fitted(line, inches, size, weight) for line in lines if line]
 
 
 def footer(group: "Group", *, whiskers: bool) -> Iterator[str]:
