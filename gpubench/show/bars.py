@@ -179,9 +179,9 @@ def _limits(chart: Bars) -> _Scale:
     base = [] if chart.reference is None else [chart.reference]
     inner = [there(value) for value in [*values_of(chart), *marks, *base] if value > 0 or not log]
     low, high = min(inner), max(inner)
-    ends = [end for group in chart.groups for bar in group.bars for end in bar.interval or ()]
-    ends = [there(end) for end in ends if end > 0 or not log]
-    usual = statistics.median(abs(high - low) for low, high in zip(ends[::2], ends[1::2], strict=True)) if ends else 0
+    intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
+    ends = [there(end) for interval in intervals for end in interval if end > 0 or not log]
+    usual = statistics.median(there(b) - there(a) if a > 0 or not log else 0.0 for a, b in intervals or [(1.0, 1.0)])
     reach = max(0.6 * (high - low), 1.2 * usual)
     low, high = max(min([low, *ends]), low - reach), min(max([high, *ends]), high + reach)
     if chart.reference is not None:
@@ -254,7 +254,7 @@ def _draw_row(
 def _on(colour: str) -> str:
     """Black or white, whichever is read better on the colour."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 150 else "#111111"
+    return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 100 else "#111111"
 
 
 def _draw_whiskers(sheet: Sheet, bar: Bar, scale: _Scale, y: float, colour: str, linewidth: float) -> None:

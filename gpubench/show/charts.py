@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpubench.errors import UserError
 from gpubench.show import bars, lines
 from gpubench.show.sheet import SIZE
-from gpubench.show.style import save, themed
+from gpubench.show.style import any_letter, save, themed
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
     paths: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(themed(theme)):  # type: ignore[arg-type]
+        with matplotlib.rc_context(themed(theme)), any_letter():  # type: ignore[arg-type]
             for chart in chosen(answer, every=every):
                 paths += save(figure_of(chart, unit=unit), folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:

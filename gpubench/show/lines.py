@@ -3,6 +3,8 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpubench.show.sheet import EDGE, INSET, SMALL, Key, Sheet, palette, setting, sheet_of
@@ -26,17 +28,17 @@ STYLES = {"solid": "-", "dashed": "--", "dotted": ":", "points": "none"}
 
 def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
     """The chart in the style that is set."""
-    lines = [line for line in chart.lines if line.points]
+    lines = [line for line in map(partial(_visible, chart), chart.lines) if line.points]
     edge, soft, looks = EDGE if framed else INSET, setting("axes.edgecolor"), _looks(lines)
-    named = len(lines) > 1 and _end_right(lines)
+    named = len(lines) > 1 and _end_right(lines, 0.3 * width)
     keys = [_key(line, *looks[line.name]) for line in lines] if len(lines) > 1 and not named else []
     sheet = sheet_of(chart, width, keys, 2.8, framed=framed)
     figure, height = sheet.figure, sheet.figure.get_figheight()
-    sheet.text(edge, sheet.top, chart.y, color=soft)
+    sheet.text(edge, sheet.top + 0.06, chart.y, color=soft)
     sheet.text(width - edge, sheet.bottom - 0.1, chart.x, ha="right", color=soft)
-    room = max(wide(_short(line, width), SMALL) for line in lines) + 0.3 if named else 0.15
+    room = max(wide(line.name, SMALL) for line in lines) + 0.3 if named else 0.15
     box = [edge / width, 1 - (sheet.bottom - AXIS) / height, (width - 2 * edge - room) / width, 0.0]
-    box[3] = 1 - (sheet.top + 0.2) / height - box[1]
+    box[3] = 1 - (sheet.top + 0.26) / height - box[1]
     axes = figure.add_axes((box[0], box[1], box[2], box[3]))
     axes.patch.set_visible(False)
     for line in lines:
@@ -46,9 +48,15 @@ def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
     over = max(0.0, box[0] - found.x0 / figure.dpi / width)
     axes.set_position((box[0] + over, box[1], box[2] - over, box[3]))
     if named:
-        _name_ends(sheet, axes, lines, {line.name: looks[line.name][0] for line in lines}, width)
+        _name_ends(sheet, axes, lines, {line.name: looks[line.name][0] for line in lines})
     _name_points(sheet, axes, lines)
     return figure
+
+
+def _visible(chart: Lines, line: Line) -> Line:
+    """Without points that a logarithmic axis has no place for."""
+    kept = [p for p in line.points if (p.x > 0 or not chart.log_x) and (p.y > 0 or not chart.log_y)]
+    return replace(line, points=tuple(kept))
 
 
 def _looks(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
@@ -69,8 +77,8 @@ def _draw_line(axes: "Axes", line: Line, colour: str, marker: str) -> None:
     if line.style in {"solid", "points"}:
         look |= {"marker": marker, "markersize": 6.5}
     xs, ys = [point.x for point in points], [point.y for point in points]
-    lows = [point.y - (point.y if point.low is None else point.low) for point in points]
-    highs = [(point.y if point.high is None else point.high) - point.y for point in points]
+    lows = [0.0 if point.low is None else max(point.y - point.low, 0.0) for point in points]
+    highs = [0.0 if point.high is None else max(point.high - point.y, 0.0) for point in points]
     if any(lows + highs):
         axes.errorbar(xs, ys, yerr=[lows, highs], capsize=3, elinewidth=1.4, **look)
     else:
@@ -117,16 +125,12 @@ def _apart(xs: Sequence[float], axes: "Axes") -> list[float]:
     return apart
 
 
-def _short(line: Line, width: float) -> str:
-    return fitted(line.name, 0.26 * width, SMALL)
-
-
-def _end_right(lines: Sequence[Line]) -> bool:
-    """Whether every line ends at the right side, where its name can stand."""
+def _end_right(lines: Sequence[Line], room: float) -> bool:
+    """Whether every line ends at the right side, and its name, which fits into `room`, can stand there."""
     xs = [point.x for line in lines for point in line.points]
     near = max(xs) - 0.1 * (max(xs) - min(xs))
-    joined = all(line.style != "points" for line in lines)
-    return joined and len(lines) <= 10 and all(line.points[-1].x >= near for line in lines)
+    fit = all(line.style != "points" and wide(line.name, SMALL) < room for line in lines)
+    return fit and len(lines) <= 10 and all(line.points[-1].x >= near for line in lines)
 
 
 def _place(sheet: Sheet, axes: "Axes", x: float, y: float) -> tuple[float, float]:
@@ -135,7 +139,7 @@ def _place(sheet: Sheet, axes: "Axes", x: float, y: float) -> tuple[float, float
     return float(across), sheet.figure.get_figheight() - float(up)
 
 
-def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[str, str], width: float) -> None:
+def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[str, str]) -> None:
     """Names at the ends of their lines, moved apart, and joined to where they belong."""
     ends = sorted((_place(sheet, axes, line.points[-1].x, line.points[-1].y), at) for at, line in enumerate(lines))
     ends.sort(key=lambda end: end[0][1])
@@ -149,11 +153,11 @@ def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[
     for ((x, y), number), moved in zip(ends, ys, strict=True):
         line = lines[number]
         sheet.line([x + 0.06, edge, edge + 0.1], [y, moved, moved], colours[line.name])
-        sheet.text(edge + 0.14, moved, _short(line, width))
+        sheet.text(edge + 0.14, moved, line.name)
 
 
 def _name_points(sheet: Sheet, axes: "Axes", lines: Sequence[Line]) -> None:
-    """Each text beside its point, where it covers the fewest texts, points and lines; with a line to it if farther off."""
+    """Each text beside its point, where it covers the fewest texts, points and lines; if farther off, with a line."""
     taken: list[Box] = []
     for line in lines:
         places = [_place(sheet, axes, point.x, point.y) for point in line.points]
@@ -193,7 +197,8 @@ def _name_point(sheet: Sheet, axes: "Axes", point: Point, taken: list[Box]) -> N
     if at >= near:
         nearest = x + dx + (0 if dx > 0 else width)
         sheet.line([x, nearest], [y, y + dy], setting("axes.edgecolor"), linewidth=0.8)
-    sheet.text(x + dx, y + dy, text)
+    paper = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
+    sheet.text(x + dx, y + dy, text, bbox=paper)
 
 
 def _inside(one: Box, two: Box) -> bool:

@@ -80,14 +80,15 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
     foot = wrapped(chart.foot, room - 1.0, SMALL, 2) if framed else []
     rows = list(_rows(keys, room))
     top = edge + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle) + KEY_LINE * len(rows)
+    top += 0.16 if framed else 0.06
     below = edge + FOOT_LINE * len(foot or [framed] * framed)
-    height = max(SIZE[1] * framed, top + 0.16 * framed + needed + below)
+    height = max(SIZE[1] * framed, top + needed + below)
     figure = Figure(figsize=(width, height))
     figure.patch.set_visible(framed)
-    axes = figure.add_axes((0, 0, 1, 1))
+    axes = figure.add_axes((0, 0, 1, 1), zorder=2)
     axes.set_axis_off()
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    sheet = Sheet(figure, axes, top + 0.16 * framed, height - below)
+    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
+    sheet = Sheet(figure, axes, top, height - below)
     y = edge + 0.06
     for line in title:
         sheet.text(edge, y, line, size, weight="bold")

@@ -4,6 +4,7 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,14 +90,21 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
+@contextmanager
+def any_letter() -> Iterator[None]:
+    """A name may hold signs that no font here has; they are drawn as boxes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        yield
+
+
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
     """Inches that a text takes."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+    with any_letter():
         font = FontProperties(family=str(STYLE["font.family"]), size=size, weight=weight)
         return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
@@ -175,9 +183,7 @@ def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> li
     lines = []
     for kind in kinds:
         path = stem.with_name(f"{stem.name}.{kind}")
-        with warnings.catch_warnings():
-            # A name may hold signs that no font here has; they are drawn as boxes.
-            warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        with any_letter():
             figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
         lines.append(str(path))
     return lines
