@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     pairs = not layout.listed and all(len(group.bars) > 1 or group.strong for group in chart.groups)
     label_room = min((0.28 if pairs else 0.38) * width, max(wide(text, NORMAL, "bold") for text in labels))
     left = edge + label_room + 0.12
-    right_room = max(wide(group.text, NORMAL, "bold") for group in chart.groups)
+    right_room = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     right = width - edge - (right_room + 0.15 if right_room else 0.0)
     scale = _scale(chart, layout, left, right)
     colours = _colours(chart, layout)
@@ -167,8 +166,7 @@ def _scale(chart: Bars, layout: _Layout, left: float, right: float) -> _Scale:
 
 def _end(bar: Bar) -> float:
     """The value after which its text stands."""
-    ends = [0.0 if bar.value is None else bar.value, *(bar.interval or ())]
-    return max(ends) if bar.value is not None else -math.inf
+    return -math.inf if bar.value is None else max(bar.value, *(bar.interval or (bar.value,)))
 
 
 def _limits(chart: Bars) -> _Scale:
@@ -187,9 +185,9 @@ def _limits(chart: Bars) -> _Scale:
     if chart.reference is not None:
         margin = 0.04 * (high - low) or 0.1
         return _Scale(back(low - margin), back(high + margin), log)
-    return _Scale(
-        10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)) if log else min(0.0, low), back(high), log
-    )
+    if log:
+        return _Scale(10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)), back(high), log)
+    return _Scale(min(0.0, low), max(0.0, high) or 1.0, log)
 
 
 def _colours(chart: Bars, layout: _Layout) -> dict[str, str]:
@@ -300,15 +298,10 @@ def _draw_words(sheet: Sheet, layout: _Layout, top: float, row: float, edge: flo
             sheet.text(right, y, fitted(each.bar.name, right - edge, size), size, ha="right")
     for at, (group, begin, end) in enumerate(layout.spans):
         y = top + (begin + end) / 2 * row
-        sheet.text(far, y, group.text, NORMAL, ha="right", weight=_weight(group))
+        sheet.text(far, y, fitted(group.text, 0.25 * far, NORMAL), NORMAL, ha="right", weight=_weight(group))
         if group.strong and at:
             rule = top + (begin + layout.spans[at - 1][2]) / 2 * row
             sheet.line([edge, far], [rule, rule], setting("grid.color"))
         if not layout.listed:
-            most = 2 if (end - begin) * row > 0.38 else 1
-            _draw_lines(sheet, wrapped(group.name, right - edge, size, most, _weight(group)), right, y, size, group)
-
-
-def _draw_lines(sheet: Sheet, lines: Sequence[str], right: float, y: float, size: float, group: BarGroup) -> None:
-    for at, line in enumerate(lines):
-        sheet.text(right, y + 0.18 * (at - (len(lines) - 1) / 2), line, size, ha="right", weight=_weight(group))
+            name = wrapped(group.name, right - edge, size, 2 if (end - begin) * row > 0.38 else 1, _weight(group))
+            sheet.text(right, y, "\n".join(name), size, ha="right", weight=_weight(group))

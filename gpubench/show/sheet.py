@@ -89,18 +89,13 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
     axes.set_axis_off()
     axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
     sheet = Sheet(figure, axes, top, height - below)
-    y = edge + 0.06
-    for line in title:
-        sheet.text(edge, y, line, size, weight="bold")
-        y += TITLE_LINE
-    for line in subtitle:
-        sheet.text(edge, y, line, NORMAL, color=soft)
-        y += SUBTITLE_LINE
-    _draw_key(sheet, rows, edge, y + 0.06)
-    for at, line in enumerate(reversed(foot)):
-        sheet.text(edge, height - edge + 0.03 - FOOT_LINE * at, line, color=soft)
+    y = edge + TITLE_LINE * len(title) - 0.05
+    sheet.text(edge, edge - 0.07, "\n".join(title), size, weight="bold", va="top")
+    sheet.text(edge, y, "\n".join(subtitle), NORMAL, color=soft, va="top")
+    _draw_key(sheet, rows, edge, y + SUBTITLE_LINE * len(subtitle) + 0.16)
+    sheet.text(edge, height - edge + 0.1, "\n".join(foot), color=soft, va="bottom")
     if framed:
-        sheet.text(width - edge, height - edge + 0.03, "gpubench", ha="right", weight="bold", color=soft)
+        sheet.text(width - edge, height - edge + 0.1, "gpubench", ha="right", va="bottom", weight="bold", color=soft)
     return sheet
 
 
