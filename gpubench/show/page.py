@@ -32,6 +32,7 @@ VARIABLES = {
 }
 """Colours of a chart that the page's style sets, light or dark."""
 SVG = "{http://www.w3.org/2000/svg}"
+DECIMAL = re.compile(r"-?\d+\.\d+")
 HREF = "{http://www.w3.org/1999/xlink}href"
 
 
@@ -135,13 +136,9 @@ def _inline(chart: Chart, prefix: str, looks: dict[str, str]) -> Any:
 def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
     """Leave out what nothing needs, and shorten the rest."""
     element.tag = element.tag.removeprefix(SVG)
-    for name in [name for name in element.attrib if name not in {"style", "id", HREF, "viewBox", "aria-label"}]:
-        element.set(
-            name,
-            re.sub(
-                r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), element.get(name, "").strip()
-            ),
-        )
+    for name in ("d", "x", "y"):
+        if value := element.get(name):
+            element.set(name, DECIMAL.sub(lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value.strip()))
     element.attrib.pop("clip-path", None)  # nothing is drawn outside
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
