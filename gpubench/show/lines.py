@@ -45,7 +45,7 @@ def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
         _draw_line(axes, line, *looks[line.name])
     _set_axes(axes, chart, lines)
     found = axes.get_tightbbox()
-    over = max(0.0, box[0] - found.x0 / figure.dpi / width)
+    over = max(0.0, box[0] - found.x0 / figure.dpi / width) if found else 0.0
     axes.set_position((box[0] + over, box[1], box[2] - over, box[3]))
     if named:
         _name_ends(sheet, axes, lines, {line.name: looks[line.name][0] for line in lines})

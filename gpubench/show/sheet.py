@@ -60,7 +60,7 @@ def setting(name: str) -> Any:
     """A colour of the style that is set."""
     import matplotlib
 
-    return matplotlib.rcParams[name]
+    return matplotlib.rcParams[name]  # type: ignore[index]
 
 
 def palette() -> list[str]:
