@@ -1,9 +1,9 @@
 """How every chart looks: one style in a light and a dark theme, its footer, and the rows it is saved with."""
 
-import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from gpubench.analysis.compare import Group
-
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
-SHADES = (0.0, 0.35, 0.6, 0.2, 0.5, 0.7)
-"""How far each precision's colour is from its card's towards white."""
 MARKERS = "osD^vPX*"
-WIDTH = 8.0
-"""Inches: 1200 pixels, so that 11 points can be read on a phone."""
-EDGE, LINE = 0.15, 0.2
-"""Inches of the margin, and of a line of text."""
-FOOTER_CHARACTERS = 86
 STYLE = {
     "font.size": 11,
     "font.family": "DejaVu Sans",
@@ -34,26 +25,27 @@ STYLE = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
-    "hatch.linewidth": 0.6,
     "savefig.dpi": 150,
     "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.fonttype": "none",
     "svg.hashsalt": "gpubench",
 }
-INK = {"light": ("#ffffff", "#1b1f24", "#555555", "#dddddd"), "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44")}
-"""Background, text, secondary text and lines, grid."""
-
-
-def shade(card: int, precision: int) -> str:
-    """The colour of a bar, as #rrggbb: a card's own, lighter by the precision; both are counted from 0."""
-    colour, towards_white = COLOURS[card % len(COLOURS)], SHADES[precision % len(SHADES)]
-    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * towards_white):02x}" for part in parts)
+INK = {
+    "light": ("#ffffff", "#1b1f24", "#555555", "#dddddd", "#aab2bb"),
+    "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44", "#56616d"),
+    # An HTML page makes variables of these, which its reader's choice of light or dark sets.
+    "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc"),
+}
+"""Background, text, secondary text and lines, grid, and bars that are not in colour."""
+BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}
+"""The first colour: that of the light theme is too dark for the other one."""
 
 
 def themed(theme: str) -> dict[str, object]:
-    """The style in `light` or `dark`."""
-    paper, ink, soft, grid = INK[theme]
+    """The style in `light`, `dark` or `page`; `patch.facecolor` is that of bars that are not in colour."""
+    from cycler import cycler
+
+    paper, ink, soft, grid, bar = INK[theme]
     names = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
     return {
         **STYLE,
@@ -66,6 +58,8 @@ def themed(theme: str) -> dict[str, object]:
         "ytick.labelcolor": ink,
         "axes.edgecolor": soft,
         "grid.color": grid,
+        "patch.facecolor": bar,
+        "axes.prop_cycle": cycler(color=[BLUE[theme], *COLOURS[1:]]),
     }
 
 
@@ -77,27 +71,44 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
-def footer(group: "Group", *, whiskers: bool) -> Iterator[str]:
-    """What the figures are: recipe, batch policy, software, trials, interval, projected or measured."""
-    cells = group.cells
-    trials = sorted({cell.trials for cell in cells})
-    counts = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    facts = [f"{'/'.join(dict.fromkeys(str(c.measured) for c in cells))}, {counts} trial(s) each"]
-    facts += ["whiskers: 95% interval"] if whiskers else []
-    facts.append(f"batch: {'/'.join(dict.fromkeys(str(cell.batch_policy) for cell in cells))}")
-    stacks = "/".join(dict.fromkeys(str(c.torch) for c in cells if c.torch))
-    facts += [f"torch {stacks}"] if stacks else []
-    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
-    facts += [f"{count} of {sum(cell.trials for cell in cells)} trials {mark}" for mark, count in sorted(marks.items())]
-    yield group.title
-    mismatches = dict.fromkeys(note for c in group.comparisons for note in c.notes if note.startswith("differs in"))
-    yield from list(mismatches)[:3]
-    yield "; ".join([*facts, "gpubench"])
+@contextmanager
+def any_letter() -> Iterator[None]:
+    """A name may hold signs that no font here has; they are drawn as boxes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        yield
 
 
-def footer_lines(group: "Group", *, whiskers: bool) -> list[str]:
-    """The footer, broken to the figure's width."""
-    return [line for part in footer(group, whiskers=whiskers) for line in textwrap.wrap(part, FOOTER_CHARACTERS)]
+@lru_cache(maxsize=4096)
+def wide(text: str, size: float, weight: str = "normal") -> float:
+    """Inches that a text takes."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    with any_letter():
+        font = FontProperties(family=str(STYLE["font.family"]), size=size, weight=weight)
+        return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+
+
+def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
+    """The text, `shortened` where it is wider than `inches`."""
+    characters = len(text)
+    while characters > 3 and wide(shortened(text, characters), size, weight) > inches:
+        characters -= 1
+    return shortened(text, characters)
+
+
+def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
+    """At most `most` lines of at most `inches`."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and wide(longer, size, weight) > inches:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    lines = [*lines[: most - 1], " ".join(lines[most - 1 :])] if len(lines) > most else lines
+    return [fitted(line, inches, size, weight) for line in lines if line]
 
 
 def _plain(value: float, _: object) -> str:
@@ -130,9 +141,7 @@ def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> li
     lines = []
     for kind in kinds:
         path = stem.with_name(f"{stem.name}.{kind}")
-        with warnings.catch_warnings():
-            # A name may hold signs that no font here has; they are drawn as boxes.
-            warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        with any_letter():
             figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
         lines.append(str(path))
     return lines

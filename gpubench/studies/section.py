@@ -117,7 +117,8 @@ class Bars:
     title: str
     """What it shows, as a sentence without a full stop."""
     subtitle: str
-    """What the axis measures, on what, and which way is better."""
+    """What the axis measures, on what, and which way is better; of `s` it says `Seconds`, for which a face that draws
+    in another unit says that one."""
     groups: tuple[BarGroup, ...]
     unit: str = ""
     """Of the axis, as in `Column`."""
@@ -127,6 +128,7 @@ class Bars:
     marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Lines beside the bars, by what they are: a value by group."""
     foot: str = ""
+    """On what it rests; `gpubench` is added by who draws it."""
     cases: frozenset[int] = frozenset()
     """The cases whose rows it carries."""
 

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filtering and charts of a gpubench report. Everything it shows is set as text, never as markup.
+// Sorting, filtering and unfolding of a gpubench report. Everything it shows is set as text, never as markup.
 (() => {
   const status = document.getElementById("status");
 
@@ -29,6 +29,10 @@
     status.textContent = `Sorted by ${head.textContent}, ${down ? "descending" : "ascending"}.`;
   }
 
+  function unfold(element) {
+    for (let at = element?.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+  }
+
   const search = document.getElementById("filter");
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -37,85 +41,18 @@
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
       shown += !row.hidden;
+      if (words.length && !row.hidden) unfold(row);
     }
-    status.textContent = words.length ? `${shown} rows match.` : "";
+    status.textContent = words.length ? `${shown} lines match.` : "";
   });
 
-  const data = JSON.parse(document.getElementById("figures").textContent);
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const charts = [];
-
-  // The 95% interval of each bar, and the line that ratios are read against.
-  const marks = {
-    id: "marks",
-    afterDatasetsDraw(chart) {
-      const { ctx, scales } = chart;
-      const points = chart.getDatasetMeta(0).data;
-      ctx.save();
-      ctx.strokeStyle = colour("--ink");
-      ctx.lineWidth = 1.5;
-      const one = chart.options.reference;
-      if (one) {
-        const x = scales.x.getPixelForValue(1);
-        ctx.beginPath();
-        ctx.moveTo(x, chart.chartArea.top);
-        ctx.lineTo(x, chart.chartArea.bottom);
-        ctx.stroke();
-      }
-      chart.options.intervals.forEach((interval, at) => {
-        if (!interval || !points[at]) return;
-        const [low, high] = interval.map((value) => scales.x.getPixelForValue(value));
-        const y = points[at].y;
-        ctx.beginPath();
-        for (const x of [low, high]) { ctx.moveTo(x, y - 4); ctx.lineTo(x, y + 4); }
-        ctx.moveTo(low, y);
-        ctx.lineTo(high, y);
-        ctx.stroke();
-      });
-      ctx.restore();
-    },
-  };
-
-  function draw() {
-    while (charts.length) charts.pop().destroy();
-    for (const figure of data) {
-      const canvas = document.getElementById(figure.id);
-      const phone = innerWidth < 640;
-      const most = phone ? 20 : 44;
-      // The end of a name often tells cards apart, so its middle goes.
-      const clipped = (text) => (text.length > most
-        ? `${text.slice(0, most * 0.55)}…${text.slice(text.length - most * 0.45)}` : text);
-      const full = (bar) => `${bar.model} ${bar.label}`;
-      charts.push(new Chart(canvas, {
-        type: "bar",
-        data: {
-          labels: figure.bars.map(full),
-          datasets: [{ data: figure.bars.map((bar) => bar.value), maxBarThickness: 20,
-            backgroundColor: figure.bars.map((bar) => bar.colour) }],
-        },
-        options: {
-          indexAxis: "y", animation: false, maintainAspectRatio: false, responsive: true,
-          reference: figure.reference, intervals: figure.bars.map((bar) => bar.interval),
-          plugins: {
-            legend: { display: false },
-            tooltip: { callbacks: { title: (items) => full(figure.bars[items[0].dataIndex]),
-              label: (item) => figure.bars[item.dataIndex].text } },
-          },
-          scales: {
-            x: { type: figure.logarithmic ? "logarithmic" : "linear", title: { display: true, text: figure.axis,
-              color: colour("--soft") }, ticks: { color: colour("--soft") }, grid: { color: colour("--line") },
-              suggestedMax: Math.max(...figure.bars.map((bar) => (bar.interval ? bar.interval[1] : bar.value))) * 1.02 },
-            y: { ticks: { color: colour("--ink"), autoSkip: false,
-              font: { size: phone ? 10 : 12 },
-              callback: (_, at) => (phone ? [clipped(figure.bars[at].model), clipped(figure.bars[at].label)]
-                : clipped(full(figure.bars[at]))) }, grid: { display: false } },
-          },
-        },
-        plugins: [marks],
-      }));
-    }
+  function follow() {
+    const target = document.getElementById(location.hash.slice(1));
+    unfold(target);
+    target?.scrollIntoView();
   }
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  addEventListener("hashchange", follow);
+  document.querySelector("nav")?.addEventListener("click", () => setTimeout(follow)); // the same link again
+  if (location.hash) follow();
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
 })();

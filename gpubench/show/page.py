@@ -1,0 +1,173 @@
+"""An answer as one HTML file: opens offline, asks nothing of any network, and carries its rows.
+
+Every text of a row is escaped; the page's own policy lets only the script and the style run that it was written with.
+"""
+
+import base64
+import hashlib
+import io
+import re
+import xml.etree.ElementTree as ET
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import gpubench
+from gpubench.errors import UserError
+from gpubench.rows.embed import html_link
+from gpubench.show.charts import drawn, figure_of, worth_drawing
+from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.style import BLUE, INK, any_letter, themed
+from gpubench.studies.section import DECIDED, Answer, Chart, Column, Estimate, Section, Table, Value
+
+FIRST = 8
+"""Findings that are seen at once."""
+OPEN = 2
+"""Of more sections than these each is folded."""
+WIDTH = 5.4
+"""Inches of a chart: its smallest text can still be read on a phone, where it is shrunk to 390 pixels."""
+VARIABLES = {
+    **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
+    BLUE["page"]: "--blue",
+}
+"""Colours of a chart that the page's style sets, light or dark."""
+SVG = "{http://www.w3.org/2000/svg}"
+DECIMAL = re.compile(r"-?\d+\.\d+")
+HREF = "{http://www.w3.org/1999/xlink}href"
+
+
+def write(answer: Answer, out: Path) -> str:
+    """Write the page, return the line to print. Raises UserError."""
+    page = page_of(answer).encode()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(page)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
+    return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
+
+
+def page_of(answer: Answer) -> str:
+    """The whole page."""
+    import matplotlib
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    assets = files("gpubench.show") / "assets"
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
+    looks: dict[str, str] = {}
+    with matplotlib.rc_context(themed("page")), any_letter():  # type: ignore[arg-type]
+        sections = [_section(number, section, looks) for number, section in enumerate(answer.sections, start=1)]
+    rules = [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
+    style = "\n".join([(assets / "report.css").read_text(encoding="utf-8"), *rules])
+    script = (assets / "report.js").read_text(encoding="utf-8")
+    return template.render(
+        answer=answer,
+        told=[each.sentence for each in answer.findings if each.sentence != answer.headline],
+        first=FIRST,
+        suites=", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare",
+        sections=sections,
+        folded=len(sections) > OPEN,
+        link=Markup(html_link(answer.table(None))),
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none';"
+        " form-action 'none'",
+        style=Markup(style),
+        script=Markup(script),
+        version=gpubench.__version__,
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
+    charts = worth_drawing([*(chart for each in section.findings for chart in each.charts), *section.charts])
+    unique = list({chart.name: chart for chart in charts}.values())
+    return {
+        "is": section,
+        "id": f"section-{number}",
+        "charts": [(drawn(chart), _inline(chart, f"c{number}-{at}-", looks)) for at, chart in enumerate(unique)],
+        "tables": [_table(table) for table in section.tables],
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """Its columns and lines as texts, with the values that numbers are sorted by."""
+    numeric = [bool(column.unit) or _is_numeric(table, at) for at, column in enumerate(table.columns)]
+    kinds = ["number" if number else "note" if c.note else "" for number, c in zip(numeric, table.columns, strict=True)]
+    lines = [
+        [_cell(value, column, kind) for value, column, kind in zip(line, table.columns, kinds, strict=True)]
+        for line in table.lines
+    ]
+    return {"name": table.name, "heads": list(zip(table.columns, kinds, strict=True)), "lines": lines}
+
+
+def _is_numeric(table: Table, at: int) -> bool:
+    return any(isinstance(line[at], int | float | Estimate) for line in table.lines)
+
+
+def _cell(value: Value, column: Column, kind: str) -> dict[str, Any]:
+    figure = value.value if isinstance(value, Estimate) else value
+    return {
+        "text": text_of(value, column),
+        "interval": interval_text(value, column),
+        "value": repr(float(figure)) if isinstance(figure, int | float) else "" if kind == "number" else None,
+        "class": str(value) if value in DECIDED else kind,
+    }
+
+
+def _inline(chart: Chart, prefix: str, looks: dict[str, str]) -> Any:
+    """The chart as markup, its styles as classes, which are added to `looks`, and its ids as nobody else's."""
+    from markupsafe import Markup
+
+    picture = io.BytesIO()
+    figure_of(chart, width=WIDTH, framed=False).savefig(picture, format="svg", metadata={"Date": None})
+    text = re.sub(r"[^\t\n\r\x20-\ufffd\U00010000-\U0010ffff]", "", picture.getvalue().decode())
+    root = ET.fromstring(text)
+    box = root.get("viewBox", "")
+    root.attrib.clear()
+    root.attrib.update({"viewBox": box, "role": "img", "aria-label": chart.title})
+    _trim(root, prefix, looks)
+    return Markup(ET.tostring(root, encoding="unicode"))
+
+
+def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
+    """Leave out what nothing needs, and shorten the rest."""
+    element.tag = element.tag.removeprefix(SVG)
+    for name in ("d", "x", "y"):
+        if value := element.get(name):
+            element.set(name, DECIMAL.sub(lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value.strip()))
+    element.attrib.pop("clip-path", None)  # nothing is drawn outside
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+    if look := element.attrib.pop("style", ""):
+        element.set("class", looks.setdefault(look, f"s{len(looks)}"))
+    if target := element.attrib.pop(HREF, ""):
+        element.set("href", f"#{prefix}{target[1:]}")
+    if (name := element.attrib.pop("id", "")) and element.tag == "path":
+        element.set("id", prefix + name)
+    if element.tag != "text":
+        element.text = None
+    element.tail = None
+    children: list[ET.Element] = []
+    for child in element:
+        _trim(child, prefix, looks)
+        if child.tag == "g" and not child.attrib:
+            children += child
+        elif child.tag not in {"metadata", "style", "clipPath"} and (child.tag != "defs" or len(child)):
+            children.append(child)
+    element[:] = children
+
+
+def _declarations(look: str) -> str:
+    """A style of matplotlib's in the page's fonts and colours."""
+    found = []
+    for declaration in filter(None, look.split(";")):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name == "font":
+            value = f"{value.partition('px')[0]}px system-ui, sans-serif"
+        if name != "font-family":
+            found.append(f"{name}: {f'var({VARIABLES[value]})' if value in VARIABLES else value}")
+    return "; ".join(found)

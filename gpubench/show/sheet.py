@@ -1,0 +1,131 @@
+"""An empty chart: title, subtitle and key above, the foot below; what is drawn on it is laid out in inches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gpubench.show.style import MARKERS, fitted, wide, wrapped
+from gpubench.studies.section import Chart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SIZE = (8.0, 4.5)
+"""Inches: 1200 x 675 pixels at 150 dots, of which SMALL has 20."""
+SMALL, NORMAL = 9.6, 10.5
+TITLES = (15.0, 14.0, 13.0)
+"""The largest in which the title takes one line, else the first and two lines."""
+TITLE_LINE, SUBTITLE_LINE, KEY_LINE, FOOT_LINE = 0.285, 0.215, 0.25, 0.19
+"""Inches from line to line."""
+EDGE, INSET = 0.27, 0.04
+"""Inches of the margin, with a frame and without."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of the key: `box`, `mark`, a marker or a style of line, its colour and its words."""
+
+    look: str
+    colour: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A figure that is drawn on in inches from its upper left corner."""
+
+    figure: "Figure"
+    axes: "Axes"
+    top: float
+    """Where there is room for what is drawn, and where it ends."""
+    bottom: float
+
+    def text(self, x: float, y: float, text: str, size: float = SMALL, **look: Any) -> None:
+        """Beside (x, y), in the middle of its height."""
+        self.axes.text(x, y, text, **{"fontsize": size, "va": "center_baseline", **look})
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, **look: Any) -> None:
+        """Points that are joined, or with a `marker` marked."""
+        self.axes.plot(xs, ys, **{"color": colour, "linewidth": 1.0, "clip_on": False, **look})
+
+    def box(self, x: float, y: float, width: float, height: float, **look: Any) -> None:
+        """A rectangle with its upper left corner at (x, y)."""
+        from matplotlib.patches import Rectangle
+
+        self.axes.add_patch(Rectangle((x, y), width, height, **{"linewidth": 0, **look}))
+
+
+def setting(name: str) -> Any:
+    """A colour of the style that is set."""
+    import matplotlib
+
+    return matplotlib.rcParams[name]  # type: ignore[index]
+
+
+def palette() -> list[str]:
+    """The colours of things that have none of their own."""
+    return list(setting("axes.prop_cycle").by_key()["color"])
+
+
+def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
+    """One with the words of the chart, and between them at least `needed` inches."""
+    from matplotlib.figure import Figure
+
+    edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")
+    room = width - 2 * edge
+    size = next((size for size in TITLES if wide(chart.title, size, "bold") <= room), TITLES[0])
+    title = wrapped(chart.title, room, size, 2, "bold") if framed else []
+    subtitle = wrapped(chart.subtitle, room, NORMAL, 2) if framed else []
+    foot = wrapped(chart.foot, room - 1.0, SMALL, 2) if framed else []
+    rows = list(_rows(keys, room))
+    top = edge + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle) + KEY_LINE * len(rows)
+    top += 0.16 if framed else 0.06
+    below = edge + FOOT_LINE * len(foot or [framed] * framed)
+    height = max(SIZE[1] * framed, top + needed + below)
+    figure = Figure(figsize=(width, height))
+    figure.patch.set_visible(framed)
+    axes = figure.add_axes((0, 0, 1, 1), zorder=2)
+    axes.set_axis_off()
+    axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
+    sheet = Sheet(figure, axes, top, height - below)
+    y = edge + TITLE_LINE * len(title) - 0.05
+    sheet.text(edge, edge - 0.07, "\n".join(title), size, weight="bold", va="top")
+    sheet.text(edge, y, "\n".join(subtitle), NORMAL, color=soft, va="top")
+    _draw_key(sheet, rows, edge, y + SUBTITLE_LINE * len(subtitle) + 0.16)
+    sheet.text(edge, height - edge + 0.1, "\n".join(foot), color=soft, va="bottom")
+    if framed:
+        sheet.text(width - edge, height - edge + 0.1, "gpubench", ha="right", va="bottom", weight="bold", color=soft)
+    return sheet
+
+
+def _rows(keys: Sequence[Key], room: float) -> Iterator[list[tuple[float, Key]]]:
+    """Entries with their places, as many in a row as there is room for."""
+    row: list[tuple[float, Key]] = []
+    x = 0.0
+    for each in keys:
+        key = replace(each, text=fitted(each.text, room - 0.4, SMALL))
+        width = 0.34 + wide(key.text, SMALL)
+        if row and x + width > room:
+            yield row
+            row, x = [], 0.0
+        row.append((x, key))
+        x += width + 0.28
+    if row:
+        yield row
+
+
+def _draw_key(sheet: Sheet, rows: Sequence[Sequence[tuple[float, Key]]], edge: float, y: float) -> None:
+    for at, row in enumerate(rows):
+        middle = y + at * KEY_LINE
+        for x, key in row:
+            left = edge + x
+            if key.look == "box":
+                sheet.box(left, middle - 0.075, 0.26, 0.15, facecolor=key.colour)
+            elif key.look == "mark":
+                sheet.line([left + 0.1] * 2, [middle - 0.09, middle + 0.09], key.colour, linewidth=2.5)
+            elif key.look in MARKERS:
+                sheet.line([left + 0.13], [middle], key.colour, marker=key.look, markersize=6.5)
+            else:
+                sheet.line([left, left + 0.26], [middle] * 2, key.colour, linestyle=key.look, linewidth=2)
+            sheet.text(left + 0.34, middle, key.text)

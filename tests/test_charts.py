@@ -1,0 +1,241 @@
+"""Charts: a size that previews show whole, text that can be read there, nothing cut, nothing that shows one figure."""
+
+import itertools
+from pathlib import Path
+
+import matplotlib
+import pytest
+from made_answers import LONG, NEW, OLD, TABLE, answer, curves, finding, pairs, ratios, roofline, section, singles
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from PIL import Image
+
+from gpubench.errors import UserError
+from gpubench.rows.embed import table_in
+from gpubench.show.charts import draw, figure_of
+from gpubench.show.style import COLOURS, INK, themed
+from gpubench.studies.section import Bar, BarGroup, Line, Lines, Point
+
+GREY = INK["light"][4]
+KINDS = {
+    "pairs": pairs(),
+    "long": pairs(
+        title=f"{LONG} trains twice as fast as {LONG} on {LONG}",
+        subtitle=LONG * 4,
+        winner=LONG,
+        groups=tuple(BarGroup(LONG + n, (Bar(OLD + LONG, 60.0, note=LONG), Bar(LONG, 30.0)), "2.00x") for n in "ab"),
+        foot=LONG * 9,
+    ),
+    "twelve": pairs(groups=(BarGroup("m", tuple(Bar(f"RTX {n}", 9.0 + n, note="batch 8") for n in range(12))),)),
+    "precisions": pairs(groups=tuple(BarGroup(m, tuple(Bar(p, 60.0) for p in "abcd")) for m in "xy"), winner=""),
+    "huge": pairs(groups=tuple(BarGroup(f"{10**n}", (Bar(OLD, 10.0**n), Bar(NEW, 9.0**n))) for n in range(5))),
+    "ratios": ratios((1.4, 1.2, 1.5), (0.9, 0.1, 90.0), (1.1, 1.0, 1.2)),
+    "negative": singles(groups=(BarGroup("a", (Bar("x", -0.5, (-0.9, 0.1)),)), BarGroup("b", (Bar("x", 0.7),)))),
+    "ladder": singles(18, marks={"compute limit": {f"card {n}": 90.0 for n in range(18)}}),
+    "curves": curves("resnet18", "resnet34"),
+    "many curves": curves(*(f"{LONG} {n}" for n in range(12))),
+    "roofline": roofline(),
+    "ticks": curves("resnet18", log_x=0, ticks=((2.0, "2.6.0"), (4.0, LONG), (8.0, "2.15.0")), reference=70.0),
+    "zeros": curves("x", log_y=10, lines=(Line("x", (Point(0, 0), Point(1, 1, 0.5, 0.9), Point(4, 9))),)),
+}
+
+
+@pytest.fixture
+def light():
+    with matplotlib.rc_context(themed("light")):
+        yield
+
+
+def texts(figure):
+    """All that is drawn; numbers beyond the ends of an axis are not."""
+    hidden = set()
+    for axes in figure.axes:
+        for at, axis in enumerate((axes.xaxis, axes.yaxis)):
+            low, high = sorted(axis.get_view_interval())
+            labels = axis.get_ticklabels(which="both")
+            hidden |= {each for each in labels if not low <= each.get_position()[at] <= high}
+    return [each for each in figure.findobj(Text) if each.get_text() and each not in hidden]
+
+
+def words(figure):
+    return [each.get_text() for each in texts(figure)]
+
+
+def coloured(figure):
+    return [to_hex(each.get_facecolor()).upper() for each in figure.axes[0].patches if each.get_linewidth() == 0]
+
+
+def drawn(tmp_path, given, **options):
+    return draw(given, tmp_path / "charts", **{"every": False, "kinds": ("png",), "theme": "light", **options})
+
+
+@pytest.mark.parametrize("width", [8.0, 5.4], ids=["post", "page"])
+@pytest.mark.parametrize("chart", KINDS.values(), ids=KINDS)
+def test_every_text_can_be_read_and_is_inside(chart, width, light):
+    figure = figure_of(chart, width=width, framed=width == 8.0)
+    assert figure.get_figwidth() == width
+    assert figure.get_figheight() >= 4.5 or width < 8.0
+    assert min(each.get_fontsize() for each in texts(figure)) * 150 / 72 >= 20
+    edge = figure.bbox
+    outside = [t.get_text() for t in texts(figure) if not within(t.get_window_extent(), edge)]
+    assert outside == []
+
+
+def within(box, edge):
+    return box.x0 >= edge.x0 - 1 and box.y0 >= edge.y0 - 1 and box.x1 <= edge.x1 + 1 and box.y1 <= edge.y1 + 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_post_is_1200_by_675_in_its_theme(tmp_path, theme):
+    (path,) = drawn(tmp_path, answer(finding(charts=(pairs(),))), theme=theme)
+    with Image.open(path) as picture:
+        assert picture.size == (1200, 675)
+        assert "#{:02x}{:02x}{:02x}".format(*picture.convert("RGB").getpixel((2, 2))) == INK[theme][0]
+
+
+def test_no_texts_of_the_bars_lie_on_each_other(light):
+    for chart in (pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"]):
+        boxes = [each.get_window_extent() for each in texts(figure_of(chart))]
+        assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+
+
+def test_names_of_points_do_not_cover_each_other(light):
+    boxes = [each.get_window_extent() for each in texts(figure_of(roofline())) if each.get_text().startswith("resnet")]
+    assert len(boxes) == 6
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+
+
+def test_never_one_figure_alone(tmp_path):
+    alone = singles(1)
+    missing = singles(groups=(BarGroup("a", (Bar("x", 1.0), Bar("y", None, text="out of memory"))),))
+    point = Lines(
+        "point", "", "", (Line("a", (Point(1, 1),)), Line("roof", (Point(1, 1), Point(2, 2)), of="a")), "", ""
+    )
+    assert drawn(tmp_path, answer(finding(charts=(alone, missing, point)))) == []
+
+
+def test_the_first_findings_are_drawn_and_all_where_that_is_asked(tmp_path):
+    findings = [finding(), *(finding(charts=(singles(name=f"f{n}"),)) for n in range(8))]
+    given = answer(*findings, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
+    assert [path.rpartition("/")[2] for path in drawn(tmp_path, given)] == [f"f{n}.png" for n in range(6)]
+    names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
+    assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
+
+
+def test_those_of_the_sections_where_no_finding_has_some(tmp_path):
+    given = answer(finding(), sections=[section(charts=(singles(name="s"),))])
+    assert len(drawn(tmp_path, given)) == 1
+
+
+def test_each_carries_the_rows_of_its_cases(tmp_path):
+    given = answer(finding(charts=(pairs(cases=frozenset({3, 1})),)))
+    for path in drawn(tmp_path, given, kinds=("png", "svg")):
+        assert table_in(Path(path).read_bytes()) == TABLE + b"1,3"
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "charts").write_text("")
+    with pytest.raises(UserError, match=r"--charts .*charts: cannot write there"):
+        drawn(tmp_path, answer())
+
+
+def test_the_unit_is_the_largest_in_which_every_bar_is_at_least_one(light):
+    said = words(figure_of(pairs()))
+    assert "Minutes for 30 epochs of CIFAR-100; lower is better" in said
+    assert {"34.1", "28.5", "128", "1.42x"} <= set(said)
+    said = words(figure_of(pairs(), unit="hours"))
+    assert "Hours for 30 epochs of CIFAR-100; lower is better" in said
+    assert {"0.568", "2.13"} <= set(said)
+
+
+def test_the_winner_is_in_colour_and_every_name_is_said_once(light):
+    figure = figure_of(pairs())
+    assert coloured(figure) == [GREY.upper(), COLOURS[0]] * 4
+    assert [words(figure).count(name) for name in (OLD, NEW, "mean", "gpubench")] == [1, 1, 1, 1]
+
+
+def test_without_a_winner_a_colour_for_each_name_and_one_where_there_is_one(light):
+    groups = tuple(BarGroup(model, tuple(Bar(p, 10.0) for p in ("fp32", "fp16"))) for model in "ab")
+    assert coloured(figure_of(pairs(groups=groups, winner=""))) == [*COLOURS[:2]] * 2
+    assert set(coloured(figure_of(singles()))) == {COLOURS[0]}
+
+
+def test_names_that_bars_cannot_hold_stand_above(light):
+    groups = tuple(BarGroup(m, (Bar(OLD, 0.1 * (m == "a") + 0.01), Bar(NEW, 0.008))) for m in "ab")
+    figure = figure_of(pairs(groups=groups))
+    assert [name for name in words(figure) if name in {OLD, NEW}] == [OLD, NEW]
+    assert len(coloured(figure)) == 6
+
+
+def test_a_missing_figure_says_why(light):
+    bars = (Bar(OLD, 10.0), Bar(NEW, None, text="out of memory"), Bar("RTX 2060", None))
+    figure = figure_of(pairs(groups=(BarGroup("resnet50", bars), BarGroup("resnet18", bars[:1]))))
+    assert {"out of memory", "no figure"} <= set(words(figure))
+    dashed = [each for each in figure.findobj(Rectangle) if each.get_linestyle() != "solid" and not each.get_fill()]
+    assert len(dashed) == 2
+
+
+def test_unequal_batches_stand_beside_their_bars(light):
+    groups = (BarGroup("a", (Bar(OLD, 1.0, note="batch 408"), Bar(NEW, 2.0, note="batch 720"))),)
+    assert {"batch 408", "batch 720"} <= set(words(figure_of(pairs(groups=groups))))
+
+
+def test_many_bars_make_it_higher_and_the_rest_is_counted(light):
+    assert figure_of(singles(12)).get_figheight() == 4.5
+    assert 4.5 < figure_of(singles(30)).get_figheight() < 10
+    figure = figure_of(singles(70, foot="One run each."))
+    assert "One run each. And 30 more" in words(figure)
+
+
+def test_values_far_from_each_other_have_a_logarithmic_axis(light):
+    figure = figure_of(KINDS["huge"])
+    assert any("logarithmic axis" in text for text in words(figure))
+    assert {"10", "1,000"} <= set(words(figure))
+
+
+def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):
+    figure = figure_of(KINDS["ratios"])
+    lines = [line for line in figure.axes[0].lines if line.get_marker() in set("oD<>")]
+    assert [(line.get_marker(), line.get_color()) for line in lines] == [
+        ("o", COLOURS[0]), ("<", COLOURS[5]), (">", COLOURS[5]), ("o", COLOURS[5]), ("o", COLOURS[0])
+    ]  # fmt: skip
+    assert {"1", "1.40", "0.90"} <= set(words(figure))
+
+
+def test_marks_are_named(light):
+    assert "compute limit" in words(figure_of(KINDS["ladder"]))
+
+
+def test_lines_are_named_at_their_ends_or_above(light):
+    beside = {each.get_text(): each for each in texts(figure_of(curves("resnet18", "resnet34")))}
+    assert min(beside[name].get_position()[0] for name in ("resnet18", "resnet34")) > 5
+    figure = figure_of(KINDS["many curves"])
+    assert any("And 6 more" in text for text in words(figure))
+
+
+def test_a_line_has_the_colour_of_the_one_that_it_is_of(light):
+    lines = figure_of(roofline()).axes[1].lines
+    assert {line.get_color() for line in lines} == {COLOURS[0]}
+
+
+def test_numbers_of_an_axis_are_plain(light):
+    chart = curves("a", lines=(Line("a", tuple(Point(10.0**n, 10.0**n) for n in range(7))),), log_x=10, log_y=10)
+    assert "1,000,000" in words(figure_of(chart))
+
+
+def test_an_svg_has_no_markup_of_a_name(tmp_path):
+    attack = "</text><script>alert(1)</script>"
+    groups = (BarGroup(attack, (Bar(attack, 1.0), Bar("b", 2.0))),)
+    (path,) = drawn(tmp_path, answer(finding(charts=(pairs(title=attack, groups=groups),))), kinds=("svg",))
+    assert "<script" not in Path(path).read_text(encoding="utf-8")
+
+
+def test_figures_that_are_all_nothing_are_drawn(light):
+    groups = tuple(BarGroup(name, (Bar("x", 0.0),)) for name in "ab")
+    assert words(figure_of(singles(groups=groups))).count("0") == 2
+
+
+def test_a_long_text_at_the_right_edge_leaves_room_for_the_bars(light):
+    figure = figure_of(pairs(groups=tuple(BarGroup(m, (Bar(OLD, 1.0), Bar(NEW, 2.0)), LONG) for m in "ab")))
+    assert max(box.get_width() for box in figure.axes[0].patches) > 2

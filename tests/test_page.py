@@ -1,0 +1,172 @@
+"""The page: opens offline and under its own policy, nothing of a row becomes markup, all is folded and carried."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+from made_answers import NEW, OLD, TABLE, answer, curves, finding, pairs, ratios, roofline, section
+
+from gpubench.errors import UserError
+from gpubench.rows.embed import table_in
+from gpubench.rows.read import load_text, table_of
+from gpubench.show.page import page_of, write
+from gpubench.show.style import BLUE, INK
+from gpubench.studies.section import Bar, BarGroup, Column, Table
+
+ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg onload=alert(1)>]]>\x00\x1b"
+VOID = {"meta", "input", "br"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes and texts; fails where they are not nested."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def all(self, *tags):
+        return [attributes for tag, attributes in self.elements if tag in tags]
+
+    def text_in(self, tag):
+        return [text for inside, text in self.texts if inside == tag]
+
+
+@pytest.fixture(scope="module")
+def text():
+    charts = (pairs(), ratios((1.4, 1.2, 1.5), (0.9, 0.8, 1.1)), curves("a", "b"), roofline())
+    findings = [finding(f"Finding {n}", charts if n == 0 else ()) for n in range(11)]
+    sections = [section("First", findings=tuple(findings), charts=charts), section("Second", charts=(pairs("other"),))]
+    sections.append(section("Third", findings=(finding("Odd"),), notes=("a note",), left_out=("two rows: why",)))
+    return page_of(answer(*findings, sections=sections, left_out=("a kind",), problems=("bad.csv: no CSV",)))
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+def test_its_policy_allows_its_own_script_and_style_and_nothing_else(page):
+    (policy,) = (each["content"] for each in page.all("meta") if each.get("http-equiv"))
+    (script,), (style,) = page.text_in("script"), page.text_in("style")
+    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; base-uri 'none';"
+        " form-action 'none'"
+    )
+    assert not any("style" in attributes for _, attributes in page.elements)
+
+
+def test_it_opens_offline(text, page):
+    links = [each[name] for _, each in page.elements for name in ("href", "src", "xlink:href") if name in each]
+    assert links
+    assert all(link.startswith(("#", "data:text/csv;base64,")) for link in links)
+    assert not re.search(r"https?:|//[a-z]|url\(", text)
+
+
+def test_ids_are_there_once_and_every_link_has_one(page):
+    ids = [each["id"] for _, each in page.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    assert {each["href"][1:] for each in page.all("a", "use") if each["href"].startswith("#")} <= set(ids)
+
+
+def test_what_is_said_first_and_what_is_folded(text, page):
+    order = (
+        "A trains 2 times as fast as B (one run).",
+        "Finding 0 ",
+        "Download",
+        'href="#section-1"',
+        "a note",
+        "a kind",
+    )
+    places = [text.index(each) for each in order]
+    assert places == sorted(places)
+    assert "3 more" in page.text_in("summary")
+    assert page.text_in("h2") == ["First", "Second", "Third", "Left out", "Could not be read"]
+    assert [text for text in page.text_in("a") if "Download" not in text] == ["First", "Second", "Third"]
+    assert not any("open" in each for each in page.all("details"))
+    assert "What a verdict takes." in page.text_in("p")
+
+
+def test_one_section_is_open_and_needs_no_contents():
+    page = Page(page_of(answer(sections=[section()])))
+    assert ["open" in each for each in page.all("details")] == [True, False]
+    assert page.all("nav") == []
+
+
+def test_nothing_to_compare():
+    page = Page(page_of(answer(headline="Nothing can be compared: one row.")))
+    assert "Nothing can be compared: one row." in page.text_in("p")
+    assert page.text_in("h1") == ["nothing to compare"]
+
+
+def test_charts_are_pictures_in_the_pages_colours(text, page):
+    pictures = page.all("svg")
+    assert len(pictures) == 5
+    assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
+    assert {OLD, NEW, "resnet18", "34.1", "mean"} <= set(page.text_in("text"))
+    assert "Minutes for 30 epochs of CIFAR-100; lower is better" in page.text_in("span")
+    (style,) = page.text_in("style")
+    used = set(re.findall(r"(?:fill|stroke): var\((--\w+)\)", style))
+    assert used == {"--bg", "--ink", "--soft", "--line", "--bar", "--blue"}
+    assert not set(map(str.lower, [*INK["page"], BLUE["page"]])) & set(re.findall(r"#[0-9a-f]{6}", style))
+    assert "prefers-color-scheme: dark" in style
+    assert len(text) < 60_000
+
+
+def test_tables_sort_by_value_and_keep_their_words(page):
+    cells = page.all("td")
+    assert {"class": "number", "data-value": "10.0"} in cells
+    assert {"class": "number", "data-value": ""} in cells
+    assert {"class": "faster"} in cells
+    assert {"class": "note"} in cells
+    assert "9.0 to 11.0" in page.text_in("small")
+    assert "out of memory" in page.text_in("td")
+    assert all("data-sortable" in each for each in page.all("table"))
+
+
+def test_no_text_of_a_row_is_markup():
+    chart = pairs(title=ATTACK, subtitle=ATTACK, winner=ATTACK, foot=ATTACK,
+        groups=(BarGroup(ATTACK, (Bar(ATTACK, 900.0, note=ATTACK), Bar("b", 8.0, text=ATTACK)), ATTACK),))  # fmt: skip
+    lines = curves(ATTACK, "b", title=ATTACK, x=ATTACK, y=ATTACK, ticks=((2.0, ATTACK),))
+    told = finding(ATTACK, (chart, lines))
+    table = Table(ATTACK, (Column(ATTACK), Column(ATTACK, "s")), ((ATTACK, ATTACK),))
+    whole = section(ATTACK, findings=(told,), tables=(table,), notes=(ATTACK,), left_out=(ATTACK,))
+    more = {"headline": ATTACK, "rule": ATTACK, "left_out": (ATTACK,), "problems": (ATTACK,)}
+    page = Page(page_of(answer(told, sections=[whole], **more)))
+    assert len(page.all("script")) == 1
+    assert page.all("img") == []
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert len(page.all("svg")) == 2
+    assert any("alert(1)" in text for text in page.text_in("text"))
+
+
+def test_the_rows_come_back(tmp_path, text):
+    line = write(answer(sections=[section()]), tmp_path / "new" / "page.html")
+    assert re.fullmatch(r".*page\.html: \d+ kB, opens offline", line)
+    assert table_of(load_text([tmp_path / "new" / "page.html"])) is not None
+    assert table_in(text.encode()) == TABLE
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write there"):
+        write(answer(), tmp_path / "file" / "page.html")

@@ -1,0 +1,105 @@
+"""The page in a real headless Chromium: nothing is fetched, no text runs, it sorts, filters, unfolds, fits a phone."""
+
+import os
+import shutil
+
+import pytest
+from made_answers import LONG, answer, curves, finding, pairs, section
+from test_page import ATTACK
+
+from gpubench.show.page import write
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[browser]'")
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    with playwright.sync_playwright() as running:
+        try:
+            started = running.chromium.launch(
+                executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+            )
+        except playwright.Error:
+            pytest.skip("no Chromium that starts: Debian's package chromium, or $CHROMIUM")
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    contexts = []
+
+    def open_(given, **options):
+        write(given, tmp_path / "page.html")
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.problems, page.requests = [], []
+        page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto((tmp_path / "page.html").as_uri())
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+def three():
+    sections = [section(name, charts=(pairs(name), curves("a", name=f"{name} curves"))) for name in ("x", "y", "z")]
+    return answer(finding(LONG), sections=sections)
+
+
+def test_it_opens_without_a_request_or_an_error(opened, tmp_path):
+    page = opened(three(), offline=True)
+    assert page.problems == []
+    assert page.requests == [(tmp_path / "page.html").as_uri()]
+
+
+def test_a_link_of_the_contents_unfolds_its_section(opened):
+    page = opened(three())
+    assert not page.locator("figure").nth(2).is_visible()
+    page.get_by_role("link", name="y").click()
+    page.locator("figure").nth(2).wait_for(state="visible")
+    assert not page.locator("figure").nth(0).is_visible()
+
+
+def test_columns_sort_by_value_with_the_keyboard_and_say_so(opened):
+    page = opened(answer(sections=[section()]))
+    page.locator("details.table > summary").click()
+    button = page.get_by_role("button", name="batch")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.locator("tbody td:nth-child(2)").all_inner_texts() == ["128", "64"]
+    assert "descending" in page.get_by_role("status").inner_text()
+
+
+def test_the_filter_keeps_lines_with_all_words_and_unfolds_them(opened):
+    page = opened(three())
+    page.get_by_label("Show only").fill("resnet18 faster")
+    assert "3 lines match" in page.get_by_role("status").inner_text()
+    assert page.locator("tbody tr:visible").count() == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
+    whole = section(LONG, charts=(pairs(title=LONG),), notes=("x" * 200,))
+    page = opened(
+        answer(finding("y" * 200), sections=[whole]), viewport={"width": 390, "height": 740}, color_scheme=scheme
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    ink, paper = page.evaluate(
+        "[getComputedStyle(document.querySelector('svg text')).fill, getComputedStyle(document.body).backgroundColor]"
+    )
+    assert ink != paper
+
+
+def test_no_text_of_a_row_runs(opened):
+    told = finding(ATTACK, (pairs(title=ATTACK, winner=ATTACK), curves(ATTACK, "b", title=ATTACK)))
+    page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, findings=(told,), notes=(ATTACK,))]))
+    dialogs = []
+    page.on("dialog", dialogs.append)
+    page.reload()
+    page.wait_for_timeout(200)
+    assert (dialogs, page.problems) == ([], [])
