@@ -435,27 +435,20 @@ def doctor(
 
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
-    from gpubench import apex
     from gpubench.commands.health import health
-    from gpubench.doctor import nvidia_cards, of_apex, surroundings
-    from gpubench.measuring import environment, host
-    from gpubench.measuring.checkup import checkup
-    from gpubench.measuring.process import describe
+    from gpubench.measuring.checkup import checks
+    from gpubench.measuring.progress import HintLine
 
     if bool(files) != bool(against):
         raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    if files and against:
-        found = health(files, against)
-    else:
-        at_rest = host.host(environment.cpu_count())
-        found = checkup(describe(), at_rest, nvidia_cards())
-        found += [of_apex(apex.installed()), *surroundings(data)]
-    for finding in found:
-        typer.echo(f"{marks[finding.level]}  {finding.text}")
-        if finding.advice:
-            typer.echo(f"        {finding.advice}")
-    return 4 if any(finding.level == "fix" for finding in found) else 0
+    code = 0
+    with HintLine() as line:
+        for check in health(files, against) if files and against else checks(data, line.show):
+            line.clear()
+            print(f"{marks[check.level]}  {check.text}" + f"\n        {check.advice}" * bool(check.advice), flush=True)
+            code = 4 if check.level == "fix" else code
+    return code
 
 
 @app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")

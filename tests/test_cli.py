@@ -14,8 +14,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpubench.arguments import parse_duration, parse_size
-from gpubench.cli import app
+from gpubench.cli import app, doctor
 from gpubench.conditions import Host
+from gpubench.doctor import Check
 from gpubench.errors import UserError
 from gpubench.measuring.plan import Options
 
@@ -182,6 +183,23 @@ def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatc
     ill = invoke(app, ["doctor"])
     assert ill.exit_code == 4
     assert "FIX   cpu: A CPU: torch cannot compute on it (it is on fire)" in ill.stdout
+
+
+def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monkeypatch, capsys):
+    seen = []
+
+    def checks(data, hint):
+        yield Check("ok", "quick")
+        hint("asking torch")
+        seen.append(capsys.readouterr())
+        yield Check("fix", "slow", "do this")
+
+    monkeypatch.setattr("gpubench.measuring.checkup.checks", checks)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert doctor.__wrapped__(files=None, against=None, data=None) == 4
+    assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")
+    last = capsys.readouterr()
+    assert (last.out, last.err) == ("FIX   slow\n        do this\n", "\r\x1b[2K")
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback():

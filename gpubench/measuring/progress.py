@@ -1,5 +1,6 @@
 """What the user sees while trials run: a bar with rate and time left, and a line per finished trial."""
 
+import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -92,6 +93,32 @@ class TrialProgress:
             return ""
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
         return f"{_duration(spent / worked * (self.total - worked))} left"
+
+
+class HintLine:
+    """What takes long right now, on the terminal's last line until something else is printed; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def __enter__(self) -> "HintLine":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Show this instead of what was shown."""
+        if sys.stderr.isatty():
+            self.clear()
+            print(f"{text} ...", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take it away, before a line is printed."""
+        if self._shown:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self._shown = False
 
 
 def describe(row: Row, unit: str) -> str:
