@@ -49,6 +49,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
+            typer.echo("\nstopped", err=True)
             raise typer.Exit(130) from None
         raise typer.Exit(code or 0)
 

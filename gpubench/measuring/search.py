@@ -95,6 +95,10 @@ class Batches:
             return None if fp32.refusal or own.refusal else case
         return replace(case, batch_size=fp32.batch_size) if fp32.batch_size != own.batch_size else None
 
+    def to_search(self, case: Case) -> bool:
+        """Whether its batch has to be looked for, and is no other's."""
+        return case.batch_policy != "max-fp32" and not case.refusal and not (self.so_far(case) or case).batch_size
+
     def waits(self, case: Case) -> bool:
         """Whether it is the twin of cases whose batches are not sure yet."""
         if case.batch_policy != "max-fp32" or case.refusal:

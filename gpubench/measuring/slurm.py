@@ -180,8 +180,11 @@ def follow(job: str, out: Path, console: Console) -> str:
                 status.update(f"job {job} {state.lower() or 'asked for'}, {rows} rows in {out}")
                 time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        console.print(f"\njob {job} goes on; the same command follows it again, `scancel {job}` ends it", markup=False)
-        raise
+        console.print(
+            f"\nstopped following: job {job} goes on; the same command follows it again, `scancel {job}` ends it",
+            markup=False,
+        )
+        raise SystemExit(130) from None
 
 
 def _state(job: str) -> str:
