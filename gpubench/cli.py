@@ -391,25 +391,15 @@ def submit(
     return code
 
 
-@app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
+@app.command(name="list", epilog="Example: `gpubench list`, `gpubench list --suite resnet` or `gpubench list --suite my_suite.py`")
 @advised
 def list_suites(
-    suite: Annotated[list[str] | None, typer.Option(help="Only these suites. Repeatable.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Only this suite, in full. Repeatable.")] = None,
 ) -> None:
-    """Suites, their models and their parameters."""
-    from gpubench.suite import COMMON_PARAMS, built_in_names, find
+    """Suites with their models; one of them (--suite) with all its parameters."""
+    from gpubench.commands.suites import listed
 
-    for name in suite or built_in_names():
-        found = find(name)
-        typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
-        usual = found.suite.default_models
-        without = f" (without --models: {', '.join(usual)})" if usual else ""
-        typer.echo(f"  models: {', '.join(found.suite.models)}{without}")
-        typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
-        for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
-            default = str(param.default).lower() if isinstance(param.default, bool) else param.default
-            choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""
-            typer.echo(f"  --set {key}={default}{choices}  {param.help}")
+    typer.echo("\n".join(listed(suite or ())))
 
 
 @app.command(

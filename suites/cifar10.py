@@ -1,4 +1,4 @@
-"""CIFAR-10 to 94%: each step from the DAWNBench network of 2018 to a record run of today, measured alone.
+"""CIFAR-10 to 94%: what each step to a record run gains.
 
 The ladder is "How to Train Your ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast), from the
 DAWNBench entry of B. Johnson (bkj/basenet) on; `speedrun` goes on from what the records since then teach

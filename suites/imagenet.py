@@ -1,4 +1,4 @@
-"""ImageNet with progressive resizing: a ResNet trained on images that grow from 128 to 288 pixels.
+"""ImageNet with images that grow from 128 to 288 pixels.
 
 After fast.ai and DIUx's entry to DAWNBench (cybertronai/imagenet18, 2018), which trained ResNet-50 to 93%
 top-5 in 18 minutes on 128 V100, and Lambda's run of it on 8 Titan RTX (lambdal/imagenet18, 2.37 hours). Timed:

@@ -1,4 +1,4 @@
-"""Accuracy as the batch grows: CIFAR-10 with SGD and linear scaling, with LARS, and with LARS gone wrong in fp16.
+"""Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
 
 The other half of `scaling`: processes are only worth adding while the batch that feeds them still learns. The step's
 batch is `global_batch` samples over all processes, from as many gradients as `--batch` samples of one process make;

@@ -1,4 +1,4 @@
-"""CIFAR-100 on ResNet-18 to 152 in fastai: seconds for a whole run, in full and in mixed precision.
+"""CIFAR-100 on ResNet-18 to 152 in fastai: time of a whole run.
 
 Grows out of the RTX 2080 Ti against GTX 1080 Ti benchmark (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks), whose procedure is `recipe=article`: an ImageNet

@@ -1,4 +1,4 @@
-"""Many processes: all-reduce by size and algorithm, and what ResNet-50 and AlexNet-BN lose to communication.
+"""Many processes: all-reduce, ResNet-50 and AlexNet-BN.
 
 Grows out of "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
 Minutes" (Jia and others 2018, arXiv 1807.11205), where a cluster's speed is T = S x N x e: a process's own, how

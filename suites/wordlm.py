@@ -1,4 +1,4 @@
-"""Word-level language models on WikiText-2, LSTM first: seconds for a whole run, the same batch in each precision.
+"""Language models on WikiText-2, LSTM first: time of a whole run.
 
 Grows out of the word language model of NVIDIA Apex's examples (2018 to 2019), which the article of 2019
 trained for 30 epochs, and of pytorch/examples, where that came from. `preset=article` has its sizes of

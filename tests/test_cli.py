@@ -1,6 +1,7 @@
 """Sizes, durations, suites that do not load: one line of advice and exit code 2."""
 
 import contextlib
+import re
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from gpubench.conditions import Host
 from gpubench.doctor import Check
 from gpubench.errors import UserError
 from gpubench.measuring.plan import Options
+from gpubench.suite import COMMON_PARAMS, built_in_names, find
 
 invoke = CliRunner().invoke
 
@@ -93,10 +95,23 @@ def test_data_that_cannot_be_had_names_both_ways_out(cli, tmp_path):
     assert "no such folder" in done.stderr
 
 
-def test_list_shows_models_and_parameters(cli):
-    done = cli("list")
-    assert "resnet152" in done.stdout
-    assert "--set image_size=224" in done.stdout
+def test_list_fits_a_screen(cli):
+    lines = cli("list").stdout.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 79
+    text = "\n".join(lines)
+    assert all(re.search(rf"^{name} +v\d", text, re.MULTILINE) for name in built_in_names())
+    assert "resnet152" in text
+    assert text.count("--set threads=0") == 1
+    assert "--set image_size" not in text
+
+
+def test_list_of_one_suite_shows_all_its_parameters(cli):
+    for name in built_in_names():
+        text = cli("list", "--suite", name).stdout
+        assert max(map(len, text.splitlines())) <= 79
+        assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
+    assert "--set image_size=224" in cli("list", "--suite", "resnet").stdout
 
 
 @pytest.fixture
