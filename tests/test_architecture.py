@@ -52,7 +52,12 @@ LAYERS = [
     {module for module in MODULES if module.startswith("studies/")},
     {module for module in MODULES if module.startswith("show/")},
     {module for module in MODULES if module.startswith("commands/")},
-    {"ceiling.py", "selftest.py", "preparing.py"},  # measure with one wing, look up and judge with the other
+    {
+        "completion.py",
+        "ceiling.py",
+        "selftest.py",
+        "preparing.py",
+    },  # measure with one wing, look up and judge with the other
     {"cli.py", "__main__.py"},
 ]
 

@@ -1,6 +1,7 @@
 """Sizes, durations, suites that do not load: one line of advice and exit code 2."""
 
 import contextlib
+import json
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from gpubench import completion
 from gpubench.arguments import parse_duration, parse_size
 from gpubench.cli import app, doctor
 from gpubench.conditions import Host
@@ -171,6 +173,74 @@ def test_no_option_of_run_is_missing_above():
     tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
     flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
     assert flags - tried == set()
+
+
+COMPLETED = {
+    "run --suite re": {"resnet"},
+    "run --precision fp32,bf": {"fp32,bf16"},
+    "run --batch ": {"max", "fastest"},
+    "run --device cp": {"cpu"},
+    "run --models resnet1": {"resnet18", "resnet101", "resnet152"},
+    "run --suite wordlm --models lstm,g": {"lstm,gru"},
+    "run --suite nothing --models ": set(),
+    "list --suite wo": {"wordlm"},
+    "compare a.csv --by ca": {"card", "card_memory_bytes", "card_max_sm_clock_mhz", "card_max_memory_clock_mhz"},
+    "compare a.csv --by torch,cud": {"torch,cuda", "torch,cudnn"},
+    "compare a.csv --metric cost": {"cost", "cost-per-epoch"},
+    "compare a.csv --format mark": {"markdown"},
+    "compare a.csv --theme d": {"dark"},
+    "report a.csv --metric mem": {"memory"},
+    "export a.csv --format py": {"pyperf"},
+    "import a.csv --format la": {"lambda"},
+    "data fetch cifar": {"cifar10", "cifar100"},
+}
+
+
+def test_the_shell_completes_values_and_imports_nothing_heavy():
+    """One process completes them all."""
+    script = f"""
+import contextlib, io, json, os, sys
+from gpubench.cli import app
+os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
+told = []
+for line in {list(COMPLETED)!r}:
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "gpubench " + line, str(len(line.split(" ")))
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        app([], prog_name="gpubench")
+    told.append(out.getvalue().split())
+print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules))]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told, heavy = json.loads(done.stdout)
+    assert {line: set(words) for line, words in zip(COMPLETED, told, strict=True)} == COMPLETED
+    assert heavy == []
+
+
+def test_what_the_shell_offers_is_what_the_commands_take():
+    from gpubench.analysis.metrics import METRICS
+    from gpubench.interop import exports, imports
+    from gpubench.show import formats
+
+    assert set(completion.METRICS) == set(METRICS)
+    assert set(completion.FORMATS) == {"terminal", *formats.FORMATS}
+    assert set(completion.EXPORTS) == {*exports.FORMATS, "dawnbench"}
+    assert set(completion.IMPORTS) == set(imports.FORMATS)
+
+
+def test_a_suite_file_is_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    assert completion.suites("mi") == ["mine.py"]
+    assert completion.suites(f"{tmp_path}/") == [f"{tmp_path}/mine.py"]
+
+
+@pytest.mark.parametrize("line", [[], *[[name] for name in get_command(app).commands]])
+def test_help_fits_80_columns_and_flags_take_no_value(line, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = invoke(app, [*line, "--help"]).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"--(?!help|install|show)\S+ +<bool>", text)
+    assert "--no-" not in text
 
 
 @given(st.text(max_size=12))
