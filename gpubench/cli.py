@@ -683,7 +683,7 @@ def doctor(
     from gpubench.measuring.progress import HintLine
 
     if bool(files) != bool(against):
-        raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
+        raise UserError("give both rows measured here and reference rows: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
     code = 0
     with HintLine() as line:

@@ -163,7 +163,7 @@ def choose_batch(
         if wish == "max" and shared and not options.memory_limit_bytes:
             what = "a CPU" if device.kind == "cpu" else f"{device.card}, whose memory is the host's,"
             raise UserError(
-                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
+                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say), or it would fill the host's memory"
             )
         return wish, None
     if not wish.isdecimal() or int(wish) == 0:

@@ -1,4 +1,4 @@
-"""What a run stands on before it starts: data, weights, the file to write, the plan to show."""
+"""What a run needs before it starts: data, weights, the file to write, and the plan that is shown."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

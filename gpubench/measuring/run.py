@@ -1,4 +1,4 @@
-"""`gpubench run` from end to end: resolve, plan, fit batches, then trials to rows, one at a time."""
+"""`gpubench run` from beginning to end: plan, find batches, then run each trial and write its row."""
 
 import hashlib
 import json

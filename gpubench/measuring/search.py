@@ -1,4 +1,4 @@
-"""What only trying shows of a case: its batch where it was left open, and whether this CPU computes it in fp16.
+"""Tries out what is not known of a case: its batch, and whether this CPU computes the model in fp16.
 
 Each probe is a child process that runs a short lap.
 """

@@ -1,6 +1,6 @@
-"""A run as a Slurm job, through submitit: submit, follow, and account for every trial however the job ended.
+"""A run as a Slurm job, through submitit: submit it, follow it, and write a row for every trial however it ended.
 
-The job's first node leads as with --nodes and writes the rows itself, so that it needs nobody to watch it.
+The job's first node leads as with --nodes and writes the rows itself. So nobody has to watch the job.
 """
 
 import os
