@@ -2,7 +2,7 @@
 
 It completes `scaling`: more processes are only worth adding while training with their large batch still learns.
 
-A step's batch is `global_batch` samples over all processes. Its gradient is made of gradients of `--batch` samples each.
+A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
 BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
 
 The learning rate warms up, then falls with the square of the share of steps that is left (You and others 2017,
