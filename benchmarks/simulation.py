@@ -330,7 +330,7 @@ def print_power(count: int) -> None:
 
     print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
     table(["sd", *(f"n = {n}" for n in NUMBERS)], [[percent(sd), *found(sd, 0.05, NUMBERS)] for sd in SDS])
-    print("The same of larger slowdowns on restless hosts\n")
+    print("The same of larger slowdowns on hosts with much scatter\n")
     numbers = NUMBERS[:5]
     lines = [
         [percent(sd, 0), percent(slowdown, 0), *found(sd, slowdown, numbers)]

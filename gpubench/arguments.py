@@ -1,4 +1,4 @@
-"""What the words on a command line stand for: sizes, durations, shares, lists."""
+"""Reads the values of options: sizes, durations, shares, lists."""
 
 import re
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """`gpubench peak`: what the device reaches, beside what its maker lists.
 
-It measures with one wing and looks up in the other, which know nothing of each other; so it stands above both.
+It needs the measuring and the comparing side, which do not import each other; so it is part of neither.
 """
 
 from rich.console import Console

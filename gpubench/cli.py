@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import gpubench
+from gpubench import completion
 from gpubench.arguments import parse_duration, parse_processes, parse_settings, parse_share, parse_size, without
 from gpubench.errors import UserError
 
@@ -22,11 +23,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
-    epilog="A first look: `gpubench run --suite resnet --precision both --quick --synthetic`. Without the last two"
-    " words it measures; then `gpubench compare results/*.csv`.",
+    epilog="A first look: `gpubench run --quick --synthetic`. A measurement: `gpubench run`, then `gpubench compare"
+    " results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
-app.add_typer(data_app, name="data")
+FLAG = ""
+"""Stands where an option's value would: typer names a type there, and a flag takes no value."""
+MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
+WHAT, HOW_LONG, WHERE, FILES = "What", "How long", "Where", "Files"
+SIDES, SHOWN, DRAWN, MODEL = "What is compared", "What is shown", "Charts", "Scaling model"
+AS_IN_COMPARE = "As in `compare`."
+app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
 
 Files = Annotated[
     list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports that carry their rows.")
@@ -49,6 +56,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
+            typer.echo("\nstopped", err=True)
             raise typer.Exit(130) from None
         raise typer.Exit(code or 0)
 
@@ -64,13 +72,14 @@ def _version(show: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", metavar=FLAG, callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?"""
 
 
 @app.command(
+    rich_help_panel=MEASURE,
     epilog="""
 Examples:
 
@@ -85,76 +94,186 @@ Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cu
 How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
 
 On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
-"""
+""",
 )
 @advised
 def run(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="Built-in suite (resnet; see `gpubench list`), or a suite file's path. Repeatable."),
+        typer.Option(
+            metavar="NAME|FILE.py",
+            help="Built-in suite (`gpubench list` shows them), or the path of a suite file; resnet by default."
+            " Repeatable.",
+            autocompletion=completion.suites,
+            rich_help_panel=WHAT,
+        ),
     ] = None,
+    models: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Models joined by commas; each suite has its usual ones.",
+            autocompletion=completion.models,
+            rich_help_panel=WHAT,
+        ),
+    ] = "",
     precision: Annotated[
         str,
         typer.Option(
-            help="both, mixed, all, or names: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, joined by commas."
+            metavar="NAMES",
+            help="both (fp32 and the mixed precision of the device), mixed, all, or names joined by commas: fp32,"
+            " tf32, fp16, bf16, fp16-master, fp16-pure.",
+            autocompletion=completion.precisions,
+            rich_help_panel=WHAT,
         ),
     ] = "both",
-    models: Annotated[str, typer.Option(help="Models joined by commas; each suite has its usual ones.")] = "",
     batch: Annotated[
         str | None,
         typer.Option(
-            help="Samples of one process: max, fastest, or a number. By default max for resnet and scaling on an"
-            " accelerator, else the suite's own number."
+            metavar="max|fastest|N",
+            help="Samples of one process in a step. By default max for resnet and scaling on an accelerator, else the"
+            " suite's own number.",
+            autocompletion=completion.one_of("max", "fastest"),
+            rich_help_panel=WHAT,
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round over each in turn).")
-    ] = "auto",
-    processes: Annotated[
-        str, typer.Option(help="Training processes on each machine, one per device; 1,2,4 runs each case with each.")
-    ] = "1",
-    nodes: Annotated[int, typer.Option(min=1, help="Machines; give each the same command.")] = 1,
-    rendezvous: Annotated[
-        str, typer.Option(help="HOST:PORT where the machines meet; the one that HOST is writes the rows.")
-    ] = "",
-    slurm: Annotated[
-        str, typer.Option(help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md).")
-    ] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the suite (`gpubench list --suite NAME` shows them). Repeatable.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Seed of the first round; each round adds one.", rich_help_panel=WHAT),
+    ] = 42,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            metavar=FLAG,
+            help="A first look: one trial per case, three measured steps at most.",
+            rich_help_panel=HOW_LONG,
+        ),
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", metavar=FLAG, help="Train every epoch instead of projecting.", rich_help_panel=HOW_LONG),
+    ] = False,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Trials per case: 6 when sampled, else 1.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Trials per case: 6 by default, 1 with --quick or --full.",
+            show_default=False,
+            rich_help_panel=HOW_LONG,
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="1%: after 6 rounds go on until each case's interval is this share to either side."),
+        typer.Option(
+            metavar="SHARE",
+            help="1%: add rounds after the sixth until each case's 95% interval is within 1% of its median.",
+            rich_help_panel=HOW_LONG,
+        ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="With --until: add no round that would end later than this (90s, 2h); 20m by default."),
+        typer.Option(
+            metavar="TIME",
+            help="With --until: add no round that would end later than this (90s, 2h); 20m by default.",
+            rich_help_panel=HOW_LONG,
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One trial per case, at most three measured steps.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Train every epoch instead of projecting.")] = False,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End a trial that takes longer: 90s, 10m, 1h30m. 30m by default, none with --full.",
+            rich_help_panel=HOW_LONG,
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round runs on each in turn).",
+            autocompletion=completion.devices,
+            rich_help_panel=WHERE,
+        ),
+    ] = "auto",
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Most memory a trial may use: 11GiB, 2GB, 500MiB.", rich_help_panel=WHERE),
+    ] = None,
+    processes: Annotated[
+        str,
+        typer.Option(
+            metavar="N",
+            help="Training processes on each machine, one per device; 1,2,4 runs each case with each number.",
+            rich_help_panel=WHERE,
+        ),
+    ] = "1",
+    nodes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Machines; give each the same command.", rich_help_panel=WHERE)
+    ] = 1,
+    rendezvous: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where the machines meet. HOST is the machine that leads and writes the rows.",
+            rich_help_panel=WHERE,
+        ),
+    ] = "",
+    slurm: Annotated[
+        str,
+        typer.Option(
+            metavar="WISHES",
+            help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md).",
+            rich_help_panel=WHERE,
+        ),
+    ] = "",
     out: Annotated[
         Path,
-        typer.Option(help="Folder for a new CSV (--quick: in its folder quick), or a CSV file to write or resume."),
+        typer.Option(
+            metavar="PATH",
+            help="Folder for a new CSV file (with --quick in its folder quick), or a CSV file to write or resume.",
+            rich_help_panel=FILES,
+        ),
     ] = Path("results"),
     data: Annotated[
-        Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the official dataset folders, or one of them. Else $GPUBENCH_DATA, else downloaded.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Folder that holds pretrained weights.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with pretrained weights.", rich_help_panel=FILES)
+    ] = None,
     synthetic: Annotated[
-        bool, typer.Option("--synthetic", help="Made-up data of the same shapes; rows say so.")
+        bool,
+        typer.Option(
+            "--synthetic", metavar=FLAG, help="Made-up data of the same shapes; rows say so.", rich_help_panel=FILES
+        ),
     ] = False,
-    memory_limit: Annotated[str | None, typer.Option(help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")] = None,
-    time_limit: Annotated[str | None, typer.Option(help="Longest a trial may take: 90s, 10m, 1h30m.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first round; each round adds one.")] = 42,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="key=value: a parameter of the suite (see `gpubench list`). Repeatable."),
-    ] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder for TensorBoard events, of suites that write them (imagenet).")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for TensorBoard events, of suites that write them (imagenet).",
+            rich_help_panel=FILES,
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and measure nothing.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", metavar=FLAG, help="Print the plan, its time and what is missing; measure nothing."),
+    ] = False,
 ) -> int:
     """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
     from gpubench.commands.run import found
@@ -207,6 +326,7 @@ def run(
 
 
 @app.command(
+    rich_help_panel=COMPARE,
     epilog="""
 Examples:
 
@@ -217,53 +337,137 @@ Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "10
 The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
 
 As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
-"""
+""",
 )
 @advised
 def compare(
     files: Files,
     by: Annotated[
-        str | None, typer.Option(help="Column to compare along, or two: card, precision, torch,card, batch_size, ...")
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Column to compare along, or two: card, precision, torch,card, batch_size, ...",
+            autocompletion=completion.columns,
+            rich_help_panel=SIDES,
+        ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Value of that column that speedups are relative to: by default fp32, or the slowest."),
+        typer.Option(
+            metavar="VALUE",
+            help="Value of that column that speedups are relative to: by default fp32, or the slowest.",
+            rich_help_panel=SIDES,
+        ),
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal."),
+        typer.Option(
+            metavar="NAME",
+            help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal.",
+            autocompletion=completion.one_of(*completion.METRICS),
+            rich_help_panel=SIDES,
+        ),
     ] = "seconds",
     price: Annotated[
-        Path | None, typer.Option(help="TOML with dollars per hour, or price and years, of each card.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML with dollars per hour, or price and years, of each card.",
+            rich_help_panel=SIDES,
+        ),
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(help="column=value or column!=value: only these rows. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Only these rows; COLUMN!=VALUE leaves them out. Repeatable.",
+            rich_help_panel=SIDES,
+        ),
     ] = None,
-    table: Annotated[str, typer.Option("--format", help="terminal, markdown, csv or json.")] = "terminal",
-    every: Annotated[bool, typer.Option("--all", help="Every case and comparison, not only what was found.")] = False,
+    table: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="terminal, markdown, csv or json.",
+            autocompletion=completion.one_of(*completion.FORMATS),
+            rich_help_panel=SHOWN,
+        ),
+    ] = "terminal",
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", metavar=FLAG, help="Every case and comparison, not only what was found.", rich_help_panel=SHOWN
+        ),
+    ] = False,
     only: Annotated[
-        str, typer.Option(help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, in full.")
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, in full.",
+            rich_help_panel=SHOWN,
+        ),
     ] = "",
-    charts: Annotated[Path | None, typer.Option(help="Folder for charts of the first findings.")] = None,
-    all_charts: Annotated[Path | None, typer.Option(help="Folder for these and every other chart.")] = None,
-    chart_format: Annotated[str, typer.Option(help="png, svg and pdf, joined by commas.")] = "png,svg",
-    theme: Annotated[str, typer.Option(help="light or dark charts.")] = "light",
+    charts: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for charts of the first findings.", rich_help_panel=DRAWN)
+    ] = None,
+    all_charts: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for these and every other chart.", rich_help_panel=DRAWN)
+    ] = None,
+    chart_format: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
+    ] = "png,svg",
+    theme: Annotated[
+        str,
+        typer.Option(
+            metavar="light|dark",
+            help="Colours of the charts.",
+            autocompletion=completion.one_of("light", "dark"),
+            rich_help_panel=DRAWN,
+        ),
+    ] = "light",
     unit: Annotated[
-        str, typer.Option(help="seconds, minutes or hours on the charts; by default what reads best.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="seconds, minutes or hours on the charts; by default what reads best.",
+            autocompletion=completion.one_of("seconds", "minutes", "hours"),
+            rich_help_panel=DRAWN,
+        ),
     ] = "",
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Compare what is not alike too, without verdict; says where.")
+        bool,
+        typer.Option(
+            "--allow-mismatch",
+            metavar=FLAG,
+            help="Compare what is not alike too, without verdict; says where.",
+            rich_help_panel=SIDES,
+        ),
     ] = False,
     fail_on_slower: Annotated[
         str | None,
-        typer.Option(help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is."),
+        typer.Option(
+            metavar="SHARE",
+            help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is.",
+            rich_help_panel=SHOWN,
+        ),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="With --beta: seconds of a message, for the scaling model.", min=0)
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="With --beta: what a message takes.", rich_help_panel=MODEL),
     ] = None,
-    beta: Annotated[float | None, typer.Option(help="Seconds of a byte, for the scaling model.", min=0)] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="With --alpha: what a byte takes.", rich_help_panel=MODEL),
+    ] = None,
     scale_to: Annotated[
-        int | None, typer.Option(help="With --alpha and --beta: processes the scaling model goes to (2048, say).")
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="With --alpha and --beta: processes that the model goes to (2048, say).",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else the rows differ in."""
@@ -300,41 +504,70 @@ def compare(
     )
 
 
-@app.command(epilog="Example: `gpubench report results/*.csv -o report.html`")
+@app.command(rich_help_panel=COMPARE, epilog="Example: `gpubench report results/*.csv -o report.html`")
 @advised
 def report(
     files: Files,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
-    by: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="As in `compare`.")] = None,
-    metric: Annotated[str, typer.Option(help="As in `compare`.")] = "seconds",
-    price: Annotated[Path | None, typer.Option(help="As in `compare`.")] = None,
-    where: Annotated[list[str] | None, typer.Option(help="As in `compare`. Repeatable.")] = None,
-    allow_mismatch: Annotated[bool, typer.Option("--allow-mismatch", help="As in `compare`.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write; without, a new report.html."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help=AS_IN_COMPARE, autocompletion=completion.columns, rich_help_panel=SIDES),
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(metavar="VALUE", help=AS_IN_COMPARE, rich_help_panel=SIDES)] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=AS_IN_COMPARE,
+            autocompletion=completion.one_of(*completion.METRICS),
+            rich_help_panel=SIDES,
+        ),
+    ] = "seconds",
+    price: Annotated[Path | None, typer.Option(metavar="FILE", help=AS_IN_COMPARE, rich_help_panel=SIDES)] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help=f"{AS_IN_COMPARE} Repeatable.", rich_help_panel=SIDES),
+    ] = None,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", metavar=FLAG, help=AS_IN_COMPARE, rich_help_panel=SIDES)
+    ] = False,
 ) -> None:
     """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
     from gpubench.analysis.compare import Question
-    from gpubench.show.report import write_report
+    from gpubench.commands.report import write_report
 
     question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
     typer.echo(write_report(files, question, out))
 
 
 @app.command(
+    rich_help_panel=COMPARE,
     epilog="""
 Examples:
 
 For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`
 
 An entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`
-"""
+""",
 )
 @advised
 def export(
     files: Files,
-    format_name: Annotated[str, typer.Option("--format", help="benchstat, pyperf, timm, mllog or dawnbench.")],
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="benchstat, pyperf, timm, mllog or dawnbench.",
+            autocompletion=completion.one_of(*completion.EXPORTS),
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write (dawnbench: folder); printed by default.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="PATH", help="File to write (dawnbench: folder); printed by default."),
     ] = None,
 ) -> None:
     """Write the ok rows in another tool's format."""
@@ -346,6 +579,7 @@ def export(
 
 @app.command(
     name="import",
+    rich_help_panel=COMPARE,
     epilog="""
 Examples:
 
@@ -357,15 +591,25 @@ A DAWNBench entry: `gpubench import entry.json --format dawnbench --out dawnbenc
 @advised
 def import_(
     files: Annotated[list[Path], typer.Argument(help="Other people's files.")],
-    format_name: Annotated[str, typer.Option("--format", help="timm, lambda, dawnbench or notebooks.")],
-    out: Annotated[Path, typer.Option(help="CSV to append the rows to.")],
-    source: Annotated[str, typer.Option(help="Where the figures come from, best with a commit.")] = "",
-    card: Annotated[str, typer.Option(help="The card, where the files do not name it.")] = "",
-    precision: Annotated[str, typer.Option(help="The precision, where the files do not name it.")] = "",
-    data: Annotated[str, typer.Option(help="The dataset, where the files do not name it.")] = "",
-    torch: Annotated[str, typer.Option(help="The version of torch, where known.")] = "",
-    params: Annotated[str, typer.Option(help="What else belongs to the recipe: 'name=value name=value'.")] = "",
-    batches: Annotated[Path | None, typer.Option(help="Lambda's table of batch sizes.")] = None,
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="timm, lambda, dawnbench or notebooks.",
+            autocompletion=completion.one_of(*completion.IMPORTS),
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="CSV to append the rows to.")],
+    source: Annotated[str, typer.Option(metavar="TEXT", help="Where the figures come from, best with a commit.")] = "",
+    card: Annotated[str, typer.Option(metavar="NAME", help="The card, where the files do not name it.")] = "",
+    precision: Annotated[str, typer.Option(metavar="NAME", help="The precision, where the files do not name it.")] = "",
+    data: Annotated[str, typer.Option(metavar="NAME", help="The dataset, where the files do not name it.")] = "",
+    torch: Annotated[str, typer.Option(metavar="VERSION", help="The version of torch, where known.")] = "",
+    params: Annotated[
+        str, typer.Option(metavar="TEXT", help="What else belongs to the recipe: 'name=value name=value'.")
+    ] = "",
+    batches: Annotated[Path | None, typer.Option(metavar="FILE", help="Lambda's table of batch sizes.")] = None,
 ) -> None:
     """Append published figures of other tools as rows that keep their source and recipe."""
     from gpubench.interop.imports import Facts, import_files
@@ -374,7 +618,7 @@ def import_(
     typer.echo(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
 
 
-@app.command(epilog="Example: `gpubench submit results/mine.csv`; nothing is sent")
+@app.command(rich_help_panel=COMPARE, epilog="Example: `gpubench submit results/mine.csv`; nothing is sent")
 @advised
 def submit(
     files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
@@ -394,97 +638,112 @@ def submit(
     return code
 
 
-@app.command(name="list", epilog="Example: `gpubench list` or `gpubench list --suite my_suite.py`")
+@app.command(
+    name="list",
+    rich_help_panel=MEASURE,
+    epilog="Example: `gpubench list`, `gpubench list --suite resnet` or `gpubench list --suite my_suite.py`",
+)
 @advised
 def list_suites(
-    suite: Annotated[list[str] | None, typer.Option(help="Only these suites. Repeatable.")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE.py", help="Only this suite, in full. Repeatable.", autocompletion=completion.suites
+        ),
+    ] = None,
 ) -> None:
-    """Suites, their models and their parameters."""
-    from gpubench.suite import COMMON_PARAMS, built_in_names, find
+    """Suites with their models; one of them (--suite) with all its parameters."""
+    from gpubench.commands.suites import listed
 
-    for name in suite or built_in_names():
-        found = find(name)
-        typer.echo(f"{found.name} (version {found.suite.version}): {found.summary}")
-        usual = found.suite.default_models
-        without = f" (without --models: {', '.join(usual)})" if usual else ""
-        typer.echo(f"  models: {', '.join(found.suite.models)}{without}")
-        typer.echo(f"  counts {found.suite.unit}" + (f", quality {found.suite.quality}" * bool(found.suite.quality)))
-        for key, param in {**found.suite.params, **COMMON_PARAMS}.items():
-            default = str(param.default).lower() if isinstance(param.default, bool) else param.default
-            choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""
-            typer.echo(f"  --set {key}={default}{choices}  {param.help}")
+    typer.echo("\n".join(listed(suite or ())))
 
 
 @app.command(
+    rich_help_panel=LOOK_AFTER,
     epilog="""
 Examples:
 
 What to fix before measuring: `gpubench doctor`
 
 Is my card healthy? `gpubench doctor mine.csv --against results`
-"""
+""",
 )
 @advised
 def doctor(
     files: Annotated[list[Path] | None, typer.Argument(help="CSV files measured here, for --against.")] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV file, or folder of them, with reference rows of the same card. Repeatable."),
+        typer.Option(
+            metavar="PATH", help="CSV file, or folder of them, with reference rows of the same card. Repeatable."
+        ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder that holds the official dataset folders, or one of them.")
+        Path | None, typer.Option(metavar="DIR", help="Folder with the official dataset folders, or one of them.")
     ] = None,
 ) -> int:
     """What to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 
     With files of measured rows it says instead whether the card is as fast as others of its kind.
     """
-    from gpubench import apex
     from gpubench.commands.health import health
-    from gpubench.doctor import nvidia_cards, of_apex, surroundings
-    from gpubench.measuring import environment, host
-    from gpubench.measuring.checkup import checkup
-    from gpubench.measuring.process import describe
+    from gpubench.measuring.checkup import checks
+    from gpubench.measuring.progress import HintLine
 
     if bool(files) != bool(against):
-        raise UserError("give rows measured here and rows to hold them against: gpubench doctor MINE.csv --against DIR")
+        raise UserError("give both rows measured here and reference rows: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
-    if files and against:
-        found = health(files, against)
-    else:
-        at_rest = host.host(environment.cpu_count())
-        found = checkup(describe(), at_rest, nvidia_cards())
-        found += [of_apex(apex.installed()), *surroundings(data)]
-    for finding in found:
-        typer.echo(f"{marks[finding.level]}  {finding.text}")
-        if finding.advice:
-            typer.echo(f"        {finding.advice}")
-    return 4 if any(finding.level == "fix" for finding in found) else 0
+    code = 0
+    with HintLine() as line:
+        for check in health(files, against) if files and against else checks(data, line.show):
+            line.clear()
+            print(f"{marks[check.level]}  {check.text}" + f"\n        {check.advice}" * bool(check.advice), flush=True)
+            code = 4 if check.level == "fix" else code
+    return code
 
 
-@app.command(epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`")
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`",
+)
 @advised
 def peak(
-    device: Annotated[str, typer.Option(help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.")] = "auto",
-    precision: Annotated[str, typer.Option(help="all, both, mixed, or names joined by commas.")] = "all",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves torch's default.")] = 0,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.", autocompletion=completion.devices
+        ),
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="all, both, mixed, or names joined by commas.",
+            autocompletion=completion.precisions,
+        ),
+    ] = "all",
+    threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 leaves torch's default.")] = 0,
 ) -> int:
-    """The most this device reaches, beside what its maker lists. Kept for `run`. Exit code 4 if any fails."""
+    """The highest rate this device reaches, beside what its maker lists; kept for `run`. Exit code 4 if any fails."""
     from gpubench.ceiling import run_peak
 
     return run_peak(device, precision, threads)
 
 
-@app.command(epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
+@app.command(rich_help_panel=LOOK_AFTER, epilog="Example: `gpubench selftest` or `gpubench selftest --device cuda:1`")
 @advised
-def selftest(device: Annotated[str, typer.Option(help="auto, cpu, mps, xpu or cuda:1.")] = "auto") -> int:
-    """Whether the tool tells the truth on this device, in minutes. Exit code 1 if it does not."""
+def selftest(
+    device: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.", autocompletion=completion.devices),
+    ] = "auto",
+) -> int:
+    """Test the tool on this device: are its times and precisions right? Takes minutes. Exit code 1 if they are not."""
     from gpubench.selftest import run_selftest
 
     return run_selftest(device)
 
 
-@app.command(epilog="Example: `gpubench columns`")
+@app.command(rich_help_panel=COMPARE, epilog="Example: `gpubench columns`")
 @advised
 def columns() -> None:
     """Every column of the CSV and what it means, as Markdown."""
@@ -496,7 +755,12 @@ def columns() -> None:
 @data_app.command(epilog="Example: `gpubench data fetch cifar100`")
 @advised
 def fetch(
-    names: Annotated[list[str], typer.Argument(help="Datasets or weights; see `gpubench data list`.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="Datasets or weights; `gpubench data list` shows them.", autocompletion=completion.data_names
+        ),
+    ],
 ) -> None:
     """Download datasets or weights from their official address into the cache."""
     from gpubench import datasets
@@ -508,11 +772,14 @@ def fetch(
 @data_app.command(epilog="Example: `gpubench data prepare imagenet --sizes 160,320 --data DIR`")
 @advised
 def prepare(
-    name: Annotated[str, typer.Argument(help="imagenet.")],
-    sizes: Annotated[str, typer.Option(help="Pixels of the copies' shorter side, joined by commas.")] = "160,320",
-    data: Annotated[Path | None, typer.Option(help="Folder of the tree; else $GPUBENCH_DATA.")] = None,
+    name: Annotated[str, typer.Argument(help="imagenet.", autocompletion=completion.one_of("imagenet"))],
+    sizes: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="Pixels of the copies' shorter side, joined by commas.")
+    ] = "160,320",
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the tree; else $GPUBENCH_DATA.")] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes that resize; all CPUs by default.", show_default=False)
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes that resize; all CPUs by default.", show_default=False),
     ] = None,
 ) -> int:
     """Make resized copies of a tree of images in the cache, once. Exit code 4 if an image cannot be used."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpubench.doctor import Finding
+from gpubench.doctor import Check
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is none: it is how a card under load is meant to run."""
@@ -143,7 +143,7 @@ class Host:
     """Whether the CPU counts its energy, but not for this user."""
 
 
-def untold(device: str, kind: str) -> Finding:
+def untold(device: str, kind: str) -> Check:
     """That nothing can be read of an accelerator, and what would change that."""
     text = f"{device}: power, energy, clocks, heat and other programs cannot be read"
     advice = {
@@ -152,72 +152,70 @@ def untold(device: str, kind: str) -> Finding:
         "mps": "pip install zeus-apple-silicon tells energy; close other programs by hand",
     }
     watch = "watch the card with its maker's tool while gpubench runs"
-    return Finding("note", text, advice.get(kind, f"no library tells of this kind here: {watch}"))
+    return Check("note", text, advice.get(kind, f"no library tells of this kind here: {watch}"))
 
 
-def of_card(check: CardCheck) -> list[Finding]:
+def of_card(check: CardCheck) -> list[Check]:
     """What to fix on a card, and what to know about it."""
     found = [*_of_settings(check), *_of_company(check), *_under_load(check)]
-    return found or [Finding("ok", f"{check.device}: nothing on the card is in the way")]
+    return found or [Check("ok", f"{check.device}: nothing on the card is in the way")]
 
 
-def _of_settings(check: CardCheck) -> list[Finding]:
+def _of_settings(check: CardCheck) -> list[Check]:
     device, state, commands = check.device, check.state, check.commands
     found = []
     limit, default = state.power_limit_watts, state.default_power_limit_watts
     if limit and default and limit < default:
         text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
-        found.append(Finding("fix", text, commands.power_limit.format(watts=default)))
+        found.append(Check("fix", text, commands.power_limit.format(watts=default)))
     elif limit and default and limit > default:
         text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows say so"
-        found.append(Finding("note", text, f"{commands.power_limit.format(watts=default)} makes it a stock card"))
+        found.append(Check("note", text, f"{commands.power_limit.format(watts=default)} makes it a stock card"))
     if state.clocks_policy not in {"", "default"}:
         advice = f"{commands.clocks}; an offset is taken back where it was set (nvidia-settings, a tuning tool)"
-        found.append(Finding("fix", f"{device}: clocks are not the card's own: {state.clocks_policy}", advice))
+        found.append(Check("fix", f"{device}: clocks are not the card's own: {state.clocks_policy}", advice))
     if state.mig == "on":
         text = f"{device}: MIG is on: this is a slice of a card, its power and energy cannot be told"
         found.append(
-            Finding("note", text, f"{commands.settings} -mig 0 gives the whole card (nothing may run on it then)")
+            Check("note", text, f"{commands.settings} -mig 0 gives the whole card (nothing may run on it then)")
         )
     if state.ecc == "off":
         text = f"{device}: ECC is off; a card with ECC on has less memory and may be slower"
-        found.append(
-            Finding("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart")
-        )
+        found.append(Check("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart"))
     if state.persistence == "off":
         text = f"{device}: persistence mode is off: each trial may wait seconds for the driver"
-        found.append(Finding("note", text, f"{commands.settings} -pm 1"))
+        found.append(Check("note", text, f"{commands.settings} -pm 1"))
     if check.strays:
         node = state.numa_node
         text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
-        found.append(Finding("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
+        found.append(Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
     return found
 
 
-def _of_company(check: CardCheck) -> list[Finding]:
+def _of_company(check: CardCheck) -> list[Check]:
     device, found = check.device, []
     compute = len(check.processes.compute) if check.processes else 0
     busy = check.idle.utilisation
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
         found.append(
-            Finding("fix", text, f"{check.commands.processes} lists them; wait for their end, or take another card")
+            Check("fix", text, f"{check.commands.processes} lists them; wait for their end, or take another card")
         )
     elif busy is not None and busy > IDLE_UTILISATION:
         text = f"{device}: busy {busy:.0%} of the time before we began"
         advice = f"end what uses the card: {check.commands.processes} lists it, on the host where this is a container"
-        found.append(Finding("fix", text, advice))
+        found.append(Check("fix", text, advice))
     if check.processes and check.processes.graphics - check.processes.compute:
         text = f"{device}: the card also draws a desktop, which takes memory and moments of time"
-        found.append(Finding("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
+        found.append(Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
     return found
 
 
-def _under_load(check: CardCheck) -> list[Finding]:
+def _under_load(check: CardCheck) -> list[Check]:
     device, state, found = check.device, check.state, []
     if check.load_failure:
         text = f"{device}: multiplying matrices on it failed: {check.load_failure}"
-        found.append(Finding("fix", text, "end what fills its memory, and restart the machine if it goes on"))
+        found.append(Check("fix", text, "end what fills its memory, and restart the machine if it goes on"))
     # Between two batches of work a card is at rest, with the clocks and the link of one.
     loaded = [reading for reading in check.loaded if "idle" not in (reading.reasons or ())]
     width = max((r.pcie_width or 0 for r in loaded), default=0)
@@ -230,56 +228,56 @@ def _under_load(check: CardCheck) -> list[Finding]:
             f" of generation {state.max_pcie_generation} x{state.max_pcie_width}"
         )
         advice = "seat the card anew, use the slot next to the CPU, no riser; in the BIOS set the slot's speed to auto"
-        found.append(Finding("fix", text, advice))
+        found.append(Check("fix", text, advice))
     reasons = set().union(*(r.reasons or () for r in loaded))
     hot = max((r.temperature_celsius or 0 for r in loaded), default=0)
     if reasons & {"sw_thermal", "hw_thermal"}:
         text = f"{device}: slowed by heat within seconds of load ({hot:.0f} degrees Celsius)"
-        found.append(Finding("fix", text, "clean fans and filters, give it air, raise the fan speed; let it cool"))
+        found.append(Check("fix", text, "clean fans and filters, give it air, raise the fan speed; let it cool"))
     elif reasons & SLOWED:
         text = f"{device}: slowed by its hardware under load ({', '.join(sorted(reasons & SLOWED))})"
-        found.append(Finding("fix", text, "check the power supply and each power cable of the card"))
+        found.append(Check("fix", text, "check the power supply and each power cable of the card"))
     clocks = [r.sm_clock_mhz for r in loaded if r.sm_clock_mhz]
     top = state.card_max_sm_clock_mhz
     if clocks and top and not reasons and max(clocks) < FREE_CLOCK * top:
         text = f"{device}: SM clock stays at {max(clocks):.0f} of {top} MHz under load with no reason given: locked"
-        found.append(Finding("fix", text, check.commands.clocks))
+        found.append(Check("fix", text, check.commands.clocks))
     return found
 
 
-def of_host(host: Host, *, accelerator: bool) -> list[Finding]:
+def of_host(host: Host, *, accelerator: bool) -> list[Check]:
     """What to fix on the host; `accelerator` says whether it has to feed one."""
     found = []
     if host.cpu_governor not in {"", "performance"}:
         text = f"CPU governor is {host.cpu_governor}: clocks follow the load, and launches wait for them"
-        found.append(Finding("fix", text, "sudo cpupower frequency-set -g performance"))
+        found.append(Check("fix", text, "sudo cpupower frequency-set -g performance"))
     if host.load_average > BUSY_SHARE * host.cpu_count:
         text = f"load average {host.load_average:.1f} on {host.cpu_count} CPUs: other programs compute"
-        found.append(Finding("fix", text, "see which with top; end them or wait"))
+        found.append(Check("fix", text, "see which with top; end them or wait"))
     if accelerator and host.cpu_count < FEW_CPUS:
         text = f"{host.cpu_count} CPU(s) to feed an accelerator: it may wait for data (data_stall in the rows)"
-        found.append(Finding("note", text, "give the machine or container more, for example docker run --cpus 8"))
+        found.append(Check("note", text, "give the machine or container more, for example docker run --cpus 8"))
     if host.swap_used_bytes > ROOMY_SWAP_BYTES:
         text = f"{host.swap_used_bytes / 1e9:.1f} GB are swapped out: memory is or was short"
-        found.append(Finding("note", text, "end what fills the memory, then sudo swapoff -a && sudo swapon -a"))
+        found.append(Check("note", text, "end what fills the memory, then sudo swapoff -a && sudo swapon -a"))
     if accelerator and not host.all_processes_visible:
         where = f"a container ({host.container})" if host.container != "none" else "a process namespace of its own"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
-        found.append(Finding("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
+        found.append(Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
     if host.cpu_energy_hidden:
         text = "the CPU counts its energy, but only for the superuser: cpu_energy_joules stays empty"
-        found.append(Finding("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
+        found.append(Check("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm holds {shared / 2**20:.0f} MiB: loader workers may die of a bus error"
-        found.append(Finding("fix", text, "docker run --shm-size=8g, or --ipc=host"))
-    return found or [Finding("ok", "nothing on the host is in the way")]
+        found.append(Check("fix", text, "docker run --shm-size=8g, or --ipc=host"))
+    return found or [Check("ok", "nothing on the host is in the way")]
 
 
-def of_switches(set_here: str) -> list[Finding]:
+def of_switches(set_here: str) -> list[Check]:
     """What environment variables change; `set_here` has them as `NAME=value`, with a space between."""
     return [
-        Finding("fix", f"{each}: {SWITCHES[each.partition('=')[0]]}", f"unset {each.partition('=')[0]}")
+        Check("fix", f"{each}: {SWITCHES[each.partition('=')[0]]}", f"unset {each.partition('=')[0]}")
         for each in set_here.split()
         if each.partition("=")[0] in SWITCHES
     ]

@@ -26,7 +26,7 @@ ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
 CIFAR10, IMAGENET = "cifar10", "imagenet"
 """Datasets as rows call them."""
 TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
-"""Data that is a folder of the user's, given by --data: nobody may hand it on."""
+"""Data that is a folder of the user's, given by --data, because its terms forbid passing it on."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def fetch(name: str) -> Path:
     """
     if name in TREES:
         raise UserError(
-            f"{name}: nobody may hand it on, so it cannot be downloaded (image-net.org gives it to registered users);"
+            f"{name}: its terms forbid passing it on; image-net.org gives it to registered users;"
             " use --data DIR with a tree train/CLASS/*.jpg and val/CLASS/*.jpg, or --synthetic"
         )
     if name not in names():

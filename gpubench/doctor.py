@@ -1,7 +1,7 @@
 """What to fix before measuring. Pure but for `surroundings`; torch's facts come from a child process."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +26,8 @@ LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md h
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the doctor's: `ok`, a `note`, or something to `fix`."""
+class Check:
+    """One line of `gpubench doctor`: `ok`, a `note`, or something to `fix`, with advice."""
 
     level: Literal["ok", "note", "fix"]
     text: str
@@ -46,11 +46,11 @@ class Card:
     """Why the driver does not answer, or empty."""
 
 
-def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Finding]:
+def of_torch(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Check]:
     """What torch's facts (see `process.describe`) and the driver's cards say."""
     cudnn = facts["cudnn"] or "refused"
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
-    found = [Finding("ok", f"torch {facts['torch']} ({build})")]
+    found = [Check("ok", f"torch {facts['torch']} ({build})")]
     # What torch does not see is known by name alone.
     seen = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
     if cards and not any(device["kind"] == "cuda" for device in seen):
@@ -58,7 +58,7 @@ def findings(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Findi
         runs = f", which runs CUDA {card.driver_cuda}" if card.driver_cuda else ""
         text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{runs})"
         why = "; ".join(filter(None, (card.problem, refusal)))
-        found.append(Finding("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+        found.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
     for device in seen:
         found += _of_device(device, facts)
     return found
@@ -75,7 +75,7 @@ def unseen_advice(card: Card, cuda: str) -> str:
     return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
-def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Finding]:
+def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Check]:
     memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
     driver = f", driver {device['driver']}" if device["driver"] else ""
     name = f"{device['device']}: {device['card']}{memory}{driver}"
@@ -84,7 +84,7 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
         architecture = f"sm_{capability.replace('.', '')}"
         there = ", ".join(facts["arch_list"])
         return [
-            Finding(
+            Check(
                 "fix",
                 f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {there}",
                 _other_build(capability),
@@ -94,12 +94,12 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Find
         advice = "update the driver, then restart the machine"
         if problem == facts.get("cudnn_refusal"):
             advice = _without_old_cards(facts["devices"])
-        return [Finding("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
+        return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
     unsupported: Mapping[str, str] = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
-    found = [Finding("ok", f"{name}; precisions {can}")]
+    found = [Check("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: such cases become `unsupported` rows, never another precision"
-    found += [Finding("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    found += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return found
 
 
@@ -150,13 +150,13 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor.partition(".")[0] or 0)
 
 
-def of_apex(apex: Apex | None) -> Finding:
+def of_apex(apex: Apex | None) -> Check:
     """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
     if apex is None:
-        return Finding("ok", "no apex package, and none is needed (docs/apex.md)")
+        return Check("ok", "no apex package, and none is needed (docs/apex.md)")
     name = f"apex {apex.version}".rstrip()
     if not apex.real:
-        return Finding(
+        return Check(
             "note",
             f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
             "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/apex.md)",
@@ -164,39 +164,37 @@ def of_apex(apex: Apex | None) -> Finding:
     built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
     text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
     if apex.can_fp16_optimizer:
-        return Finding("ok", f"{text}: `--set engine=apex` of wordlm can use it")
-    return Finding(
+        return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
+    return Check(
         "note",
         f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP}",
         f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
     )
 
 
-def surroundings(data: Path | None = None, out: Path = Path("results")) -> list[Finding]:
+def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:
     """What this machine's disk and data say: datasets present and whole, room for rows and downloads."""
-    found = []
     for name in datasets.DATASETS:
-        found.append(_of_data(name, data))
+        yield _of_data(name, data)
     for what, folder in (("results", out), ("downloads", datasets.cache_folder())):
         there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
         free = shutil.disk_usage(there).free
         text = f"{free / 1e9:,.1f} GB free for {what} ({folder})"
         if free < ROOMY_BYTES:
-            found.append(Finding("fix", text, f"make room, at least {ROOMY_BYTES / 1e9:.0f} GB"))
+            yield Check("fix", text, f"make room, at least {ROOMY_BYTES / 1e9:.0f} GB")
         else:
-            found.append(Finding("ok", text))
-    return found
+            yield Check("ok", text)
 
 
-def _of_data(name: str, data: Path | None) -> Finding:
+def _of_data(name: str, data: Path | None) -> Check:
     try:
         root = datasets.locate([name], data)
     except UserError as error:
         # A folder given for one dataset need not hold the others.
-        return Finding("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
+        return Check("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
     if root is None:
-        return Finding("note", f"{name}: not here", f"gpubench data fetch {name}")
-    return Finding("ok", f"{name}: in {root}")
+        return Check("note", f"{name}: not here", f"gpubench data fetch {name}")
+    return Check("ok", f"{name}: in {root}")
 
 
 DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))

@@ -1,4 +1,4 @@
-"""Schedules of a training whose images grow: reads and checks a phases file, and says what an epoch is like.
+"""Schedules of a training whose images grow: reads and checks a phases file, and gives the settings of each epoch.
 
 A schedule has phases (what is read, how large, in which batches) and ramps (the learning rate). It is data:
 TOML, or the same in one line, parsed by a parser and never evaluated. The idea of phases is that of fast.ai

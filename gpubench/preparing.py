@@ -13,7 +13,7 @@ SHOWN = 20
 
 
 def prepare(name: str, sizes_text: str, data: Path | None, processes: int | None) -> int:
-    """Make the copies and say what came of it; returns 4 where an image cannot be used."""
+    """Make the copies and print how many were made; returns 4 where an image cannot be used."""
     if name not in datasets.TREES:
         raise UserError(f"data prepare {name}: there is {', '.join(datasets.TREES)}")
     sizes = [int(text) if text.strip().isdecimal() else 0 for text in sizes_text.split(",")]

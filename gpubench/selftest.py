@@ -1,6 +1,6 @@
-"""`gpubench selftest`: whether the tool tells the truth on this very device, in minutes.
+"""`gpubench selftest`: tests on this device, in minutes, whether the tool measures and judges right.
 
-It measures with one wing and judges with the other, which know nothing of each other; so it stands above both.
+It needs the measuring and the comparing side, which do not import each other; so it is part of neither.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""What is asked of one process, and what came back: frozen data that crosses the process boundary as JSON."""
+"""A trial and its result: frozen data that is sent to a process, and back, as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,11 +1,13 @@
-"""CIFAR-10 to 94%: each step from the DAWNBench network of 2018 to a record run of today, measured alone.
+"""CIFAR-10 to 94%: what each step to a record run gains.
 
-The ladder is "How to Train Your ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast), from the
-DAWNBench entry of B. Johnson (bkj/basenet) on; `speedrun` goes on from what the records since then teach
-(K. Jordan, arXiv 2404.00498 and KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun). A model here is a
-rung: the recipe of the rung before it and one change. Timed, by the rules of DAWNBench: preparing the data, the
-training, and the evaluation after it. Not timed: reading the dataset, building the network, a warm-up on random
-labels (in laps of its own), and any evaluation between epochs. Goal: 94% of the 10,000 test images.
+A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
+ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
+(bkj/basenet). `speedrun` adds what later records found (K. Jordan, arXiv 2404.00498 and KellerJordan/cifar10-airbench;
+hiverge/cifar10-speedrun).
+
+Timed, by the rules of DAWNBench: preparing the data, the training, and the evaluation after it. Not timed: reading the
+dataset, building the network, a warm-up on random labels (in laps of its own), and any evaluation between epochs.
+Goal: 94% of the 10,000 test images.
 """
 
 from __future__ import annotations

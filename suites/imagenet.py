@@ -1,8 +1,9 @@
-"""ImageNet with progressive resizing: a ResNet trained on images that grow from 128 to 288 pixels.
+"""ImageNet with images that grow from 128 to 288 pixels.
 
-After fast.ai and DIUx's entry to DAWNBench (cybertronai/imagenet18, 2018), which trained ResNet-50 to 93%
-top-5 in 18 minutes on 128 V100, and Lambda's run of it on 8 Titan RTX (lambdal/imagenet18, 2.37 hours). Timed:
-all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
+After the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
+18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
+
+Timed: all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
 the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
 """
 
@@ -273,7 +274,7 @@ def evaluate(net: Network, batches: Iterator[tuple[torch.Tensor, torch.Tensor]])
 
 @contextmanager
 def no_race() -> Iterator[None]:
-    """Without cuDNN's race among algorithms, which it would run anew for each of up to 38 shapes of a few batches."""
+    """Without cuDNN's search among algorithms, which it would repeat for each of up to 38 shapes of a few batches."""
     import torch
 
     racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
@@ -549,7 +550,7 @@ class Files:
         return Pass(self.feed, specs, len(chosen))
 
     def refuse_bad(self) -> None:
-        """Raise UserError naming validation images that could not be used: a score over the others is another's."""
+        """Raise UserError naming validation images that could not be used: a score needs them all."""
         bad = self.feed.bad["valid"]
         if bad:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; mend or remove them")
@@ -663,13 +664,13 @@ class Synthetic:
         return Pass(self, specs, many)
 
     def gather(self) -> None:
-        """Nothing is found wrong."""
+        """Made-up images have no faults."""
 
     def refuse_bad(self) -> None:
-        """Nothing made up is bad."""
+        """Made-up images are never bad."""
 
     def remarks(self) -> list[str]:
-        """Nor odd."""
+        """There is nothing to remark."""
         return []
 
     def state(self) -> dict[str, Any]:
@@ -824,7 +825,7 @@ class Checkpoint:
             self.trouble = True
 
     def heartbeat(self, clock: Clock) -> None:
-        """Note, about once a second, how long the run has lasted: what is killed cannot say it."""
+        """Note, about once a second, how long the run has lasted, because a killed process cannot."""
         now = time.monotonic()
         if not self.folder or not self.leads or self.trouble or now - self.written < 1.0:
             return

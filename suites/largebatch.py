@@ -1,14 +1,17 @@
-"""Accuracy as the batch grows: CIFAR-10 with SGD and linear scaling, with LARS, and with LARS gone wrong in fp16.
+"""Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
 
-The other half of `scaling`: processes are only worth adding while the batch that feeds them still learns. The step's
-batch is `global_batch` samples over all processes, from as many gradients as `--batch` samples of one process make;
-BatchNorm sees `--batch` samples however large the step is, so that nothing but the step differs. Steps have a
-learning rate that warms up and then falls with the square of what is left (You and others 2017, arXiv 1708.03888):
-for `sgd` in proportion to the batch (Goyal and others 2017, arXiv 1706.02677), for LARS with its root.
+It completes `scaling`: more processes are only worth adding while training with their large batch still learns.
 
-`lars` computes in fp32. `lars-fp16-norms` takes weights and gradients for its norms as fp16 has them, squares
-included: what is below 2e-4 squares to nothing, and the layer gets the wrong rate ("Training ImageNet in Four
-Minutes", Jia and others 2018, arXiv 1807.11205, section 3.1, casts to fp32 for that reason).
+A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
+BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
+
+The learning rate warms up, then falls with the square of the share of steps that is left (You and others 2017,
+arXiv 1708.03888). For `sgd` it grows in proportion to the batch (Goyal and others 2017, arXiv 1706.02677). For LARS
+it grows with the batch's square root.
+
+`lars` computes its norms in fp32. `lars-fp16-norms` computes them in fp16, squares included. There a value below 2e-4
+squares to zero, and the layer gets the wrong rate. For that reason "Training ImageNet in Four Minutes" casts to fp32
+(Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
 from __future__ import annotations
@@ -128,7 +131,7 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
 
 
 def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
-    """LARS's local rates with norms that fp16 computes: a norm of nothing leaves the rate as it is."""
+    """LARS's local rates with norms that fp16 computes: a norm of zero leaves the rate as it is."""
     import torch
 
     for weight in weights:
@@ -214,7 +217,7 @@ class Images:
 
 
 def refuse(case: Case) -> str:
-    """It trains by autocast."""
+    """Why a case cannot run: the suite trains by autocast, with fp32 weights."""
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
 
 

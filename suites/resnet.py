@@ -1,11 +1,12 @@
-"""CIFAR-100 on ResNet-18 to 152 in fastai: seconds for a whole run, in full and in mixed precision.
+"""CIFAR-100 on ResNet-18 to 152 in fastai: time of a whole run.
 
-Grows out of the RTX 2080 Ti against GTX 1080 Ti benchmark (S. Bhutani, 2019;
-init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks), whose procedure is `recipe=article`: an ImageNet
-body that stays frozen but for its BatchNorm, a new head, the CPU's transforms, one cycle of 30 epochs.
-`recipe=full`, the default, trains every weight from random initialisation. Timed: all epochs of
-`Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the model,
-reading the dataset.
+After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
+init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
+frozen but for its BatchNorm, a new head, the CPU's transforms, one cycle of 30 epochs. `recipe=full`, the default,
+trains every weight from random initialisation.
+
+Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
+model, reading the dataset.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Many processes: all-reduce by size and algorithm, and what ResNet-50 and AlexNet-BN lose to communication.
+"""Many processes: all-reduce, ResNet-50 and AlexNet-BN.
 
-Grows out of "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
-Minutes" (Jia and others 2018, arXiv 1807.11205), where a cluster's speed is T = S x N x e: a process's own, how
-many there are, and how much of it they keep. `gpubench compare` works out S, T(N) and e(N) from rows of several N.
+After "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four Minutes" (Jia and
+others 2018, arXiv 1807.11205). There a cluster's speed is T = S x N x e: S of one process, N processes, and the share
+e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N.
 
-`allreduce` times single messages and the gradients of both networks, tensor by tensor and fused, with the
-backend's own algorithm (`flat`) and in three steps (`hierarchical`: reduce inside a group, all-reduce between
-the groups' first processes, broadcast back). Every sum is compared with the exact one before it is timed.
-The columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; it is
-what the row's `samples_per_second` counts.
+`allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
+backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
+between the groups' first processes, broadcast back. Every sum is compared with the exact one before it is timed. The
+columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; the row's
+`samples_per_second` counts its samples.
 
-`resnet50` and `alexnet-bn` train on made-up images of ImageNet's number and size that lie on the device, so that
-neither disk nor decoder hides what communication costs: forward and backward in the precision, fp32 weights,
-LARS, no weight decay on biases and BatchNorm.
+`resnet50` and `alexnet-bn` train on made-up images on the device, as many and as large as ImageNet's. So neither disk
+nor decoder hides what communication costs. Forward and backward are in the precision, weights in fp32. The optimizer is
+LARS, without weight decay on biases and BatchNorm.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_CALLS = 10_000
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the trial's model; it claims no accuracy."""
+    """One run of the trial's model; it has no accuracy to return."""
     if trial.case.model == "allreduce":
         measure_allreduce(trial, clock)
     else:
@@ -272,7 +272,7 @@ def prove(trial: Trial, clock: Clock) -> None:
 
 
 def train_network(trial: Trial, clock: Clock) -> None:
-    """Epochs of ImageNet's size; each step takes `accumulate` batches before it talks."""
+    """Epochs of ImageNet's size; each step takes `accumulate` batches before processes communicate."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -398,7 +398,7 @@ def alexnet_bn() -> torch.nn.Module:
 
 
 def refuse(case: Case) -> str:
-    """What is left of `allreduce` in one process is nothing; the networks keep their weights in fp32."""
+    """Why a case cannot run: `allreduce` needs several processes, the networks keep their weights in fp32."""
     if case.model == "allreduce" and case.processes == 1:
         return "allreduce needs --processes 2 or more"
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
@@ -426,7 +426,7 @@ SUITE = Suite(
         "epochs": Param(90, "epochs of the whole run of a network", least=1),
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
-        "accumulate": Param(1, "batches whose gradients are added up before processes talk", least=1),
+        "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
         "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),

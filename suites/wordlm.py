@@ -1,15 +1,16 @@
-"""Word-level language models on WikiText-2, LSTM first: seconds for a whole run, the same batch in each precision.
+"""Language models on WikiText-2, LSTM first: time of a whole run.
 
-Grows out of the word language model of NVIDIA Apex's examples (2018 to 2019), which the article of 2019
-trained for 30 epochs, and of pytorch/examples, where that came from. `preset=article` has its sizes of
-January 2019 (79ad5a88: 200 units, batch 20, the vocabulary as it is, so most matrix shapes miss the tensor
-cores), `preset=tensorcore` those of ten days later (43522e63: 1504 units, batch 24, everything a multiple
-of 8). The text lies in columns, each step reads `bptt` rows, the hidden state is carried on and its history
-cut; SGD with clipped gradients, its rate divided by 4 whenever validation does not improve.
+After the word language model of NVIDIA Apex's examples (2018 to 2019), which came from pytorch/examples. The article of
+2019 trained it for 30 epochs. `preset=article` has its sizes of January 2019 (79ad5a88): 200 units, batch 20, the
+vocabulary as it is. So most matrix shapes miss the tensor cores. `preset=tensorcore` has the sizes of ten days later
+(43522e63): 1504 units, batch 24, everything a multiple of 8.
 
-Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the
-model, reading the text, and the test text, which is read once at the end with the weights of the best
-epoch. The example's seed is 1111 (`--seed 1111`); ours is gpubench's own.
+The text lies in columns, and each step reads `bptt` rows. The hidden state is carried on without its history. SGD clips
+gradients, and its rate is divided by 4 whenever validation does not improve.
+
+Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
+reading the text. Nor is the test text, which is read once at the end with the weights of the best epoch. The example's
+seed is 1111 (`--seed 1111`); ours is gpubench's own.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Card:
 
 def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
     facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [DEVICE]}
-    texts = [finding.text for finding in checkup(facts, QUIET, [])]
+    texts = [check.text for check in checkup(facts, QUIET, [])]
     assert any("xpu:7: power, energy, clocks, heat" in text for text in texts)
     assert texts[-1] == "nothing on the host is in the way"
 

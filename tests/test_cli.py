@@ -1,6 +1,8 @@
 """Sizes, durations, suites that do not load: one line of advice and exit code 2."""
 
 import contextlib
+import json
+import re
 import shlex
 import subprocess
 import sys
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from gpubench import completion
 from gpubench.arguments import parse_duration, parse_size
-from gpubench.cli import app
+from gpubench.cli import app, doctor
 from gpubench.conditions import Host
+from gpubench.doctor import Check
 from gpubench.errors import UserError
 from gpubench.measuring.plan import Options
+from gpubench.suite import COMMON_PARAMS, built_in_names, find
 
 invoke = CliRunner().invoke
 
@@ -92,10 +97,23 @@ def test_data_that_cannot_be_had_names_both_ways_out(cli, tmp_path):
     assert "no such folder" in done.stderr
 
 
-def test_list_shows_models_and_parameters(cli):
-    done = cli("list")
-    assert "resnet152" in done.stdout
-    assert "--set image_size=224" in done.stdout
+def test_list_fits_a_screen(cli):
+    lines = cli("list").stdout.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 79
+    text = "\n".join(lines)
+    assert all(re.search(rf"^{name} +v\d", text, re.MULTILINE) for name in built_in_names())
+    assert "resnet152" in text
+    assert text.count("--set threads=0") == 1
+    assert "--set image_size" not in text
+
+
+def test_list_of_one_suite_shows_all_its_parameters(cli):
+    for name in built_in_names():
+        text = cli("list", "--suite", name).stdout
+        assert max(map(len, text.splitlines())) <= 79
+        assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
+    assert "--set image_size=224" in cli("list", "--suite", "resnet").stdout
 
 
 @pytest.fixture
@@ -157,6 +175,74 @@ def test_no_option_of_run_is_missing_above():
     assert flags - tried == set()
 
 
+COMPLETED = {
+    "run --suite re": {"resnet"},
+    "run --precision fp32,bf": {"fp32,bf16"},
+    "run --batch ": {"max", "fastest"},
+    "run --device cp": {"cpu"},
+    "run --models resnet1": {"resnet18", "resnet101", "resnet152"},
+    "run --suite wordlm --models lstm,g": {"lstm,gru"},
+    "run --suite nothing --models ": set(),
+    "list --suite wo": {"wordlm"},
+    "compare a.csv --by ca": {"card", "card_memory_bytes", "card_max_sm_clock_mhz", "card_max_memory_clock_mhz"},
+    "compare a.csv --by torch,cud": {"torch,cuda", "torch,cudnn"},
+    "compare a.csv --metric cost": {"cost", "cost-per-epoch"},
+    "compare a.csv --format mark": {"markdown"},
+    "compare a.csv --theme d": {"dark"},
+    "report a.csv --metric mem": {"memory"},
+    "export a.csv --format py": {"pyperf"},
+    "import a.csv --format la": {"lambda"},
+    "data fetch cifar": {"cifar10", "cifar100"},
+}
+
+
+def test_the_shell_completes_values_and_imports_nothing_heavy():
+    """One process completes them all."""
+    script = f"""
+import contextlib, io, json, os, sys
+from gpubench.cli import app
+os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
+told = []
+for line in {list(COMPLETED)!r}:
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "gpubench " + line, str(len(line.split(" ")))
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        app([], prog_name="gpubench")
+    told.append(out.getvalue().split())
+print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules))]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    told, heavy = json.loads(done.stdout)
+    assert {line: set(words) for line, words in zip(COMPLETED, told, strict=True)} == COMPLETED
+    assert heavy == []
+
+
+def test_what_the_shell_offers_is_what_the_commands_take():
+    from gpubench.analysis.metrics import METRICS
+    from gpubench.interop import exports, imports
+    from gpubench.show import formats
+
+    assert set(completion.METRICS) == set(METRICS)
+    assert set(completion.FORMATS) == {"terminal", *formats.FORMATS}
+    assert set(completion.EXPORTS) == {*exports.FORMATS, "dawnbench"}
+    assert set(completion.IMPORTS) == set(imports.FORMATS)
+
+
+def test_a_suite_file_is_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    assert completion.suites("mi") == ["mine.py"]
+    assert completion.suites(f"{tmp_path}/") == [f"{tmp_path}/mine.py"]
+
+
+@pytest.mark.parametrize("line", [[], *[[name] for name in get_command(app).commands]])
+def test_help_fits_80_columns_and_flags_take_no_value(line, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = invoke(app, [*line, "--help"]).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"--(?!help|install|show)\S+ +<bool>", text)
+    assert "--no-" not in text
+
+
 @given(st.text(max_size=12))
 def test_no_text_breaks_the_parsers(text):
     for parse in (parse_size, parse_duration):
@@ -182,6 +268,23 @@ def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatc
     ill = invoke(app, ["doctor"])
     assert ill.exit_code == 4
     assert "FIX   cpu: A CPU: torch cannot compute on it (it is on fire)" in ill.stdout
+
+
+def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monkeypatch, capsys):
+    seen = []
+
+    def checks(data, hint):
+        yield Check("ok", "quick")
+        hint("asking torch")
+        seen.append(capsys.readouterr())
+        yield Check("fix", "slow", "do this")
+
+    monkeypatch.setattr("gpubench.measuring.checkup.checks", checks)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert doctor.__wrapped__(files=None, against=None, data=None) == 4
+    assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")
+    last = capsys.readouterr()
+    assert (last.out, last.err) == ("FIX   slow\n        do this\n", "\r\x1b[2K")
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback():

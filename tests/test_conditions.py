@@ -1,4 +1,4 @@
-"""Every finding on card and host: the state that calls for it, and the command that puts it right."""
+"""Every check on card and host: the state that calls for it, and the command that puts it right."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def state(**changes):
     return replace(FINE, state=replace(FINE.state, **changes))
 
 
-FINDINGS = {
+CHECKS = {
     "power limit below default": (state(power_limit_watts=300), "fix", "300 W, below", "nvidia-smi -i GPU-1 -pl 350"),
     "power limit above default": (state(power_limit_watts=400), "note", "400 W, above", "-pl 350"),
     "changed clocks": (state(clocks_policy="application clock 1005 MHz of 1245"), "fix", "1005 MHz", "-rac"),
@@ -58,9 +58,9 @@ FINDINGS = {
 }
 
 
-@pytest.mark.parametrize("case", FINDINGS)
+@pytest.mark.parametrize("case", CHECKS)
 def test_every_finding_on_a_card_says_what_is_wrong_and_what_to_do(case):
-    check, level, words, advice = FINDINGS[case]
+    check, level, words, advice = CHECKS[case]
     (found,) = of_card(check)
     assert found.level == level
     assert found.text.startswith("cuda:0: ")
@@ -100,10 +100,10 @@ def test_a_card_that_tells_nothing_has_nothing_in_the_way():
 
 
 def examined(answers, **changes):
-    """The words of the findings on a recorded card, as if it had looked the same under load."""
+    """The words of the checks on a recorded card, as if it had looked the same under load."""
     card = find(Nvml(answers, **changes), UUID)
     check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
-    return " ".join(finding.text for finding in of_card(check))
+    return " ".join(check.text for check in of_card(check))
 
 
 def test_recorded_cards():
@@ -144,7 +144,7 @@ def test_every_finding_on_the_host_says_what_is_wrong_and_what_to_do(case):
 def test_a_quiet_host_is_said_to_be_and_a_cpu_needs_no_feeding():
     assert of_host(QUIET, accelerator=True)[0].level == "ok"
     alone = replace(QUIET, cpu_count=2, container="docker", all_processes_visible=False)
-    assert [finding.level for finding in of_host(alone, accelerator=False)] == ["ok"]
+    assert [check.level for check in of_host(alone, accelerator=False)] == ["ok"]
 
 
 def test_switches_that_change_figures_are_named():

@@ -58,11 +58,11 @@ def test_the_page_of_commands_is_the_codes(tmp_path):
     """`just docs` makes it; another typer words it otherwise."""
     (tested,) = re.findall(r"^typer==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     if version("typer") != tested:
-        pytest.skip(f"docs/commands.md was made with typer {tested}")
-    made = tmp_path / "commands.md"
+        pytest.skip(f"docs/cli.md was made with typer {tested}")
+    made = tmp_path / "cli.md"
     command = [sys.executable, "-m", "typer", "gpubench.cli", "utils", "docs"]
     subprocess.run([*command, "--name", "gpubench", "--title", "Commands", "--output", made], check=True)
-    assert made.read_text() == (ROOT / "docs" / "commands.md").read_text()
+    assert made.read_text() == (ROOT / "docs" / "cli.md").read_text()
 
 
 def test_the_column_table_is_the_codes():

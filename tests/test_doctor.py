@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from gpubench import doctor
-from gpubench.doctor import Card, findings, has_kernels
+from gpubench.doctor import Card, has_kernels, of_torch
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -25,7 +25,7 @@ def facts(arch_list=CUDA_13, cuda="13.2", **device):
 
 
 def fixes(*arguments):
-    return [finding for finding in findings(*arguments) if finding.level == "fix"]
+    return [check for check in of_torch(*arguments) if check.level == "fix"]
 
 
 @pytest.mark.parametrize(("card", "capability"), [("GTX 1080 Ti", "6.1"), ("V100", "7.0")])
@@ -67,8 +67,8 @@ def test_which_kernels_run_where(capability, arch_list, expected):
 
 
 def test_a_good_card_has_its_precisions_named():
-    found = findings(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
-    assert {finding.level for finding in found} == {"ok", "note"}
+    found = of_torch(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
+    assert {check.level for check in found} == {"ok", "note"}
     assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
     assert any("no bf16: emulated" in f.text for f in found)
 
@@ -99,7 +99,7 @@ def test_a_machine_without_a_card_is_no_fault():
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "ROOMY_BYTES", 1)
-    found = doctor.surroundings(None, tmp_path / "new" / "results")
+    found = list(doctor.surroundings(None, tmp_path / "new" / "results"))
     assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
     assert not [f for f in found if f.level == "fix"]
     monkeypatch.setattr(doctor, "ROOMY_BYTES", 1 << 60)
@@ -107,22 +107,21 @@ def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     assert any("not there" in f.text for f in doctor.surroundings(tmp_path, tmp_path))
 
 
-def test_every_finding_that_is_not_ok_says_what_to_do(tmp_path):
+def test_every_check_that_is_not_ok_says_what_to_do(tmp_path):
     package = Path(doctor.__file__).parent
     calls = [
         call
         for path in package.rglob("*.py")
-        if path.parent.name != "studies"  # whose findings are of rows
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Finding"
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Check"
     ]
     assert len(calls) > 30
     for call in calls:
         level = getattr(call.args[0], "value", "")
         assert level == "ok" or len(call.args) == 3, ast.unparse(call)
-    everything = findings(facts(card="V100", capability="7.0"), [Card("V100", "550.1", "12.4")])
+    everything = of_torch(facts(card="V100", capability="7.0"), [Card("V100", "550.1", "12.4")])
     everything += doctor.surroundings(tmp_path, tmp_path)
-    assert all(finding.advice for finding in everything if finding.level != "ok")
+    assert all(check.advice for check in everything if check.level != "ok")
 
 
 @pytest.fixture

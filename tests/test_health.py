@@ -11,7 +11,7 @@ OTHERS = {"session": "theirs", "device_hash": "bbbb"}
 
 
 def judged(tmp_path, mine, *references):
-    """The findings on rows at these rates, each set a dict of changes with `rate`."""
+    """The checks on rows at these rates, each set a dict of changes with `rate`."""
     tmp_path.mkdir(exist_ok=True)
     files = []
     for number, changes in enumerate([mine, *references]):

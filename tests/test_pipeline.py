@@ -5,6 +5,7 @@ The real run, the kill and the resume that every `pytest` makes stand here; ten 
 
 import contextlib
 import csv
+import io
 import os
 import platform
 import random
@@ -17,8 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from inside import run_inside, skip_sleep
+from rich.console import Console
 
 from gpubench.measuring.environment import cpu_count
+from gpubench.measuring.interrupts import Interrupts
+from gpubench.measuring.plan import Options
+from gpubench.measuring.run import run
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -119,6 +125,73 @@ def test_resume_skips_what_is_finished(cli, tmp_path):
     again = cli(*base, "--repeats", 2)
     assert "already there" in again.stderr
     assert rows_of(out) == both
+    planned = cli(*base, "--repeats", 3, "--dry-run")
+    assert f"4 of 6 trials are in {out} already; 2 to do\n2 trials, about" in planned.stdout
+
+
+class StopAt:
+    """Stands in for `run_child`: Ctrl-C comes while this task of the run goes on."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __call__(self, task, **options):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return run_inside(task, **options)
+
+
+@pytest.fixture
+def stopped(tmp_path, monkeypatch):
+    """Runs until Ctrl-C comes in task `at`; returns the exit code and the last line."""
+    skip_sleep(monkeypatch)
+    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", lambda: 0.1)
+
+    def run_stopped(at: int, **options) -> tuple[int, str]:
+        told = Console(file=io.StringIO(), width=200)
+        asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
+        code = run(asked, told, StopAt(at))
+        return code, told.file.getvalue().splitlines()[-1]
+
+    return run_stopped
+
+
+def test_ctrl_c_in_a_trial_counts_the_rows_and_says_how_to_go_on(stopped, tmp_path):
+    out = tmp_path / "a.csv"
+    assert stopped(2, out=out) == (130, f"stopped: 2 of 6 rows are in {out}; the same command goes on")
+    assert [row["status"] for row in rows_of(out)] == ["ok"] * 2 + ["interrupted"] * 4
+    assert stopped(1, out=out) == (130, f"stopped: 3 of 6 rows are in {out}; the same command goes on")
+
+
+def test_ctrl_c_in_a_folder_names_the_file_to_go_on_with(stopped, tmp_path):
+    code, line = stopped(0, out=tmp_path)
+    (out,) = tmp_path.glob("*.csv")
+    assert (code, line) == (130, f"stopped: 0 of 6 rows are in {out}; the same command with --out {out} goes on")
+
+
+def test_ctrl_c_in_a_batch_search(stopped, tmp_path):
+    out = tmp_path / "a.csv"
+    line = f"stopped: 0 of 6 rows are in {out}; the same command goes on"
+    assert stopped(1, out=out, batch="fastest") == (130, line)
+
+
+def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", interrupted)
+    line = "stopped before the first trial: no row was added; give the same command again"
+    assert stopped(9, out=tmp_path / "a.csv") == (130, line)
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
+    with Interrupts() as interrupts:
+        with interrupts.held():
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
 
 
 def test_resume_refuses_other_options_and_names_them(cli, tmp_path):
@@ -193,6 +266,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
+    assert re.fullmatch(r"stopped: \d+ of 100 rows are in .*a\.csv; the same command goes on", err.splitlines()[-1])
     statuses = [row["status"] for row in rows_of(out)]
     assert set(statuses) == {"ok", "interrupted"}
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
@@ -334,6 +408,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "rounds" in done.stdout
+    assert re.search(r"\n24 trials, about 8 min; ends about \d\d:\d\d", done.stdout)
     assert not (tmp_path / "a.csv").exists()
 
 

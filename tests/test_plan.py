@@ -16,7 +16,6 @@ from gpubench.measuring.plan import (
     choose_models,
     choose_precisions,
     choose_threads,
-    expected,
     params_text,
     plan,
     schedule,
@@ -88,13 +87,6 @@ def test_max_gives_each_mixed_case_a_twin_at_the_batch_of_fp32(tmp_path):
         ("fp16", "max-fp32"),
     ]
     assert [c.batch_policy for c in cases_of(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
-
-
-def test_how_long_it_will_take_is_told_beforehand(tmp_path):
-    cases = cases_of(tmp_path, models=("small",))
-    assert expected(cases, Options()).startswith("about 13 min: 18 trials and 2 batch searches")
-    assert expected(cases, Options(mode="quick")).startswith("about 2 min: 3 trials and 2 batch searches")
-    assert expected(cases[:1], Options(mode="full")).startswith("1 whole runs")
 
 
 @pytest.mark.parametrize("batch", ["0", "-8", "many", "1.5"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.analysis import peaks
-from gpubench.doctor import Finding
+from gpubench.doctor import Check
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 
@@ -30,8 +30,8 @@ STACK = ["torch", "cuda"]
 ADVICE = "`gpubench doctor` looks for what slows it: power limit, clocks, heat, PCIe link, other programs, the host"
 
 
-def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
-    """One finding per recipe in `mine`; folders in `against` stand for their CSV files.
+def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Check]:
+    """One check per recipe in `mine`; folders in `against` stand for their CSV files.
 
     Raises UserError where `mine` holds no measured row.
     """
@@ -43,10 +43,10 @@ def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Finding]:
     references = references[~references["session"].isin(measured["session"])]
     by_recipe = measured.groupby("recipe", sort=False)
     found = [_judged(rows, references[references["recipe"] == recipe]) for recipe, rows in by_recipe]
-    return found + [Finding("note", problem, "mend it, or leave it out") for problem in [*problems, *wrong]]
+    return found + [Check("note", problem, "mend it, or leave it out") for problem in [*problems, *wrong]]
 
 
-def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Finding:
+def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Check:
     first = rows.iloc[0]
     batch = "" if pd.isna(first["batch_size"]) else f" batch {first['batch_size']:.0f}"
     what = f"{first['card']}: {first['suite']} {first['model']} {first['precision']}{batch}"
@@ -65,26 +65,26 @@ def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Finding:
     marks = sorted({mark for text_of in rows["marks"] for mark in text_of.split()})
     text += f"; here some trials were {', '.join(marks)}" if marks else ""
     if ratio < 1 - band:
-        return Finding("fix", text, ADVICE)
+        return Check("fix", text, ADVICE)
     if ratio > 1 + band:
-        return Finding("note", text, "faster than the reference: another clock, cooling or host, or a slow reference")
-    return Finding("ok", text)
+        return Check("note", text, "faster than the reference: another clock, cooling or host, or a slow reference")
+    return Check("ok", text)
 
 
-def _by_peak(rows: pd.DataFrame, what: str) -> Finding:
+def _by_peak(rows: pd.DataFrame, what: str) -> Check:
     """Without rows of others: the best matrix product measured here against what the card is listed to reach."""
     first = rows.iloc[0]
     others = "add files of others who ran this recipe: --against FOLDER"
     card = peaks.find(first["card"], first["card_memory_bytes"])
     listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].dropna().median()
     if not listed or pd.isna(measured):
-        return Finding("note", f"{what}: no reference", others)
+        return Check("note", f"{what}: no reference", others)
     share = measured / listed
     text = (
         f"{what}: no reference; matrix products reach {share:.0%} of the listed {listed / 1e12:,.4g} TFLOP/s"
         f" (healthy above {USUAL_SHARE:.0%})"
     )
-    return Finding("fix", text, ADVICE) if share < USUAL_SHARE else Finding("note", text, others)
+    return Check("fix", text, ADVICE) if share < USUAL_SHARE else Check("note", text, others)
 
 
 def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:

@@ -1,1 +1,1 @@
-"""From a wish to rows: plan, one trial per process, clock, precision."""
+"""The measuring side: the plan, one process per trial, clock, precision, and a row for each trial."""

@@ -1,4 +1,4 @@
-"""A trial in several processes: torch's elastic agent starts them, and one answer is made of theirs."""
+"""A trial in several processes: torch's elastic agent starts them, and their answers become one."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""AMD cards through amdsmi, which opens no HIP context. An answer that is refused is None, never an error."""
+"""AMD cards through amdsmi, which opens no HIP context. A value that cannot be read is None, never an error."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Apple's GPU through zeus-apple-silicon, which tells its energy to everyone; nothing tells its clock or its heat."""
+"""Apple's GPU through zeus-apple-silicon, which reads its energy. Nothing reads its clock or temperature."""
 
 from typing import Any
 

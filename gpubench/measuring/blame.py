@@ -1,4 +1,4 @@
-"""Of what several processes say at the end of a trial, one answer: theirs together, or the cause of its failure."""
+"""Makes one answer of what the processes of a trial report: their figures together, or why it failed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

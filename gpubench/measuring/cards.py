@@ -1,4 +1,4 @@
-"""Which library tells of which device: NVIDIA's, AMD's or Apple's, none for Intel's."""
+"""Which library reads which device: NVIDIA's, AMD's or Apple's. None reads Intel's."""
 
 from collections.abc import Iterable
 from dataclasses import replace

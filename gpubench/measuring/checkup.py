@@ -1,13 +1,14 @@
-"""The doctor's visit: looks at host and cards at rest, then at each card under a few seconds of load."""
+"""What `gpubench doctor` checks: torch, each card at rest and under a few seconds of load, host, data and disk."""
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gpubench import conditions
-from gpubench.doctor import Card, Finding, findings
-from gpubench.measuring import environment, host
+from gpubench import apex, conditions, doctor
+from gpubench.doctor import Card, Check
+from gpubench.measuring import environment, host, process
 from gpubench.measuring.cards import readers, state_of
 from gpubench.measuring.environment import Device
 from gpubench.measuring.process import RunChild, run_child
@@ -20,28 +21,47 @@ LOAD_SECONDS = 5.0
 LAST_READINGS = 10
 """About two seconds at the end of the load, when the link and the clocks are up."""
 
+Hint = Callable[[str], None]
+"""Told what takes long, before it begins."""
 
-def checkup(facts: Mapping[str, Any], at_rest: conditions.Host, driver_cards: Sequence[Card]) -> list[Finding]:
-    """Findings on torch, each device and the host.
+
+def checks(data: Path | None, hint: Hint) -> Iterator[Check]:
+    """Every check of this machine, each as soon as it is known."""
+    at_rest = host.host(environment.cpu_count())  # before a child of ours loads the host
+    hint("asking torch for its devices")
+    yield from checkup(process.describe(), at_rest, doctor.nvidia_cards(), hint)
+    yield doctor.of_apex(apex.installed())
+    hint("reading the datasets that are here")
+    yield from doctor.surroundings(data)
+
+
+def checkup(
+    facts: Mapping[str, Any],
+    at_rest: conditions.Host,
+    driver_cards: Sequence[Card],
+    hint: Hint = lambda text: None,
+) -> Iterator[Check]:
+    """Checks of torch, each device and the host.
 
     `facts` are torch's (see `process.describe`), `at_rest` is the host before torch was asked for them, and
     `driver_cards` are the cards that NVIDIA's driver knows.
     """
-    found = findings(facts, driver_cards)
+    yield from doctor.of_torch(facts, driver_cards)
     devices = environment.devices_of(facts)
     accelerators = [device for device in devices if device.kind != "cpu"]
     cards = readers(accelerators)
     for device in accelerators:
         card = cards[device.device]
         if device.problem:
-            continue  # which is a finding already
+            continue  # `of_torch` has said so
         if card is None:
-            found.append(conditions.untold(device.device, device.kind))
+            yield conditions.untold(device.device, device.kind)
         else:
-            found += conditions.of_card(examine(device, card))
+            hint(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load")
+            yield from conditions.of_card(examine(device, card))
     if accelerators:
-        found += conditions.of_switches(environment.switches(os.environ))
-    return found + conditions.of_host(at_rest, accelerator=bool(accelerators))
+        yield from conditions.of_switches(environment.switches(os.environ))
+    yield from conditions.of_host(at_rest, accelerator=bool(accelerators))
 
 
 def examine(device: Device, card: CardReader, run_child: RunChild = run_child) -> conditions.CardCheck:

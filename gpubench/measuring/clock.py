@@ -1,7 +1,7 @@
 """Times a training run in laps, finds its steady state, and stops a sampled run early. Pure Python.
 
-The synchronise is passed in and called at lap boundaries only (the idea of cifar10-fast's Timer), so that
-an accelerator's queue is never drained inside a lap.
+The function that waits for the device is passed in and called at lap boundaries only (the idea of cifar10-fast's
+Timer). So an accelerator's queue is never drained inside a lap.
 """
 
 import time
@@ -440,7 +440,7 @@ class Clock:
     # Several processes
 
     def _agree(self, own: Sequence[float]) -> Sequence[Sequence[float]]:
-        """Everyone's numbers; the wait for them is nobody's training. One process waits for nobody."""
+        """The numbers of all processes. Waiting for them is not counted as training; a single process does not wait."""
         if self._peers.world == 1:
             return [own]
         asked = self._now()
@@ -460,7 +460,7 @@ class Clock:
         return lap_of_all(own, every)
 
     def _between_processes(self) -> dict[str, Any]:
-        """How unlike the processes are, and what talking costs them."""
+        """How much the processes differ, and what their communication costs."""
         if not self._alone:
             return {}
         own = [

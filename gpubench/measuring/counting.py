@@ -1,4 +1,4 @@
-"""What one training step asks of its device: FLOPs, bytes moved and calls, from shapes alone. Times nothing."""
+"""The work of one training step: FLOPs, bytes moved and calls, worked out from shapes. Measures no time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

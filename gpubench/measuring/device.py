@@ -42,7 +42,7 @@ def _cuda_refusal() -> str:
 
 
 def _unseen(refusal: str) -> list[dict[str, Any]]:
-    """NVIDIA cards that are here and that torch cannot use, so that nothing takes the CPU for what was meant.
+    """NVIDIA cards that are here and that torch cannot use, so that no run uses the CPU in their place unnoticed.
 
     None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
     """
@@ -287,7 +287,7 @@ OUT_OF_MEMORY = (
     "cublas_status_alloc_failed",
     "cublas_status_not_initialized",
 )
-"""What a full memory says."""
+"""Words of errors that a full memory raises."""
 
 DISGUISED = (
     "unable to find a valid cudnn algorithm",
@@ -295,7 +295,7 @@ DISGUISED = (
     "cudnn_status_not_supported",
     "cudnn_status_internal_error",
 )
-"""What it says in disguise (pytorch/benchmark#496, huggingface/accelerate), and a card without such a kernel, too."""
+"""The same without naming memory (pytorch/benchmark#496, huggingface/accelerate). A missing kernel raises them, too."""
 
 
 def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_bytes: int | None = None) -> bool:

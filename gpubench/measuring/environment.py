@@ -1,4 +1,4 @@
-"""Provenance: device, host and software as flat facts. Never imports torch, keeps no host or user name."""
+"""Where a row comes from: device, host, software as plain fields. Never imports torch, keeps no host or user name."""
 
 import contextlib
 import getpass

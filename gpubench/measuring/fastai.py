@@ -70,7 +70,7 @@ class PrecisionCallback(Callback):
         self._leave()
 
     def after_fit(self) -> None:
-        """Nor a cancelled fit."""
+        """A cancelled fit must not leave it on either."""
         self._leave()
 
     def _leave(self) -> None:

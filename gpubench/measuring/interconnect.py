@@ -1,4 +1,4 @@
-"""What lies between the processes of a trial, in a few words and without names of machines. Never imports torch."""
+"""How the processes of a trial are connected, in a few words without machine names. Never imports torch."""
 
 import contextlib
 import socket
@@ -37,7 +37,7 @@ def interface_of(address: str) -> str:
 
 
 def address_towards(host: str, port: int) -> str:
-    """This machine's address on the way to `host`. Raises OSError where no way leads there."""
+    """This machine's address on the way to `host`. Raises OSError where there is no route."""
     family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(target)  # sends nothing: only the route is looked up

@@ -1,16 +1,17 @@
-"""What ends a run before its time, and that it came."""
+"""The signals that stop a run early (Ctrl-C, SIGTERM, Slurm's notice) and whether one has come."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Self
 
 STOPPED = "the run was stopped before this trial ended"
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM as schedulers send it, and Slurm's notice that time is up end a run alike, and are remembered.
+    """Turns each of the signals into a KeyboardInterrupt and remembers it.
 
-    Python loses an exception that a signal raises inside a finalizer, so that between trials `check` looks again.
+    Python loses an exception that a signal raises inside a finalizer. So `check` looks again between trials.
     """
 
     SIGNALS: Mapping[int, str] = {
@@ -22,6 +23,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.came = ""
         """Why the run was stopped, or empty."""
+        self._held = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
@@ -39,6 +41,16 @@ class Interrupts:
         if self.came:
             raise KeyboardInterrupt(self.came)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, a signal is remembered for `check` and raises nothing: a row is written whole and counted once."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
     def _interrupt(self, number: int, frame: object) -> None:
         self.came = self.SIGNALS[number]
-        raise KeyboardInterrupt(self.came)
+        if not self._held:
+            raise KeyboardInterrupt(self.came)

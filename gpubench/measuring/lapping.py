@@ -1,4 +1,4 @@
-"""The laps of one phase while its steps run: what the running one holds, and how long the next one is to be."""
+"""The laps of one phase while its steps run: what the running lap holds, and how long the next one will be."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The optimizer LARS in few large operations, without waiting for the device; its steps are those of timm's."""
+"""The optimizer LARS in few large operations, without waiting for the device. Its steps equal those of timm's LARS."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""In which layout images and weights lie in a trial, where its suite has the parameter `memory_format`."""
+"""The memory layout of images and weights, for suites with the parameter `memory_format`."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""Where the machines of a run meet: one torch store, opened by the first of them, and what they tell each other.
+"""How the machines of a run talk to each other: through one torch store, which the first machine opens.
 
-This is the child of `nodes.Nodes`; it lives as long as the run does.
+It runs in the child process of `nodes.Nodes`, which lives as long as the run does.
 """
 
 import json

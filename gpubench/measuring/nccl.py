@@ -1,4 +1,4 @@
-"""What NCCL tells of itself in its log: algorithm, protocol, and whether GPUs and network cards met directly."""
+"""Reads NCCL's log: algorithm, protocol, and whether GPUs and network cards exchange data directly."""
 
 import re
 from collections import Counter

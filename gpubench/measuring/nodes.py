@@ -1,4 +1,4 @@
-"""The machines of a run, seen from one of them: node 0 decides and writes, the others do what it says."""
+"""A run on several machines, as one of them sees it: node 0 decides and writes rows, the others follow."""
 
 import contextlib
 import socket
@@ -45,7 +45,7 @@ class Nodes:
         try:
             self._address = address_towards(self.host, self.port)
         except OSError as error:
-            raise UserError(f"--rendezvous {rendezvous}: no way leads there ({error})") from None
+            raise UserError(f"--rendezvous {rendezvous}: there is no route to it ({error})") from None
         self._task = {
             "task": "meet",
             "host": self.host,

@@ -1,4 +1,4 @@
-"""NVIDIA cards through NVML, which opens no CUDA context. An answer that is refused is None, never an error."""
+"""NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What each device was measured to reach, kept in the user's cache: matrix products, copies, calls."""
+"""The highest rates measured on each device, kept in the user's cache: matrix products, copies, calls."""
 
 import json
 import os

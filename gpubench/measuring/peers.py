@@ -1,4 +1,4 @@
-"""What several processes that train together agree on: laps, spread, the straggler. Pure Python."""
+"""What processes that train together agree on: laps, how much they differ, and which is slow. Pure Python."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -15,6 +15,8 @@ from gpubench.trial import PRECISIONS, Case, Trial
 
 SAMPLED_REPEATS = 6
 """The least number of trials a side at which Mann-Whitney can decide after Holm (docs/verdicts.md)."""
+SAMPLED_LIMIT_SECONDS = 1800.0
+"""A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Options:
         if self.repeats is not None:
             return self.repeats
         return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1
+
+    def limit_seconds(self, mode: str) -> float | None:
+        """When a trial of this mode is ended; None for a whole run without --time-limit."""
+        if self.time_limit_seconds is not None:
+            return self.time_limit_seconds
+        return None if mode == "full" else SAMPLED_LIMIT_SECONDS
 
 
 def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:
@@ -155,7 +163,7 @@ def choose_batch(
         if wish == "max" and shared and not options.memory_limit_bytes:
             what = "a CPU" if device.kind == "cpu" else f"{device.card}, whose memory is the host's,"
             raise UserError(
-                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say): the host's memory is not a card's"
+                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say), or it would fill the host's memory"
             )
         return wish, None
     if not wish.isdecimal() or int(wish) == 0:
@@ -289,28 +297,3 @@ def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
     for this_round in islice(rounds(cases, seed), number):
         trials += this_round
     return trials
-
-
-TRIAL_SECONDS = {"sampled": (20.0, 33.0), "quick": (12.0, 20.0)}
-"""What a trial takes on a CPU and on an accelerator, about (benchmarks/card_time.py): start, warm-up, timed laps."""
-SEARCH_SECONDS = {"sampled": 60.0, "quick": 15.0}
-"""The same of a search for a batch."""
-WARMING_SECONDS = 60.0
-"""An accelerator's soak and peaks."""
-
-
-def expected(cases: Sequence[Case], options: Options) -> str:
-    """About how long the run will take, in words, before anything of it is known."""
-    running = [case for case in cases if not case.refusal]
-    trials = len(running) * options.rounds
-    if options.mode == "full":
-        return f"{trials} whole runs; how long one takes, the first will show"
-    on_card = [case.device != "cpu" for case in running]
-    seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card) * options.rounds
-    searches = len([case for case in running if case.batch_size is None and case.batch_policy != "max-fp32"])
-    seconds += searches * SEARCH_SECONDS[options.mode] + any(on_card) * WARMING_SECONDS
-    looking = f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
-    return (
-        f"about {max(1, round(seconds / 60))} min: {trials} trial{'s' * (trials > 1)}{looking},"
-        " longer where a step takes seconds"
-    )

@@ -1,4 +1,4 @@
-"""One task in one fresh child: start it, watch it, stop it, read its answer. Opens no device, never spins."""
+"""One task in one fresh child process: start it, watch it, stop it, read its answer. Opens no device."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class RunChild(Protocol):
-    """Has a task done by somebody else and waits for how that ended: `run_child`, or what stands in for it in tests."""
+    """Runs a task and returns how it ended: `run_child`, or what stands in for it in tests."""
 
     def __call__(
         self,
@@ -110,7 +110,7 @@ def run_child(
 
 
 def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-    """A worker that waits for its task, our end of its socket, and what it must not outlive."""
+    """A worker that waits for its task, our end of its socket, and a pipe: the worker ends when it closes."""
     ours, theirs = socket.socketpair()
     lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
     with theirs, os.fdopen(lifeline, "rb"):

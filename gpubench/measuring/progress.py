@@ -1,13 +1,16 @@
 """What the user sees while trials run: a bar with rate and time left, and a line per finished trial."""
 
+import sys
 import time
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gpubench.measuring.forecast import moment, span
 from gpubench.rows.row import Row
 from gpubench.trial import Trial
 
@@ -19,6 +22,7 @@ class TrialProgress:
         self.total = 0
         self._console = Console(stderr=True, highlight=False)
         self._done = 0
+        self._timed = 0
         self._spent = 0.0
         self._started = time.monotonic()
         self._bar = Progress(
@@ -82,16 +86,48 @@ class TrialProgress:
     def finish(self, trial: Trial, row: Row) -> None:
         """A trial ended: its line."""
         self._done += 1
+        self._timed += not trial.case.refusal
         self._spent += time.monotonic() - self._started
         self._bar.update(self._task, completed=self._done)
         self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
 
     def _left(self, fraction: float) -> str:
-        worked = self._done + fraction
-        if self._done == 0:
+        if self._timed == 0:
             return ""
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
-        return f"{_duration(spent / worked * (self.total - worked))} left"
+        return f"{_duration(spent / (self._timed + fraction) * (self.total - self._done - fraction))} left"
+
+    def pace(self, now: datetime) -> str:
+        """How long the rest takes at the pace so far."""
+        seconds = self._spent / max(1, self._timed) * (self.total - self._done)
+        end = moment(now + timedelta(seconds=seconds), now)
+        return f"at this pace the rest takes about {span(seconds)}; ends about {end}"
+
+
+class HintLine:
+    """What takes long right now, on the terminal's last line until something else is printed; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def __enter__(self) -> "HintLine":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Show this instead of what was shown."""
+        if sys.stderr.isatty():
+            self.clear()
+            print(f"{text} ...", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take it away, before a line is printed."""
+        if self._shown:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self._shown = False
 
 
 def describe(row: Row, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""One of several processes that train together: joins the group, and what a suite needs to train in one."""
+"""For one of several processes that train together: joining the group, and what a suite calls in it."""
 
 import contextlib
 import os
@@ -146,7 +146,7 @@ def _gather(own: Sequence[float]) -> list[list[float]]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Nothing on stdout is seen: Gloo greets there."""
+    """Hide stdout, where Gloo prints a greeting."""
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     try:

@@ -58,7 +58,7 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
 
 
 def _or_none(measure: Callable[[], float]) -> float | None:
-    """What there is no memory for is missing, and takes nothing with it that was measured."""
+    """None where there is no memory for it; what was measured otherwise is kept."""
     try:
         return measure()
     except torch.OutOfMemoryError:

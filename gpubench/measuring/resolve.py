@@ -1,4 +1,4 @@
-"""What a run stands on before it starts: data, weights, the file to write, the plan to show."""
+"""What a run needs before it starts: data, weights, the file to write, and the plan that is shown."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from rich.table import Table
 from gpubench import datasets
 from gpubench.errors import UserError
 from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options, choose_models, expected
+from gpubench.measuring.plan import Options, choose_models
 from gpubench.suite import LoadedSuite, params_text
 from gpubench.trial import Case
 
@@ -39,9 +39,10 @@ def find_data(
                 f" and its rows say so ({ways})",
                 markup=False,
             )
-        elif folder is None and not options.dry_run:
+        elif folder is None:
             for dataset in wanted:
-                folder = datasets.fetch(dataset)
+                console.print(_missing(dataset), markup=False, soft_wrap=True)
+                folder = None if options.dry_run else datasets.fetch(dataset)
         folders[each.name] = folder
         if folder is not None:
             found = [datasets.row_name(dataset, folder) for dataset in wanted]
@@ -55,6 +56,17 @@ def find_data(
                     settings = options.settings_for(each, loaded)
                     each.suite.check(each.resolve_params(settings, model), folder, names[each.name])
     return folders, names
+
+
+def _missing(dataset: str) -> str:
+    """That a dataset is not here, what a run does about it, and what else can be done."""
+    if dataset in datasets.TREES:
+        return f"{dataset} is not on this machine; --data DIR reads {datasets.TREES[dataset]}; --synthetic needs none"
+    about = datasets.DATASETS[dataset].about.partition(" (")[0]
+    return (
+        f"{dataset} is not on this machine; a run downloads it first ({about}),"
+        f" as `gpubench data fetch {dataset}` does; --data DIR reads files that you have, --synthetic needs none"
+    )
 
 
 def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Console) -> dict[tuple[str, str], str]:
@@ -100,7 +112,8 @@ def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[
     return folder / f"{moment}-{'-'.join(s.name for s in loaded)}-{card}.csv"
 
 
-def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
+def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Sequence[str]) -> None:
+    """The cases as a table, their parameters, and what a run would say first."""
     number = f"{options.rounds} round{'s' * (options.rounds > 1)}"
     if options.until:
         number += f" or more, until {100 * options.until:.3g}%"
@@ -118,5 +131,5 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path) -> None:
         named += [case.model] * (case.model not in named)
     for (name, text), own in models.items():
         console.print(f"{name} {', '.join(own)}: {text}", markup=False)
-    console.print(expected(cases, options), markup=False)
-    console.print(f"rows would go to {path}", markup=False)
+    for line in [*outlook, f"rows would go to {path}"]:
+        console.print(line, markup=False, soft_wrap=True)

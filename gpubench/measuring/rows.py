@@ -1,4 +1,4 @@
-"""From what came back to the row, and from a file's rows to what a resumed run may skip."""
+"""Makes the row of a trial, and reads from the rows of an earlier run what a resumed one may skip."""
 
 import json
 import math

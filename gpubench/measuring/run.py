@@ -1,4 +1,4 @@
-"""`gpubench run` from end to end: resolve, plan, fit batches, then trials to rows, one at a time."""
+"""`gpubench run` from beginning to end: plan, find batches, then run each trial and write its row."""
 
 import hashlib
 import json
@@ -21,6 +21,7 @@ from gpubench.errors import UserError
 from gpubench.measuring import environment as env
 from gpubench.measuring import host, peak
 from gpubench.measuring.cards import readers, state_of
+from gpubench.measuring.forecast import forecast
 from gpubench.measuring.interrupts import STOPPED, Interrupts
 from gpubench.measuring.nodes import NodeLost, Nodes
 from gpubench.measuring.plan import (
@@ -29,7 +30,6 @@ from gpubench.measuring.plan import (
     check_names,
     check_processes,
     choose_devices,
-    expected,
     plan,
     rounds,
     schedule,
@@ -44,12 +44,19 @@ from gpubench.measuring.telemetry import CardReader, Sampler
 from gpubench.measuring.until import standing, why_stop, widths_of
 from gpubench.rows import row as records
 from gpubench.suite import LoadedSuite
-from gpubench.trial import GOOD, Case, Measurement, Trial, measurement_from_json, trial_from_json, trial_to_json
+from gpubench.trial import (
+    FINISHED,
+    GOOD,
+    Case,
+    Measurement,
+    Trial,
+    measurement_from_json,
+    trial_from_json,
+    trial_to_json,
+)
 
 INTERRUPTED = 130
 SOME_FAILED = 4
-SAMPLED_LIMIT_SECONDS = 1800.0
-"""A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 LEAPS = 3
 """How often a first look tries a larger batch, where the one that it predicted left much of the memory free."""
 COLLECTIVE_SECONDS = 300.0
@@ -76,6 +83,17 @@ def run(
     which a run ends: what its rows say.
     """
     console = console or Console(stderr=True, highlight=False)
+    with Interrupts() as interrupts:
+        try:
+            return _run(options, console, run_child, found, interrupts)
+        except KeyboardInterrupt:
+            console.print(
+                "\nstopped before the first trial: no row was added; give the same command again", markup=False
+            )
+            return INTERRUPTED
+
+
+def _run(options: Options, console: Console, run_child: RunChild, found: Found, interrupts: Interrupts) -> int:
     loaded = suite.find_all(options.suites)
     facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
@@ -88,10 +106,6 @@ def run(
     weights = find_weights(loaded, options, console)
     cases = plan(loaded, options, list(devices.values()), data, weights, environment.cpu_count)
     path = out_file(options, loaded, list(devices.values()))
-    if options.dry_run:
-        print_plan(cases, options, path)
-        return 0
-
     runner = Runner(
         suites={each.name: each for each in loaded},
         options=options,
@@ -102,13 +116,17 @@ def run(
         folders=folders,
         run_child=run_child,
         found=found,
+        interrupts=interrupts,
     )
-    with runner.interrupts:
-        if options.nodes == 1:
-            return runner.lead(cases, console)
-        terms = terms_of(cases, list(devices.values()), environment)
-        with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
-            return run_as_one_of(nodes, runner, cases, console)
+    if options.dry_run:
+        runner.read_earlier(cases, console)
+        print_plan(cases, options, path, runner.outlook(cases))
+        return 0
+    if options.nodes == 1:
+        return runner.lead(cases, console)
+    terms = terms_of(cases, list(devices.values()), environment)
+    with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
+        return run_as_one_of(nodes, runner, cases, console)
 
 
 def run_as_one_of(nodes: Nodes, runner: "Runner", cases: Sequence[Case], console: Console) -> int:
@@ -143,6 +161,7 @@ class Runner:
         folders: Mapping[str, Path | None],
         run_child: RunChild,
         found: Found = lambda path, sessions: (),
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.suites, self.options, self.devices, self.cards = suites, options, devices, cards
         self.environment, self.path, self.folders = environment, path, folders
@@ -156,7 +175,7 @@ class Runner:
         self.peaks: dict[tuple[str, str, int], peak.Peak | None] = {}
         """Measured peaks by device, precision and threads."""
         self.soaked: set[str] = set()
-        self.interrupts = Interrupts()
+        self.interrupts = interrupts or Interrupts()
         self.nodes: Nodes | None = None
         self._cpu_energy, self._visible = host.cpu_energy(), host.all_processes_visible()
 
@@ -165,12 +184,7 @@ class Runner:
         records.check_writable(self.path)
         if note := records.seal(self.path):
             console.print(note, markup=False)
-        earlier = Earlier(self.path) if self.path.exists() else None
-        if earlier:
-            for problem in earlier.problems:
-                console.print(problem, markup=False)
-            states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
-            earlier.check(cases, self.options, self.devices, states, self.environment)
+        self.read_earlier(cases, console)
         on_cpu = any(device.kind == "cpu" for device in self.devices.values())
         load = host.cpu_load(self.environment.cpu_count) if on_cpu else None
         self.environment = replace(self.environment, host_reference_seconds=host.reference_seconds())
@@ -179,29 +193,65 @@ class Runner:
             console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
         if self.environment.switches and any(device.kind == "cuda" for device in self.devices.values()):
             console.print(f"set here, and figures will show it: {self.environment.switches}", markup=False)
-        self.earlier = earlier
         if plan_file := os.environ.get(PLAN):
-            planned = self._left(schedule(cases, self.options.rounds, self.options.seed))
-            self._write_off(planned, Measurement("interrupted", "planned"), Path(plan_file))
+            self._write_off(self._planned(cases)[1], Measurement("interrupted", "planned"), Path(plan_file))
         _say_what_it_can_decide(self.options, cases, console)
-        console.print(expected(cases, self.options), markup=False)
+        for line in self.outlook(cases):
+            console.print(line, markup=False, soft_wrap=True)
         return self.run(cases, console)
+
+    def read_earlier(self, cases: Sequence[Case], console: Console) -> None:
+        """Read the rows of an earlier run, where the file has some; raises UserError where they do not belong to it."""
+        if self.path.exists():
+            self.earlier = Earlier(self.path)
+            for problem in self.earlier.problems:
+                console.print(problem, markup=False)
+            states = {name: state_of(device, self.cards[name]) for name, device in self.devices.items()}
+            self.earlier.check(cases, self.options, self.devices, states, self.environment)
+        self.batches = Batches(
+            self.suites,
+            self.devices,
+            self.options,
+            known=self.earlier.batch_of if self.earlier else lambda case: None,
+            measure=lambda trial: self.measure(trial)[0],
+            say=lambda line: self.say(line),
+        )
+
+    def outlook(self, cases: Sequence[Case]) -> list[str]:
+        """Lines said before anything runs: what is there already, what is to do, and how long that takes."""
+        done, left = self._planned(cases)
+        if not left and not self.options.until:
+            return [f"{self.path}: every trial is already there"]
+        lines = []
+        if done:
+            lines = [f"{done} of {done + len(left)} trials are in {self.path} already; {len(left)} to do"]
+        waiting = {id(trial.case): trial.case for trial in left}.values()
+        searches = [case for case in waiting if self.batches.to_search(case)]
+        return lines + forecast(left, len(searches), self.options, datetime.now())
 
     def follow(self, nodes: Nodes, console: Console) -> int:
         """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
         console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
         self.say = lambda line: console.print(line, markup=False)
-        for number, task in nodes.tasks():
-            if task["task"] == "trial":
-                trial = trial_from_json(task["trial"])
-                own = str(self.suites[trial.case.suite].path)
-                trial = replace(trial, case=replace(trial.case, suite_path=own))
-                console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
-                nodes.report(self._measure_here(trial, nodes.place(number))[0])
-            else:
-                self.run_child(task, time_limit_seconds=task["seconds"] + 120)
+        try:
+            for number, task in nodes.tasks():
+                self._do(number, task, nodes, console)
+        except KeyboardInterrupt:
+            console.print(f"\nstopped: node {nodes.node} has left the run; rows are on node 0", markup=False)
+            return INTERRUPTED
         console.print(nodes.trouble or nodes.text, markup=False)
         return nodes.code
+
+    def _do(self, number: int, task: Mapping[str, Any], nodes: Nodes, console: Console) -> None:
+        """One task that node 0 gave."""
+        if task["task"] != "trial":
+            self.run_child(task, time_limit_seconds=task["seconds"] + 120)
+            return
+        trial = trial_from_json(task["trial"])
+        own = str(self.suites[trial.case.suite].path)
+        trial = replace(trial, case=replace(trial.case, suite_path=own))
+        console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
+        nodes.report(self._measure_here(trial, nodes.place(number))[0])
 
     def run(self, cases: Sequence[Case], console: Console) -> int:
         """Batches, then rounds; Ctrl-C keeps what is finished and writes the rest as interrupted."""
@@ -210,14 +260,7 @@ class Runner:
         waiting: list[Trial] = []
         times: dict[str, list[float]] = {}
         before = [status for case in cases if earlier for status in earlier.statuses_of(case)]
-        self.batches = Batches(
-            self.suites,
-            self.devices,
-            self.options,
-            known=earlier.batch_of if earlier else lambda case: None,
-            measure=lambda trial: self.measure(trial)[0],
-            say=lambda line: self.say(line),
-        )
+        before_this, _ = self._planned(cases)
         for each in cases:
             known = self.batches.so_far(each)
             if earlier and known and (measured := earlier.seconds_of(known)):
@@ -246,34 +289,33 @@ class Runner:
                             self._find_peaks([trial.case])
                         progress.start(trial.case.label, self.suites[trial.case.suite].suite.unit)
                         trial, row = self._row(trial)
-                        records.append(self.path, [row])  # per row: a killed run loses nothing
-                        self.sessions.add(row.session)
-                        progress.finish(trial, row)
-                        statuses.append(row.status)
-                        own = times.setdefault(trial.case.label, [])
-                        if row.status == "ok" and row.seconds is not None:
-                            own.append(row.seconds)
-                        waiting = waiting[1:]
+                        with self.interrupts.held():
+                            records.append(self.path, [row])  # per row: a killed run loses nothing
+                            self.sessions.add(row.session)
+                            progress.finish(trial, row)
+                            statuses.append(row.status)
+                            own = times.setdefault(trial.case.label, [])
+                            if row.status == "ok" and row.seconds is not None:
+                                own.append(row.seconds)
+                            waiting = waiting[1:]
+                            if len(statuses) == (1 if self.options.mode == "full" else len(cases)) and waiting:
+                                progress.say(progress.pace(datetime.now()))
         except (KeyboardInterrupt, NodeLost) as stop:
             # With the batches that are known by now, so that a later run need not look for them.
             rest = [replace(trial, case=case) for trial in waiting if (case := self.batches.so_far(trial.case))]
-            done = f"{len(statuses)} of {len(statuses) + len(rest)} trials are in {self.path}"
-            if isinstance(stop, NodeLost):
-                self._write_off(rest, Measurement("failed", str(stop)))
-                console.print(f"{stop}; {done}", markup=False)
-                return SOME_FAILED
-            self._write_off(rest, Measurement("interrupted", str(stop) or STOPPED))
-            console.print(
-                f"\ninterrupted: {done}; the same command with --out on that file goes on",
-                markup=False,
-            )
-            return INTERRUPTED
+            finished = before_this + sum(status in FINISHED for status in statuses)
+            done = f"{finished} of {before_this + len(statuses) + len(rest)} rows are in {self.path}"
+            named = "" if self.path == self.options.out else f" with --out {self.path}"
+            done = f"{done}; the same command{named} goes on"
+            lost = isinstance(stop, NodeLost)
+            with self.interrupts.held():
+                self._write_off(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED))
+            console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
+            return SOME_FAILED if lost else INTERRUPTED
         if statuses:
             for line in self.found(self.path, self.sessions):
                 console.print(line, markup=False, soft_wrap=True)
             console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
-        else:
-            console.print(f"{self.path}: every trial is already there", markup=False)
         return 0 if GOOD.issuperset([*before, *statuses]) else SOME_FAILED
 
     def _with_batch(self, trial: Trial) -> Trial | None:
@@ -282,6 +324,18 @@ class Runner:
         case = self.batches.of(trial.case) if told else None
         again = told is not None and bool(told.refusal) and not trial.case.refusal
         return None if case is None or again else replace(trial, case=case)
+
+    def _planned(self, cases: Sequence[Case]) -> tuple[int, list[Trial]]:
+        """How many of the planned trials an earlier run has finished, and those that are left."""
+        planned = schedule(cases, self._rounds, self.options.seed)
+        left = self._left(planned)
+        return len(planned) - len(left), [trial for trial in left if self.batches.so_far(trial.case)]
+
+    @property
+    def _rounds(self) -> int:
+        """With --until a round begun is ended, so that all cases have as many trials."""
+        begun = self.earlier.rounds if self.options.until and self.earlier else 0
+        return max(self.options.rounds, begun)
 
     def _left(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials that an earlier run has not finished."""
@@ -295,9 +349,7 @@ class Runner:
         `times` and `done` grow while the trials run.
         """
         options = self.options
-        number = options.rounds
-        if options.until and self.earlier:
-            number = max(number, self.earlier.rounds)  # a round begun is ended, so that all cases have as many trials
+        number = self._rounds
         planned = schedule(cases, number, options.seed)
         began = time.monotonic()
         yield self._left(planned)
@@ -323,7 +375,7 @@ class Runner:
 
     def _measure_here(self, trial: Trial, place: Mapping[str, Any] | None) -> tuple[Measurement, Outcome]:
         case = trial.case
-        limit_seconds, local = self._time_limit(case), case.processes // case.nodes
+        limit_seconds, local = self.options.limit_seconds(case.mode), case.processes // case.nodes
         folder = self.folders[case.suite]
         placed = replace(
             trial,
@@ -414,11 +466,6 @@ class Runner:
                 self.peaks[wanted] = peak.measure(device, torch, precision, threads, soak, self.say, self.run_child)
             except UserError as error:
                 self.say(f"{error}; rows go without it")
-
-    def _time_limit(self, case: Case) -> float | None:
-        if self.options.time_limit_seconds is not None:
-            return self.options.time_limit_seconds
-        return None if case.mode == "full" else SAMPLED_LIMIT_SECONDS
 
     def _row(self, trial: Trial) -> tuple[Trial, records.Row]:
         """The trial as it ran, with a smaller batch than the one found where that did not fit, and its row."""

@@ -1,4 +1,4 @@
-"""What only trying shows of a case: its batch where it was left open, and whether this CPU computes it in fp16.
+"""Tries out what is not known of a case: its batch, and whether this CPU computes the model in fp16.
 
 Each probe is a child process that runs a short lap.
 """
@@ -94,6 +94,10 @@ class Batches:
         if not (fp32.batch_size and own.batch_size):
             return None if fp32.refusal or own.refusal else case
         return replace(case, batch_size=fp32.batch_size) if fp32.batch_size != own.batch_size else None
+
+    def to_search(self, case: Case) -> bool:
+        """Whether its batch has to be looked for, and is no other's."""
+        return case.batch_policy != "max-fp32" and not case.refusal and not (self.so_far(case) or case).batch_size
 
     def waits(self, case: Case) -> bool:
         """Whether it is the twin of cases whose batches are not sure yet."""

@@ -1,4 +1,4 @@
-"""The suite of `gpubench selftest`: one small network, and the ways in which the tool could be wrong about it."""
+"""The suite of `gpubench selftest`: one small network, and variants of it that show whether the tool measures right."""
 
 from __future__ import annotations
 

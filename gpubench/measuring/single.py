@@ -1,4 +1,4 @@
-"""What one whole run of a training leaves behind; a process may make several."""
+"""The figures of one whole training run; a process may make several runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""A run as a Slurm job, through submitit: submit, follow, and account for every trial however the job ended.
+"""A run as a Slurm job, through submitit: submit it, follow it, and write a row for every trial however it ended.
 
-The job's first node leads as with --nodes and writes the rows itself, so that it needs nobody to watch it.
+The job's first node leads as with --nodes and writes the rows itself. So nobody has to watch the job.
 """
 
 import os
@@ -180,8 +180,11 @@ def follow(job: str, out: Path, console: Console) -> str:
                 status.update(f"job {job} {state.lower() or 'asked for'}, {rows} rows in {out}")
                 time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        console.print(f"\njob {job} goes on; the same command follows it again, `scancel {job}` ends it", markup=False)
-        raise
+        console.print(
+            f"\nstopped following: job {job} goes on; the same command follows it again, `scancel {job}` ends it",
+            markup=False,
+        )
+        raise SystemExit(130) from None
 
 
 def _state(job: str) -> str:

@@ -1,6 +1,6 @@
-"""Reads the device while a child trains on it, from the parent's loop, and cuts what it read to the timed laps.
+"""Reads the device from the parent process while a child trains on it, and keeps what lies in the timed laps.
 
-Opens no device for computing. What a card, a driver or a container does not tell stays empty.
+Opens no device for computing. What a card, a driver or a container does not report stays empty.
 """
 
 import time

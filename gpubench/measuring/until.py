@@ -1,4 +1,4 @@
-"""When a run of `--until` has seen enough: every case's interval is tight, or the budget is spent."""
+"""When a run with `--until` ends: every case's interval is narrow enough, or the budget is spent."""
 
 import math
 from collections.abc import Mapping, Sequence

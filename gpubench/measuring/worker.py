@@ -1,4 +1,4 @@
-"""The child: takes one task as JSON, answers with JSON, and alone opens the accelerator."""
+"""The child process: takes one task as JSON and answers with JSON. No other process opens the accelerator."""
 
 import faulthandler
 import json

@@ -180,7 +180,7 @@ def _accuracy_section(
         "samples of a step",
         "accuracy, %",
         log_x=2,
-        foot=f"{short(str(known['card']))}; torch {known['torch']}; gpubench",
+        foot=f"{short(str(known['card']))}; torch {known['torch']}",
         cases=cases,
     )
     findings = tuple(_held(suite, name, own, cases) for name, own in lines.items() if len(own) > 1)

@@ -152,12 +152,12 @@ def _chart(ladder: "Ladder") -> Bars:
         words.slug(f"{ladder.suite} ladder {ladder.name}"),
         f"{len(ladder.rungs)} steps make {ladder.suite} {words.times(first.median / last.median)} as fast"
         f" on {words.name(ladder.name)}",
-        "Time of a run, step by step; at the right the gain of the step; lower is better",
+        "Seconds of a run, step by step; at the right the gain of the step; lower is better",
         tuple(groups),
         "s",
         winner=ladder.name,
         marks={name: values for name, values in marks.items() if values},
-        foot=", ".join(filter(None, [ladder.kind, ladder.settings, "gpubench"])),
+        foot=", ".join(filter(None, [ladder.kind, ladder.settings])),
         cases=ladder.cases,
     )
 

@@ -228,7 +228,7 @@ def _pictures(each: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
     if len(each.parts) > 1:
         groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True))
         dots.append(BarGroup("mean", (Bar(each.subject, each.value, each.interval),), strong=True))
-    times = f"Time for {_recipe(each, cells)}; lower is better"
+    times = f"Seconds for {_recipe(each, cells)}; lower is better"
     speedups = f"Speedup over {each.baseline}, {_recipe(each, cells)}; above 1 is faster"
     common = {"title": each.said, "cases": each.cases}
     return (

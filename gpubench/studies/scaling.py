@@ -110,7 +110,11 @@ def _curve_charts(
     """Samples per second, and efficiency, against processes."""
     counts = sorted({point.processes for curve in curves for point in curve.points})
     ticks = tuple((float(count), str(count)) for count in counts)
-    foot = "; ".join([*dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves), "gpubench"])
+    foot = "; ".join(
+        [
+            *dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves),
+        ]
+    )
     subtitles = ("Training samples per second by processes", "Share of perfect scaling by processes")
     for name, subtitle in zip(("rate", "efficiency"), subtitles, strict=True):
         lines = []
@@ -209,6 +213,6 @@ def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
         "GB/s",
         2,
         10,
-        foot="gpubench",
+        foot="",
         cases=sums.cases,
     )

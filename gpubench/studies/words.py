@@ -168,7 +168,7 @@ def origin(cells: Sequence[Cell]) -> str:
     facts += (
         [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in cells if c.torch)) else []
     )
-    return shown("; ".join([*facts, *sources, "gpubench"]))
+    return shown("; ".join([*facts, *sources]))
 
 
 def slug(text: str) -> str:
