@@ -20,7 +20,8 @@ PICTURES = {
 }  # fmt: skip
 GZIP = b"\x1f\x8b"
 _MARKUP = re.compile(
-    rb'(?:<dc:description>gpubench-rows:|<a id="gpubench-rows" href="data:application/gzip;base64,)([A-Za-z0-9+/=\s]*)[<"]'
+    rb"(?:<dc:description>gpubench-rows:"
+    rb'|<a id="gpubench-rows" href="data:application/gzip;base64,)([A-Za-z0-9+/=\s]*)[<"]'
 )
 
 

@@ -98,11 +98,15 @@ def _chart(changes: Sequence[Comparison], title: str) -> Bars:
         interval = (gain.low, gain.high) if gain.low and gain.high else None
         bar = Bar(c.subject_name, gain.value, interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
         groups.append(BarGroup(c.subject_name, (bar,)))
-    best = changes[0]
+    best = next((c for c in changes if c.verdict == "faster"), None)
+    title_of_best = f"No change is surely faster than {PLAIN}"
+    if best is not None:
+        gain_of_best = words.times(best.ratio.inverse.value)
+        title_of_best = f"{words.name(best.subject_name)} gains most: {gain_of_best} as fast as {PLAIN}"
     cells = [cell for c in changes for cell in (c.subject, c.other)]
     return Bars(
-        words.slug(f"{best.subject.suite} changes {best.subject.label}"),
-        f"{words.name(best.subject_name)} gains most: {words.times(best.ratio.inverse.value)} as fast as {PLAIN}",
+        words.slug(f"{cells[0].suite} changes {cells[0].label}"),
+        title_of_best,
         f"Speedup over {PLAIN}, with 95% intervals; above 1 is faster; {title}",
         tuple(groups),
         "ratio",

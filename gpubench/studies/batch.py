@@ -71,7 +71,7 @@ def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
     suite, title = group.cells[0].suite, words.title_of(group.cells)
     cases = behind(cell for cell, _ in curves)
     chart = Lines(
-        words.slug(f"{suite} rate by batch"),
+        words.slug(f"{title} rate by batch"),
         f"{suite}: the rate grows with the batch",
         f"Training samples per second by batch; {title}",
         tuple(

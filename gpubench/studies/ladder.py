@@ -54,19 +54,17 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         return
     first, last = rungs[0], rungs[-1]
     label, _, precision = ladder.name.rpartition(" ")
-    gain = first.median / last.median
-    said = f"The steps from {first.model} to {last.model} make training {words.times(gain)} as fast"
     yield Finding(
         kind="ladder",
         suite=ladder.suite,
         subject=last.model,
         baseline=first.model,
-        value=gain,
+        value=first.median / last.median,
         interval=None,
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
         models=(f"{len(rungs)} steps",),
         trials=(len(last.seconds), len(first.seconds)),
-        said=f"{said} in {precision} on {words.name(label)}",
+        said=_said(ladder.name, first, last),
         precision=precision,
         place=label,
         origin=f"{ladder.suite}, {len(rungs)} steps",
@@ -74,6 +72,14 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         charts=(_chart(ladder),),
         cases=ladder.cases,
     )
+
+
+def _said(name: str, first: "Rung", last: "Rung") -> str:
+    label, _, precision = name.rpartition(" ")
+    gain = (
+        f"The steps from {first.model} to {last.model} make training {words.times(first.median / last.median)} as fast"
+    )
+    return f"{gain} in {precision} on {words.name(label)}"
 
 
 def _table(ladder: "Ladder") -> Table:
@@ -150,8 +156,7 @@ def _chart(ladder: "Ladder") -> Bars:
     first, last = ladder.rungs[0], ladder.rungs[-1]
     return Bars(
         words.slug(f"{ladder.suite} ladder {ladder.name}"),
-        f"{len(ladder.rungs)} steps make {ladder.suite} {words.times(first.median / last.median)} as fast"
-        f" on {words.name(ladder.name)}",
+        _said(ladder.name, first, last),
         "Seconds of a run, step by step; at the right the gain of the step; lower is better",
         tuple(groups),
         "s",

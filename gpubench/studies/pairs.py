@@ -315,17 +315,17 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
     """Every case, every ratio, and what a trend over versions looks like."""
     if not group.cells:
         return
-    metric, suite = result.metric, group.cells[0].suite
+    metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
     cases = behind(group.cells)
     foot, way = words.origin(group.cells), "higher" if metric.inverse else "lower"
     models = list(dict.fromkeys(cell.model for cell in group.cases))
     bars = [
         BarGroup(model, tuple(_bar(cell, metric) for cell in group.cases if cell.model == model)) for model in models
     ]
-    what = "seconds of a whole run" if metric.name == "seconds" else metric.title
-    title = f"{suite}: {what}"
-    subtitle = f"{words.title_of(group.cases)}; {way} is better"
-    yield Bars(f"{words.slug(suite)}-{metric.name}", title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
+    what = "Seconds of a whole run" if metric.name == "seconds" else metric.title
+    title = f"{suite}: {'a whole run' if metric.name == 'seconds' else metric.title} of each case"
+    subtitle = f"{what}; {way} is better; {about}"
+    yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
     for axis in dict.fromkeys(c.axis for c in own):
         along = [c for c in own if c.axis == axis]
         dots = [
@@ -334,13 +334,13 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
         ]
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
         subtitle = f"{metric.gain} over {bases}, with 95% intervals; above 1 is {metric.words[0]}"
-        name = f"{words.slug(suite)}-{words.slug(axis)}-{words.slug(metric.gain)}"
+        name = words.slug(f"{about} {axis} {metric.gain}")
         title = f"{suite}: {metric.gain} by {axis}"
         yield Bars(name, title, subtitle, tuple(dots), "ratio", reference=1.0, foot=foot, cases=cases)
     if "torch" in result.axes and (trend := _trend(group.cells, metric)):
         ticks = tuple((float(at), text) for at, text in enumerate(_versions(group.cells)))
         title, subtitle = f"{suite}: {metric.title} over torch versions", f"{metric.title}; {way} is better"
-        name = f"{words.slug(suite)}-trend"
+        name = words.slug(f"{about} trend")
         yield Lines(name, title, subtitle, trend, "torch", metric.title, ticks=ticks, foot=foot, cases=cases)
 
 

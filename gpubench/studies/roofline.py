@@ -142,7 +142,7 @@ def _charts(cells: Sequence[Cell]) -> Iterator[Lines]:
         suite = counted[0].suite
         cases = behind(counted)
         yield Lines(
-            words.slug(f"{suite} roofline"), f"{suite}: how near it comes to its roof",
+            words.slug(f"{words.title_of(counted)} roofline"), f"{suite}: how near it comes to its roof",
             "TFLOP/s by FLOP per byte; dashed: the most that was measured", tuple(lines),
             "FLOP/byte", "TFLOP/s", 10, 10, foot=words.origin(counted), cases=cases,
         )  # fmt: skip

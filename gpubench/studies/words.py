@@ -173,4 +173,4 @@ def origin(cells: Sequence[Cell]) -> str:
 
 def slug(text: str) -> str:
     """A text as a part of a file's name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80]
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100]
