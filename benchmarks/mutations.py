@@ -47,7 +47,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/analysis/rank_test.py": ("test_stats",),
     "gpubench/analysis/matching.py": ("test_matching", "test_compare"),
     "gpubench/analysis/cells.py": ("test_cells", "test_compare", "test_specimens"),
-    "gpubench/analysis/verdicts.py": ("test_judging", "test_compare", "test_specimens"),
+    "gpubench/analysis/verdicts.py": ("test_verdicts", "test_compare", "test_specimens"),
     "gpubench/analysis/gate.py": ("test_gate",),
     "gpubench/measuring/clock.py": ("test_clock", "test_peers"),
     "gpubench/measuring/projection.py": ("test_projection", "test_clock"),

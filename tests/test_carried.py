@@ -1,18 +1,19 @@
 """Charts and reports carry their rows, exactly; one that lost them says so."""
 
+import gzip
 import io
 
 import pytest
 from PIL import Image
 from rows import row, rows
 
-from gpubench.analysis.compare import Question, compare
-from gpubench.comparing.carrying import Rows
-from gpubench.comparing.plot import draw
+from gpubench.analysis.compare import compare
 from gpubench.rows import embed as carried
 from gpubench.rows import row as records
-from gpubench.rows.read import load, load_text, table_of
-from gpubench.show.report import write_report
+from gpubench.rows.read import load
+from gpubench.show.charts import draw
+from gpubench.show.page import write
+from gpubench.studies.answer import answer
 
 ODD = 'a "quoted", <b>odd</b> & ünusual ]]> --> name'
 
@@ -29,34 +30,48 @@ def source(tmp_path):
 
 @pytest.fixture
 def charts(source, tmp_path):
-    draw(compare([source]), tmp_path / "charts", Rows([source]), ("png", "svg", "pdf"))
+    draw(answer([source], keep=True), tmp_path / "charts", every=True, kinds=("png", "svg", "pdf"), theme="light")
     return tmp_path / "charts"
 
 
 def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
-    write_report([source], Question(), tmp_path / "report.html")
-    carriers = [*charts.glob("*.png"), *charts.glob("*.svg"), tmp_path / "report.html"]
-    assert len(carriers) == 5
+    whole = answer([source], keep=True)
+    write(whole, tmp_path / "report.html")
+    carriers = [*charts.glob("*-seconds.png"), *charts.glob("*-full-seconds.svg"), tmp_path / "report.html"]
+    assert len(carriers) >= 3
     for carrier in carriers:
-        assert load([carrier]).problems == []
-        assert table_of(load_text([carrier])) == source.read_bytes()
-        assert load([carrier]).frame.equals(load([source]).frame)
+        loaded = load([carrier], keep=True)
+        assert loaded.problems == []
+        if "over" not in carrier.name:  # a picture of a finding has the rows of its cases alone
+            assert loaded.table() == source.read_bytes()
+            assert loaded.frame.equals(load([source]).frame)
+        else:
+            assert set(loaded.table().splitlines()) < set(source.read_bytes().splitlines())
+
+
+def test_what_the_pages_button_saves_is_read_too(source, tmp_path):
+    saved = tmp_path / "gpubench-rows.csv.gz"
+    saved.write_bytes(gzip.compress(source.read_bytes()))
+    assert load([saved], keep=True).table() == source.read_bytes()
+    saved.write_bytes(saved.read_bytes()[:100])
+    assert "damaged" in load([saved]).problems[0]
 
 
 def test_a_chart_compares_with_a_file(charts, tmp_path):
     mine = tmp_path / "mine.csv"
     records.append(mine, rows([50.0] * 6, card="NVIDIA GeForce RTX 4090", device_hash="cccc", session="s2"))
-    labels = {cell.label for cell in compare([charts / "seconds-resnet.png", mine]).groups[0].cells}
+    labels = {cell.label for cell in compare([next(charts.glob("*-full-seconds.png")), mine]).groups[0].cells}
     assert "RTX 4090" in labels
     assert len(labels) == 3
 
 
 def test_a_chart_of_some_rows_carries_those(source, tmp_path):
     other = tmp_path / "other.csv"
-    records.append(other, rows([1.0, 2.0], suite="wordlm", params="x=1"))
-    draw(compare([source, other]), tmp_path / "both", Rows([source, other]))
-    assert table_of(load_text([tmp_path / "both" / "seconds-resnet.png"])) == source.read_bytes()
-    assert table_of(load_text([tmp_path / "both" / "seconds-wordlm.svg"])) == other.read_bytes()
+    records.append(other, rows([1.0, 2.0], suite="wordlm", params="x=1", model="lstm"))
+    records.append(other, rows([2.0, 3.0], suite="wordlm", params="x=1", model="gru"))
+    draw(answer([source, other], keep=True), tmp_path / "both", every=True, kinds=("png", "svg"), theme="light")
+    (theirs,) = (tmp_path / "both").glob("wordlm-*-seconds.svg")
+    assert load([theirs], keep=True).table() == other.read_bytes()
 
 
 def test_many_rows_take_several_chunks():
@@ -77,7 +92,7 @@ def test_many_rows_take_several_chunks():
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_a_picture_saved_anew_says_that_its_rows_are_lost(charts, tmp_path, kind):
     anew = tmp_path / f"anew.{kind.lower()}"
-    with Image.open(charts / "seconds-resnet.png") as picture:
+    with Image.open(next(charts.glob("*-full-seconds.png"))) as picture:
         pixels = Image.frombytes("RGB", picture.size, picture.convert("RGB").tobytes())
     pixels.save(anew, kind)
     (problem,) = load([anew]).problems
@@ -85,8 +100,8 @@ def test_a_picture_saved_anew_says_that_its_rows_are_lost(charts, tmp_path, kind
 
 
 def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
-    write_report([source], Question(), tmp_path / "report.html")
-    for carrier in [*charts.glob("seconds*.*"), tmp_path / "report.html"]:
+    write(answer([source], keep=True), tmp_path / "report.html")
+    for carrier in [*charts.glob("*-full-seconds.*"), tmp_path / "report.html"]:
         whole = carrier.read_bytes()
         for at in range(0, len(whole), max(1, len(whole) // 15)):
             for damaged in (whole[:at], whole[:at] + b"\xff\x00<" + whole[at + 3 :]):

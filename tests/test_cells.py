@@ -19,13 +19,11 @@ from gpubench.analysis.cells import (
     once,
     only_sums,
     recipe_of,
-    relative_to_best,
     short,
-    task_of,
     text_of,
     texts_of,
-    title_of,
 )
+from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.rows import row as records
 from gpubench.rows.read import load
 
@@ -40,7 +38,7 @@ def frame_of(tmp_path):
         path = tmp_path / "rows.csv"
         path.unlink(missing_ok=True)
         records.append(path, given)
-        return completed(load([path], **options).frame)
+        return completed(valued(load([path], **options).frame, SECONDS, None))
 
     return frame
 
@@ -72,7 +70,7 @@ def test_what_the_key_and_the_stack_need(frame_of):
     assert (two["fixed_batch"], two["processes"], two["memory_limit_bytes"]) == (0, 1, 5)
     assert (two["cudnn_benchmark"], two["threads_asked"], two["params"]) == ("", "", "epochs=3")
     assert (two["basis"], two["unknown_device"]) == ("", "cuda:0")
-    assert {"laps", "batch_curve", "precision_proof", "started"}.isdisjoint(frame)
+    assert {"laps", "precision_proof", "started"}.isdisjoint(frame)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +122,11 @@ def test_a_recipe_is_without_the_stack(params, recipe):
 
 
 def test_sums_of_gradients_train_nothing():
-    frame = pd.DataFrame({"suite": ["scaling", "scaling", "mine"], "model": ["allreduce", "resnet50", "allreduce"]})
+    """What a row's table holds tells it, whatever its suite and model are called."""
+    sums, stages = '[["what", "busbw"], ["message", 1.5]]', '[["hours", "size"], [0.5, 128]]'
+    frame = pd.DataFrame({"suite": ["scaling", "scaling", "mine"], "table": [sums, "", stages]})
     assert only_sums(frame).tolist() == [True, False, False]
+    assert only_sums(frame.assign(suite="mine")).tolist() == [True, False, False]
 
 
 def superseded(frame):
@@ -182,11 +183,14 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
             row(trial=7, status="interrupted", **NEVER),
         )
     )
-    assert (found.seconds, found.trials, found.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
+    assert (found.values, found.trials, found.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
     assert (found.median, found.samples_per_second, found.accuracy) == (104.5, 20.0, 0.625)
     assert (found.reason, found.measured) == ("a", "measured")
     assert found.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
     assert (found.lost, found.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 have no time")
+    assert (found.number("accuracy"), found.number("seconds")) == (0.625, 100.0)
+    assert math.isnan(found.number("no_such_column"))
+    assert math.isnan(found.number("loss"))
     with pytest.raises(AttributeError):
         _ = found.no_such_column
 
@@ -293,20 +297,6 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
     ]
 
 
-def test_how_much_longer_than_the_best_of_its_task():
-    best, slow = cell([80.0], precision="fp16"), cell([100.0])
-    other, alone = cell([10.0], model="b", precision="fp16"), cell([70.0], model="c")
-    found = relative_to_best([slow, best, other, cell([15.0], model="b"), alone])
-    assert [found.get(id(each)) for each in (slow, best, other, alone)] == [1.25, 1.0, 1.0, None]
-    assert sorted(found.values()) == [1.0, 1.0, 1.25, 1.5]
-
-
-def test_all_ways_to_do_one_thing_are_one_task():
-    assert task_of(cell(model="a")) == "a"
-    assert task_of(cell(model="a", suite="tricks")) == ""
-    assert task_of(cell(model="a", rung=3)) == ""
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(64.0, "64"), (0.1, "0.1"), (math.nan, ""), (None, "None"), (7, "7"), (1e22, "1e+22")],
@@ -374,13 +364,17 @@ def test_a_label_says_the_power_limit(frame_of):
     assert labels(frame_of(row(), capped)) == ["RTX 2080 Ti", "RTX 2080 Ti @ 200 W"]
 
 
-def test_the_title_of_a_group_is_what_its_cells_have_in_common():
-    one, two = (
-        cell(weights="imagenet", source="x", processes=4),
-        cell(weights="", source="x", processes=4, params="epochs=2"),
-    )
-    assert title_of([one]) == "resnet, epochs=1, data=cifar100, weights=imagenet, full, x, 4 processes"
-    assert title_of([one, two]) == "resnet, data=cifar100, full, x, 4 processes"
-    assert title_of([cell(), cell(suite="wordlm", data="wikitext-2")]) == "epochs=1, full"
-    assert title_of([cell(params="full")]) == "resnet, full, data=cifar100"
-    assert title_of([cell(processes=1), cell(processes=2)]) == "resnet, epochs=1, data=cifar100, full"
+def test_a_cell_knows_its_case_by_which_its_rows_are_found(frame_of):
+    """Trials without a time and those on another stack are of the case; another precision or session is not."""
+    frame = frame_of(
+        row(), row(precision="fp16"), row(trial=1, status="failed", **NEVER), row(trial=2, torch="2.1.0"),
+        row(session="s2"),
+    )  # fmt: skip
+    assert frame["case"].tolist() == [0, 1, 0, 0, 2]
+    cells = {(c.precision, c.torch, c.session): c for c in made(frame)}
+    assert {key: cell.case for key, cell in cells.items()} == {
+        ("fp32", "2.15.0+cu132", "s1"): 0, ("fp32", "2.1.0", "s1"): 0, ("fp32", "2.15.0+cu132", "s2"): 2,
+        ("fp16", "2.15.0+cu132", "s1"): 1,
+    }  # fmt: skip
+    one, two = cells["fp32", "2.1.0", "s1"], cells["fp16", "2.15.0+cu132", "s1"]
+    assert (one.cases, cell(parts=(one, two)).cases) == ({0}, {0, 1})

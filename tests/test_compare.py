@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from rows import row, rows
 
-from gpubench.analysis.compare import compare
+from gpubench.analysis.compare import Question, compare
 from gpubench.errors import UserError
 from gpubench.rows import row as records
-from gpubench.show.formats import rendered
+from gpubench.show.text import rendered
+from gpubench.studies.answer import answer
 
 RESULTS = Path(__file__).parents[1] / "results"
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -22,7 +23,12 @@ def result_of(tmp_path, *groups, **options):
     path.unlink(missing_ok=True)
     for group in groups:
         records.append(path, group)
-    return compare([path], **options)
+    return compare([path], Question(**options))
+
+
+def left_out(result):
+    """What is in no group, and what found no partner in one."""
+    return [*result.left_out, *(line for group in result.groups for line in group.left_out)]
 
 
 def only(result):
@@ -119,9 +125,9 @@ def test_bad_trials_are_listed_not_dropped_silently(tmp_path):
 
 def test_a_case_without_partner_is_listed(tmp_path):
     both = rows(FAST), rows(SLOW, **OTHER)
-    (line,) = result_of(tmp_path, *both, rows(SLOW, model="resnet34")).left_out
+    (line,) = left_out(result_of(tmp_path, *both, rows(SLOW, model="resnet34")))
     assert line.endswith("resnet34 fp32 batch 64 on RTX 2080 Ti: GTX 1080 Ti has no row of the same kind")
-    (line,) = result_of(tmp_path, *both, rows(SLOW, **OTHER, model="resnet34")).left_out
+    (line,) = left_out(result_of(tmp_path, *both, rows(SLOW, **OTHER, model="resnet34")))
     assert line.endswith(
         "resnet34 fp32 batch 64 on GTX 1080 Ti: not compared along card, no other card has a row of the same kind"
     )
@@ -140,12 +146,12 @@ def test_the_baseline_has_what_the_others_have(tmp_path):
     result = result_of(tmp_path, *groups, by="card")
     assert {c.other_name for c in result.comparisons} == {"RTX 3090"}
     assert [c.subject_name for c in result.comparisons].count("H100") == 4
-    assert result.left_out == []
+    assert left_out(result) == []
 
 
 def test_a_batch_that_is_alone_is_not_left_out(tmp_path):
     result = result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), rows(SLOW, model="resnet34"), by="batch")
-    assert (len(result.comparisons), result.left_out) == (1, [])
+    assert (len(result.comparisons), left_out(result)) == (1, [])
 
 
 def test_two_specimens_of_one_card_are_not_pooled(tmp_path):
@@ -195,10 +201,13 @@ def test_each_precision_has_its_own_mean(tmp_path):
     means = {(m.subject_name, m.precision): m.value for m in result.groups[0].means}
     assert sorted(means.values()) == [pytest.approx(0.8), pytest.approx(1.25)]
     assert {precision for _, precision in means} == {"fp32", "fp16"}
-    (group,) = json.loads(rendered(result, "json"))["groups"]
-    assert [(mean["precision"], mean["cases"], mean["of"]) for mean in group["means"]] == [
-        ("fp32", 2, 2),
-        ("fp16", 2, 2),
+    sections = json.loads(rendered(answer([tmp_path / "rows.csv"]), "json"))["sections"]
+    (table,) = [table for section in sections for table in section["tables"] if table["name"] == "geometric means"]
+    names = [column["name"] for column in table["columns"]]
+    lines = [dict(zip(names, line, strict=True)) for line in table["lines"]]
+    assert [(mean["in"], mean["mean speedup"]["value"], mean["cases"], mean["of"]) for mean in lines] == [
+        ("fp32", pytest.approx(0.8), 2, 2),
+        ("fp16", pytest.approx(1.25), 2, 2),
     ]
 
 
@@ -238,17 +247,24 @@ def test_the_published_table(tmp_path):
     assert labels == {"RTX 2080 Ti", "RTX 2060", "GTX 1080 Ti (init27)", "GTX 1080 Ti (EricPerbos)"}
 
 
-def test_tables_and_charts_of_every_kind(cli, tmp_path):
+def test_every_table_and_no_markup(cli, tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST) + rows(SLOW, **OTHER) + rows(SLOW, **OTHER, model="[bold]odd[/bold]"))
-    done = cli("compare", path, "--all", "--charts", "charts")
+    done = cli("compare", path, "--all")
     assert done.returncode == 0, done.stderr
-    assert "RTX 2080 Ti is faster" in done.stdout
+    tables = done.stdout.partition("FILES.")[2]
+    for words in (
+        "cases, precision fp32, batch 64 (fixed)",
+        "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500 6",
+        "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500 6",
+        "speedups, in fp32, verdict faster",
+        "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.23 to 1.37",
+        "a: one specimen each",
+        "RTX 2080 Ti GTX 1080 Ti fp32 1.30 1.23 to 1.37 1 2",
+        "b: 100, 100.1, 100.2, 99.9, 99.8, 100.05",
+    ):
+        assert any(" ".join(line.split()).startswith(words) for line in tables.splitlines()), (words, tables)
     assert "[bold]odd[/bold]" in done.stdout
-    made = sorted(file.name for file in (tmp_path / "charts").iterdir())
-    found = [f"resnet-rtx-2080-ti-over-gtx-1080-ti-in-fp32-{what}" for what in ("seconds", "speedup")]
-    stems = sorted([*found, "seconds-resnet", "speedup-resnet"])
-    assert made == [f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")]
 
 
 def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
@@ -265,7 +281,7 @@ def test_a_trial_counts_once_however_often_it_is_given(tmp_path):
     records.append(path, rows(FAST))
     result = compare([path, path])
     assert [cell.trials for cell in result.groups[0].cells] == [6]
-    assert result.left_out == ["6 row(s) of trials that are here twice"]
+    assert left_out(result) == ["6 row(s) of trials that are here twice"]
 
 
 def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
@@ -273,7 +289,7 @@ def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
     result = result_of(tmp_path, [lost], rows(FAST))
     assert [cell.trials for cell in result.groups[0].cells] == [6]
     assert result.groups[0].holes == []
-    assert result.left_out == ["1 trial(s) without a result that ran again later"]
+    assert left_out(result) == ["1 trial(s) without a result that ran again later"]
 
 
 def test_a_case_of_which_nothing_is_ok_keeps_its_place(tmp_path):

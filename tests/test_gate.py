@@ -3,7 +3,7 @@
 import pytest
 from rows import cell, row, rows
 
-from gpubench.analysis.compare import Group, Result, compare
+from gpubench.analysis.compare import Group, Question, Result, compare
 from gpubench.analysis.gate import gate
 from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
@@ -112,7 +112,7 @@ def compared(low, value, high, verdict="unsure", model="m", axis="precision", ba
 def gated(*comparisons, more=(), limit=0.05, **changes):
     """What is said of these comparisons, and of the cells `more`."""
     cells = [each for c in comparisons for each in (c.subject, c.other)]
-    group = Group("", [*cells, *more], list(comparisons))
+    group = Group([*cells, *more], list(comparisons))
     return gate(Result([group], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes)), limit)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.analysis.compare import compare
+from gpubench.analysis.compare import Question, compare
 from gpubench.errors import UserError
 from gpubench.interop.imports import Facts, import_files
 from gpubench.rows.read import load

@@ -1,5 +1,7 @@
 """Whatever the file, good rows are used and every problem is a sentence that names file and line."""
 
+import csv
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -425,23 +427,60 @@ def test_what_steers_a_terminal_is_not_shown(steering, harmless):
     assert loading.shown(f"a{steering}b{harmless}c") == f"a{chr(0xFFFD) * len(steering)}b{harmless}c"
 
 
+def seconds_of(table):
+    """That column of a table of ours, as text, and that nothing follows its last line."""
+    header, *lines, end = table.decode().split("\n")
+    assert (header, end) == (",".join(records.COLUMNS), "")
+    return [dict(zip(records.COLUMNS, next(csv.reader([line])), strict=True))["seconds"] for line in lines]
+
+
 def test_rows_as_the_text_they_were(tmp_path):
     one = written(tmp_path, LINE, "torn,", LINE.replace("2.5", "2.50"), name="one.csv")
     two = written(tmp_path, "1,a,b,fp32,failed,mine", names="schema,suite,model,precision,status,note", name="two.csv")
-    texts = loading.load_text([one, two])
-    assert texts.columns.tolist() == list(records.COLUMNS)
-    assert texts["seconds"].tolist() == ["2.5", "2.50", ""]
-    assert texts["status"].tolist() == ["ok", "ok", "failed"]
-    assert (texts["card"].tolist(), texts.index.tolist()) == (["", "", ""], [0, 1, 2])
-    header, *lines = loading.table_of(texts).decode().split("\n")
-    assert header == ",".join(records.COLUMNS)
-    assert [dict(zip(records.COLUMNS, line.split(","), strict=True))["seconds"] for line in lines[:3]] == [
-        "2.5",
-        "2.50",
-        "",
-    ]
-    assert lines[3:] == [""]
-    assert loading.load_text([tmp_path / "none.csv"]).columns.tolist() == list(records.COLUMNS)
+    loaded = load([one, two], keep=True)
+    assert loaded.frame.index.tolist() == [0, 1, 2]
+    assert seconds_of(loaded.table()) == ["2.5", "2.50", ""]
+    assert [seconds_of(loaded.table([number])) for number in loaded.frame.index] == [["2.5"], ["2.50"], [""]]
+    assert seconds_of(loaded.table([2, 0])) == ["2.5", ""]
+    assert seconds_of(loaded.table([])) == []
+    third = dict(zip(records.COLUMNS, loaded.table([2]).decode().split("\n")[1].split(","), strict=True))
+    assert {name: text for name, text in third.items() if text} == {
+        "schema": "1", "suite": "a", "model": "b", "precision": "fp32", "status": "failed",
+    }  # fmt: skip
+    assert seconds_of(load([tmp_path / "none.csv"], keep=True).table()) == []
+
+
+def test_the_text_of_files_that_are_read_at_once(tmp_path):
+    """Written by gpubench itself: nothing is looked at line by line, and the table is byte by byte what was read."""
+    given = [row(trial=0, seconds=2.0, params='a="x,y"'), row(trial=1, seconds=1e-7, reason="ü")]
+    for name, number in (("one.csv", 0), ("two.csv", 1), ("three.csv", 0)):
+        records.append(tmp_path / name, [given[number]])
+    paths = [tmp_path / name for name in ("one.csv", "two.csv", "three.csv")]
+    header, *_ = paths[0].read_bytes().split(b"\n")
+    lines = [path.read_bytes().split(b"\n")[1] for path in paths]
+    loaded = load(paths, keep=True)
+    assert loaded.table() == b"\n".join([header, *lines, b""])
+    assert loaded.table([1]) == b"\n".join([header, lines[1], b""])
+
+
+def test_kept_text_is_that_of_its_row_wherever_the_files_were_read(tmp_path):
+    """Files of another header, a torn one and good ones between: every row of the frame has its own line."""
+    own = [",".join(records.COLUMNS)] + [",".join(records.to_cells(row(trial=n, seconds=n + 0.5))) for n in range(4)]
+    whole = tmp_path / "a.csv"
+    whole.write_text("\n".join([own[0], own[1], own[2], ""]))
+    torn = tmp_path / "b.csv"
+    torn.write_text("\r\n".join([own[0], own[3], "torn,", own[4], own[1][:50]]))
+    older = written(tmp_path, LINE, LINE.replace("2.5", "7.25"), name="c.csv")
+    loaded = load([whole, torn, older, whole], keep=True)
+    expected = ["0.5", "1.5", "2.5", "3.5", "2.5", "7.25", "0.5", "1.5"]
+    assert loaded.frame["seconds"].tolist() == [float(text) for text in expected]
+    assert seconds_of(loaded.table()) == expected
+    assert [seconds_of(loaded.table([number])) for number in loaded.frame.index] == [[text] for text in expected]
+
+
+def test_nothing_is_kept_unasked(tmp_path):
+    loaded = load([written(tmp_path, LINE)])
+    assert (loaded.kept, seconds_of(loaded.table())) == ((), [])
 
 
 def test_laps_of_a_long_run_are_no_error(tmp_path):

@@ -5,7 +5,7 @@ import random
 import pytest
 from rows import rows
 
-from gpubench.analysis.compare import compare
+from gpubench.analysis.compare import Question, compare
 from gpubench.rows import row as records
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti"}
@@ -26,7 +26,7 @@ def compared(tmp_path, *groups, **options):
     path = tmp_path / "rows.csv"
     for group in groups:
         records.append(path, group)
-    (c,) = compare([path], **options).comparisons
+    (c,) = compare([path], Question(**options)).comparisons
     return c
 
 
@@ -34,7 +34,7 @@ def test_three_a_side_show_their_own_spread(tmp_path):
     c = compared(tmp_path, specimens(3, 100, 0.005, 1), specimens(3, 130, 0.005, 2, **OTHER))
     assert c.verdict == "faster"
     assert "3 specimens each" in c.notes
-    assert (c.subject.trials, len(c.subject.seconds)) == (18, 3)
+    assert (c.subject.trials, len(c.subject.values)) == (18, 3)
     assert c.subject.label == "RTX 2080 Ti"
 
 

@@ -4,6 +4,9 @@ import math
 
 from gpubench.studies.section import Column, Estimate, Value
 
+LEAST_P = 0.0001
+"""A p value below it is only said to be."""
+
 
 def text_of(value: Value, column: Column) -> str:
     """A cell of a table, without its interval; empty where there is nothing."""
@@ -36,6 +39,8 @@ def number(value: float, column: Column, half_width: float | None = None) -> str
             return size_text(value)
         case "count":
             return f"{value:,.0f}"
+        case "p" if value < LEAST_P:
+            return f"<{LEAST_P:.4f}"
     return significant(value, half_width)
 
 

@@ -1,0 +1,125 @@
+"""Every study in every face: each finding and each figure of the published results is in all of them."""
+
+import html
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from rows import row
+
+from gpubench.rows import row as records
+from gpubench.show import charts, style, terminal, text
+from gpubench.show.numbers import text_of
+from gpubench.show.page import page_of
+from gpubench.studies.answer import STUDIES, answer
+from gpubench.studies.section import Estimate, flat
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The answer of all published results, and of a training in stages."""
+    path = tmp_path_factory.mktemp("rows") / "stages.csv"
+    stages = [["size", "hours"], [128, 1.25], [224, 2.5]]
+    records.append(path, [row(suite="mine", model="net", seconds=13500.0, table=json.dumps(stages))])
+    return answer([RESULTS, path], keep=True)
+
+
+def words(text):
+    """One line, so that a break is a space."""
+    return " ".join(text.split())
+
+
+def plain(sentence):
+    """Markdown's escapes undone."""
+    return html.unescape(re.sub(r"\\([|`\[])", r"\1", sentence))
+
+
+@pytest.fixture(scope="module")
+def faces(whole):
+    """The answer in each face that is text."""
+    page = html.unescape(re.sub(r"<[^>]+>", " ", page_of(whole)))
+    return {
+        "terminal": words(" ".join(terminal.everything(whole, 80)).replace("- ", " ")),
+        "markdown": words(plain(text.rendered(whole, "markdown"))),
+        "csv": words(text.rendered(whole, "csv").replace('""', '"')),
+        "json": words(json.dumps(json.loads(text.rendered(whole, "json")), ensure_ascii=False)),
+        "page": words(page),
+    }
+
+
+def test_every_study_has_a_section_here(whole):
+    assert {section.study for section in whole.sections} == set(STUDIES)
+
+
+@pytest.mark.parametrize("face", ["terminal", "markdown", "csv", "json", "page"])
+def test_a_face_has_every_finding(whole, faces, face):
+    missing = [
+        each.sentence
+        for each in whole.findings
+        if words(each.sentence.replace("- ", " ")) not in faces[face].replace("- ", " ")
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("face", ["terminal", "markdown", "page"])
+def test_a_face_for_readers_has_every_figure_as_it_is_read(whole, faces, face):
+    figures = {
+        text_of(value, column)
+        for section in whole.sections
+        for table in section.tables
+        for line in table.lines
+        for value, column in zip(line, table.columns, strict=True)
+        if isinstance(value, int | float | Estimate)
+    }
+    assert len(figures) > 300
+    assert [figure for figure in figures if figure not in faces[face]] == []
+
+
+def test_json_and_csv_have_every_figure_to_its_last_digit(whole):
+    given = json.loads(text.rendered(whole, "json"))
+    lines = text.rendered(whole, "csv")
+    for section, found in zip(whole.sections, given["sections"], strict=True):
+        for table, again in zip(section.tables, found["tables"], strict=True):
+            for line, texts in zip(table.lines, again["lines"], strict=True):
+                for value, seen in zip(line, texts, strict=True):
+                    if isinstance(value, Estimate):
+                        assert (seen["value"], seen["low"]) == (pytest.approx(value.value, rel=1e-15), value.low)
+                    elif isinstance(value, float) and math.isfinite(value):
+                        assert seen == value
+            for line in flat(table):
+                assert all(repr(value) in lines for value in line if isinstance(value, float) and math.isfinite(value))
+
+
+def test_a_picture_says_its_finding_and_its_figures(whole):
+    import matplotlib
+
+    drawn = [(each, chart) for each in whole.findings for chart in charts.worth_drawing(each.charts)]
+    assert len(drawn) > 10
+    with matplotlib.rc_context(style.themed("light")), style.any_letter():
+        for each, chart in drawn[:8]:
+            figure = charts.figure_of(chart)
+            said = words(" ".join(found.get_text() for found in figure.findobj(matplotlib.text.Text)))
+            assert words(each.said) in said
+            assert all(group.text in said for group in chart.groups)
+
+
+def test_nothing_senseless_is_said(whole, faces):
+    for wrong in ("none of the known reasons", "beta 0 ", "nan", "inf ", "relative"):
+        assert wrong not in faces["terminal"], wrong
+    assert "1,111%" not in faces["terminal"]
+
+
+def test_one_direction_everywhere(whole):
+    """Above 1 the left one is better: in findings, in tables and in charts."""
+    (cards,) = [each for each in whole.findings if each.subject == "RTX 2080 Ti" and each.precision == "fp32"]
+    assert cards.value == pytest.approx(1.30, abs=0.005)
+    (section,) = [each for each in whole.sections if cards in each.findings]
+    (table,) = [each for each in section.tables if each.name == "speedups"]
+    ratios = [line[5].value for line in table.lines if line[1] == "RTX 2080 Ti" and line[3] == "fp32"]
+    assert ratios == [part.value for part in cards.parts]
+    (chart,) = [each for each in cards.charts if each.reference]
+    assert [group.bars[0].value for group in chart.groups] == [*ratios, cards.value]

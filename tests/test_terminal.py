@@ -1,0 +1,345 @@
+"""What a reader sees: tables no wider than the terminal, numbers whole at any width, digits that mean something."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rows import row, rows
+
+from gpubench.analysis.compare import Question
+from gpubench.rows import row as records
+from gpubench.show.numbers import number, rate_text, seconds_text
+from gpubench.show.terminal import everything, screen, table_lines
+from gpubench.studies.answer import answer
+from gpubench.studies.section import Column, Estimate, Table
+
+OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
+
+
+def answered(tmp_path, *groups, **options):
+    path = tmp_path / "rows.csv"
+    for group in groups:
+        records.append(path, group)
+    return answer([path], Question(**options))
+
+
+def printed(tmp_path, *groups, width=200, **options):
+    found = answered(tmp_path, *groups, **options)
+    lines = everything(found, width)
+    assert max(map(cell_len, lines)) < width
+    return "\n".join([*screen(found), *lines])
+
+
+def table(columns, *lines, name="cases"):
+    return Table(name, tuple(columns), tuple(lines))
+
+
+def drawn(columns, *lines, width=79):
+    found = table_lines(table(columns, *lines), width)
+    assert max(map(cell_len, found)) <= width
+    return found
+
+
+MODEL, CARD, POLICY = Column("model"), Column("card"), Column("policy")
+SECONDS, SHARE, TRIALS = Column("seconds", "s"), Column("accuracy", "share", places=2), Column("trials", "count")
+NOTES = Column("notes", note=True)
+
+
+# One table
+
+
+def test_a_table_by_hand():
+    columns = MODEL, CARD, POLICY, Column("data"), SECONDS, SHARE, TRIALS, NOTES
+    found = drawn(
+        columns,
+        ("resnet18", "A100", "fixed", "cifar100", Estimate(12.3, 12.2, 12.4), 0.5, 6, "throttled"),
+        ("resnet152", "H100", "fixed", "cifar100", 1234.0, None, 12, ""),
+        ("x", "H100", "fixed", "cifar100", "timed out", 0.25, 1, "throttled"),
+        ("y", "H100", "fixed", "cifar100", None, None, None, "2 of 3 shared"),
+    )
+    assert found[0] == "cases, policy fixed, data cifar100"
+    cells = [re.split(r"\s{2,}", line.strip()) for line in found[1:6]]
+    assert cells == [
+        ["model", "card", "seconds", "95%", "accuracy", "trials"],
+        ["resnet18 (a)", "A100", "12.30", "12.20 to 12.40", "50.00%", "6"],
+        ["resnet152", "H100", "1,234", "12"],
+        ["x (a)", "H100", "timed out", "25.00%", "1"],
+        ["y (b)", "H100"],
+    ]
+    assert found[6:] == ["  a: throttled", "  b: 2 of 3 shared"]
+    assert found[2].index("12.30") + len("12.30") == found[3].index("1,234") + len("1,234")  # figures to the right
+    assert found[2].index("A100") == found[3].index("H100")  # texts to the left
+
+
+def test_columns_with_nothing_in_them_are_left_out():
+    found = drawn((MODEL, CARD, SECONDS, SHARE), ("a", "", 1.0, None), ("b", "", 2.0, None))
+    assert [line.split() for line in found] == [["cases"], ["model", "seconds"], ["a", "1.00"], ["b", "2.00"]]
+
+
+def test_what_is_the_same_in_every_line_is_said_once_but_no_figure_is():
+    lines = [(name, "A100", "fixed", 5.0) for name in ("a", "b")]
+    found = drawn((MODEL, CARD, POLICY, SECONDS), *lines)
+    assert found[0] == "cases, card A100, policy fixed"
+    assert [line.split() for line in found[1:]] == [["model", "seconds"], ["a", "5.00"], ["b", "5.00"]]
+
+
+def test_a_lone_line_keeps_what_tells_which_it_is():
+    found = drawn((MODEL, CARD, POLICY, Column("data"), SECONDS), ("a", "A100", "fixed", "cifar100", 5.0))
+    assert found[0] == "cases, data cifar100"
+    assert [line.split() for line in found[1:]] == [
+        ["model", "card", "policy", "seconds"],
+        ["a", "A100", "fixed", "5.00"],
+    ]
+
+
+def test_a_note_that_many_lines_have_stands_there_once():
+    lines = [(f"m{at}", at + 1.0, "the same long reason" if at % 2 else f"own {at}") for at in range(60)]
+    found = drawn((MODEL, SECONDS, NOTES), *lines)
+    assert sum("the same long reason" in line for line in found) == 1
+    marks = [line.partition(":")[0].strip() for line in found if re.match(r"  [a-z]+: ", line)]
+    assert marks[:3] + marks[25:28] == ["a", "b", "c", "z", "aa", "ab"]
+    assert len(marks) == len(set(marks)) == 31
+
+
+def test_a_long_note_is_wrapped_and_whole():
+    note = " ".join(f"word{at}" for at in range(60))
+    found = drawn((MODEL, SECONDS, NOTES), ("a", 1.0, note), width=50)
+    assert " ".join(" ".join(found[3:]).split()) == f"a: {note}"
+
+
+def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
+    columns = MODEL, *(Column(f"figure {at}", "s") for at in range(12))
+    lines = [(f"m{row}", *(1000.0 * row + at for at in range(1, 13))) for row in range(1, 4)]
+    found = drawn(columns, *lines, width=60)
+    heads = [line.split() for line in found if line.split()[0] == "model"]
+    assert len(heads) > 1
+    assert [name for head in heads for name in " ".join(head[1:]).replace("figure ", "").split()] == [
+        str(at) for at in range(12)
+    ]
+    for row, line in enumerate(lines, start=1):
+        parts = [part.split()[1:] for part in found if part.split()[0] == f"m{row}"]
+        assert [float(text.replace(",", "")) for part in parts for text in part] == list(line[1:])
+
+
+@pytest.mark.parametrize("width", [39, 59, 79, 119])
+def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width):
+    name = "a-very-long-name-" * 4 + "end"
+    found = drawn((MODEL, CARD, SECONDS, TRIALS), (name, name, 12345.0, 1000), ("b", "B", 23456.0, 2000), width=width)
+    text = "\n".join(found)
+    for figure in ("12,345", "23,456", "1,000", "2,000"):
+        assert figure in text.split()
+    assert "end" in text
+
+
+def test_wide_letters_take_two_columns():
+    found = drawn((MODEL, SECONDS), ("显卡" * 30, 1.5), ("b", 22.5), width=40)
+    assert {cell_len(line) for line in found[1:]} == {cell_len(found[1])}
+    assert "1.50" in found[2].split()
+
+
+def test_a_table_without_lines_is_its_name():
+    assert drawn((MODEL, SECONDS)) == ["cases"]
+
+
+# Figures
+
+
+@pytest.mark.parametrize(
+    ("seconds", "half_width", "text"),
+    [
+        (12794.0, None, "12,794"),
+        (145.148, None, "145"),
+        (5.0, None, "5.00"),
+        (0.00123, None, "0.00123"),
+        (145.148, 0.05, "145.15"),
+        (145.148, 20.0, "145"),
+        (145.148, 1e-9, "145.148"),
+        (0.0, None, "0"),
+        (1e-12, None, "1e-12"),
+    ],
+)
+def test_digits_follow_the_interval(seconds, half_width, text):
+    assert seconds_text(seconds, half_width) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "half_width", "text"),
+    [
+        (0.9, Column("a", "share"), None, "90.0%"),
+        (0.90125, Column("a", "share", places=2), None, "90.12%"),
+        (1.3, Column("a", "ratio"), None, "1.30"),
+        (1.3004, Column("a", "ratio"), 0.019, "1.300"),
+        (1.3004, Column("a", "ratio"), 0.02, "1.30"),
+        (0.0123, Column("a", "ratio"), None, "0.012"),
+        (3 * 2**29, Column("a", "bytes"), None, "1.5 GiB"),
+        (5 * 2**40, Column("a", "bytes"), None, "5120 GiB"),
+        (12345.0, Column("a", "count"), None, "12,345"),
+        (1234.5678, Column("a", "points", places=2), None, "1,234.57"),
+        (float("nan"), Column("a", "s"), None, ""),
+        (float("inf"), Column("a", "ratio"), None, ""),
+        (0.0123, Column("p", "p"), None, "0.0123"),
+        (1.0, Column("p", "p"), None, "1.00"),
+        (0.0, Column("p", "p"), None, "<0.0001"),
+        (3e-9, Column("p", "p"), None, "<0.0001"),
+    ],
+)
+def test_a_figure_in_its_unit(value, column, half_width, text):
+    assert number(value, column, half_width) == text
+
+
+def test_a_rate_has_three_digits(tmp_path):
+    assert [rate_text(rate) for rate in (3.42, 58.16, 2356.0, 0.0, float("nan"))] == ["3.42", "58.2", "2,356", "", ""]
+    assert "3.42" in printed(tmp_path, rows([100.0], samples_per_second=3.42))
+
+
+# An answer in full
+
+
+def test_models_are_in_the_order_of_their_numbers_or_rungs(tmp_path):
+    for names, rungs in (
+        (["resnet18", "resnet34", "resnet101"], False),
+        (["net9", "net10", "net100"], False),
+        (["z", "y", "x1"], True),
+        (["lstm", "gru"], False),  # no numbers: as in the file
+    ):
+        folder = tmp_path / names[0]
+        folder.mkdir()
+        given = [rows([100.0], model=m, rung=n if rungs else None) for n, m in enumerate(names)]
+        lost = [row(model=names[0], precision="tf32", status="failed", seconds=None, measured="")]
+        text = printed(folder, *(given if names[0] == "lstm" else given[::-1]), lost)
+        cases = text[text.index("\ncases") :].partition("\n\n")[0]
+        assert [line.split()[0] for line in cases.splitlines() if " fp32 " in line] == names
+
+
+def test_a_cause_is_said_once_for_all_models(tmp_path):
+    groups = []
+    for model in ("resnet34", "resnet18"):
+        for precision, seconds in (("fp32", 100.0), ("fp16", 110.0)):
+            card = {"card": "NVIDIA GeForce GTX 1080 Ti", "model": model, "precision": precision}
+            groups.append(rows([seconds], **card))
+    lines = [line for line in printed(tmp_path, *groups).splitlines() if "not faster" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("- resnet18, resnet34 on GTX 1080 Ti: fp16 is not faster than fp32")
+
+
+def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
+    first = rows([100.0, 101.0], model="first", rung=1, marks="throttled", samples_per_second=3.42, studies="ladder")
+    text = printed(tmp_path, first, rows([50.0], model="second", rung=2, studies="ladder"))
+    (line,) = [line for line in text.splitlines() if line.startswith(" first") and "3.42" in line]
+    assert line.split()[:4] == ["first", "(a)", "64", "100"]
+    assert "  a: 2 of 2 throttled" in text
+    assert "\ncases" not in text
+
+
+def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
+    published = {"params": "published", "mode": "published", "source": "github.com/me/it"}
+    (section,) = answered(tmp_path, rows([100.0], **published)).sections
+    assert section.title == "resnet: cifar100, published by me"
+
+
+def test_means_are_per_precision(tmp_path):
+    groups = []
+    for model in ("resnet18", "resnet34"):
+        for precision, seconds in (("fp32", 80.0), ("fp16", 125.0)):
+            groups.append(rows([100.0], model=model, precision=precision))
+            groups.append(rows([seconds], model=model, precision=precision, **OTHER))
+    text = printed(tmp_path, *groups)
+    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
+    assert lines[1] == "in mean speedup cases of"
+    assert lines[2:4] == ["fp32 0.80 2 2", "fp16 1.25 2 2"]
+    assert "geometric means, subject RTX 2080 Ti, baseline GTX 1080 Ti" in text
+
+
+def test_a_mean_of_under_half_of_the_cases_is_withheld_and_said_to_be(tmp_path):
+    both = [rows([100.0]), rows([130.0], **OTHER)]
+    text = printed(tmp_path, *both, *(rows([100.0], model=f"x{at}") for at in range(2)))
+    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
+    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 under half of the cases 1 3"
+
+
+def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
+    lost = row(precision="fp32", status="timed_out", reason="3 s", seconds=None, measured="")
+    text = printed(tmp_path, [lost], rows([100.0], precision="bf16"))
+    assert "Nothing here can be compared: fp32 has no result (timed out)." in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_nothing_is_cut_in_a_narrow_terminal(tmp_path, width):
+    more = {"model": "resnet152", "batch_policy": "max-fp32", "batch_size": 1024}
+    groups = rows([12345.0] * 6, **more), rows([23456.0] * 6, **OTHER, **more)
+    lines = everything(answered(tmp_path, *groups), width)
+    assert max(map(cell_len, lines)) < width
+    text = " ".join(" ".join(lines).split())  # a heading may be broken at a word
+    assert "…" not in text
+    for figure in ("12,345", "23,456", "1024 (max-fp32)", "1.90", "resnet152", "GTX 1080 Ti"):
+        assert figure in text
+
+
+def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
+    bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
+    text = printed(tmp_path, rows([100.0]), [bad])
+    (line,) = [line for line in text.splitlines() if line.startswith(" tf32 (a)")]
+    assert line.split()[2] == "unsupported"
+    assert "  a: a CPU has no TF32" in text
+
+
+def test_what_no_row_has_is_in_no_table(tmp_path):
+    text = printed(tmp_path, rows([100.0]))
+    assert "accuracy" not in text
+    assert "95%" not in text
+    assert "50.00%" in printed(tmp_path, rows([100.0], accuracy=0.5, session="s2"))
+
+
+def test_marked_trials_are_said_and_counted_in(tmp_path):
+    trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
+    text = printed(tmp_path, trials)
+    assert "a: 1 of 3 shared; 2 of 3 throttled" in text
+
+
+def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
+    other = {"card": "NVIDIA GeForce GTX 1080 Ti", "session": "s2"}
+    shared = rows([200.0, 201.0], marks="shared", **other)
+    text = printed(tmp_path, rows([100.0, 101.0], marks="throttled"), shared)
+    speedups = text.partition("\nspeedups")[2].partition("\n\n")[0]
+    assert "RTX 2080 Ti: 2 of 2 throttled" in speedups
+    assert "GTX 1080 Ti: 2 of 2 shared" in speedups
+
+
+def test_unsteady_and_projected_are_said(tmp_path):
+    trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
+    assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)
+
+
+def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path):
+    assert "no two rows differ in torch alone" in printed(tmp_path, rows([100.0]), by="torch")
+    assert "no two rows differ in card or precision alone" in printed(tmp_path)
+
+
+def test_devices_of_two_specimens_name_both(tmp_path):
+    two = rows([150.0] * 6, device="cuda:1", device_hash="bbbb")
+    text = " ".join(printed(tmp_path, rows([100.0] * 6), two, by="device").split())
+    assert "on RTX 2080 Ti #aaaa and RTX 2080 Ti #bbbb" in text
+    assert re.search(r"resnet18 (\(a\) )?cuda:0 cuda:1 1\.500 1\.500 to 1\.500 ", text)
+
+
+def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_path):
+    long = " ".join(f"parameter{at}={at}" for at in range(30))
+    found = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
+    whole = " ".join(" ".join(everything(found, 60)).split())
+    assert all(each.sentence in whole for each in found.findings)
+    assert f"Recipe: {' '.join(sorted(long.split()))}" in whole or f"Recipe: {long}" in whole
+    assert "evidence," in whole
+    less = " ".join(everything(found, 60, every_table=False))
+    assert "evidence," not in less
+    assert "Recipe:" not in less
+    assert "speedups" in less
+
+
+def test_what_is_left_out_is_said_where_it_belongs_and_in_the_end(tmp_path):
+    found = answered(tmp_path, rows([100.0]), rows([130.0], **OTHER), rows([1.0], model="lone"))
+    found = replace(found, left_out=("a row of nobody",))
+    lines = everything(found, 200)
+    at = lines.index("Left out:")
+    assert "lone fp32 batch 64 on RTX 2080 Ti: GTX 1080 Ti has no row of the same kind" in lines[at + 1]
+    assert lines[-2:] == ["LEFT OUT", "- a row of nobody"]
