@@ -219,10 +219,10 @@ print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules)
 def test_what_the_shell_offers_is_what_the_commands_take():
     from gpubench.analysis.metrics import METRICS
     from gpubench.interop import exports, imports
-    from gpubench.show import formats
+    from gpubench.show import text
 
     assert set(completion.METRICS) == set(METRICS)
-    assert set(completion.FORMATS) == {"terminal", *formats.FORMATS}
+    assert set(completion.FORMATS) == {"terminal", *text.FORMATS}
     assert set(completion.EXPORTS) == {*exports.FORMATS, "dawnbench"}
     assert set(completion.IMPORTS) == set(imports.FORMATS)
 

@@ -16,11 +16,10 @@ from gpubench.measuring.plan import (
     choose_models,
     choose_precisions,
     choose_threads,
-    params_text,
     plan,
     schedule,
 )
-from gpubench.suite import LoadedSuite, Param, Suite
+from gpubench.suite import LoadedSuite, Param, Suite, params_text
 from gpubench.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
@@ -340,7 +339,7 @@ def test_a_case_has_all_that_was_asked(tmp_path):
     first = Case(
         suite="demo", suite_version=1, suite_digest="d" * 64, suite_path=str(tmp_path / "demo.py"), model="small",
         precision="fp32", device="cuda:0", params=params, batch_policy="fixed", batch_size=64, mode="full", data="toy",
-        weights="", processes=3, nodes=3, own_processes=4, memory_limit_bytes=10**9, rung=1,
+        weights="", processes=3, nodes=3, own_processes=4, memory_limit_bytes=10**9, rung=1, studies=("ladder",),
     )  # fmt: skip
     second = replace(first, model="large", precision="bf16", weights="imagenet", rung=2)
     assert cases == [first, replace(first, processes=6), second, replace(second, processes=6)]

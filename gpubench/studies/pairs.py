@@ -316,7 +316,7 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
     if not group.cells:
         return
     metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
-    cases = behind(group.cells)
+    cases = behind(group.cases)
     foot, way = words.origin(group.cells), "higher" if metric.inverse else "lower"
     models = list(dict.fromkeys(cell.model for cell in group.cases))
     bars = [
