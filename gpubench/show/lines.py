@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in inches."""
-MOST = 6
+MOST = 8
 """As many as there are colours that can be told apart."""
 LETTER = 0.17
 """Inches that a text takes in height."""

@@ -127,7 +127,7 @@ def _words(each: Finding) -> tuple[str, ...]:
 def _told(each: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
     known = replace(each, settings=settings)
     basis = words.basis(known)
-    foot = ". ".join(filter(None, [basis[:1].upper() + basis[1:], each.source]))
+    foot = ". ".join(filter(None, [basis, each.source]))
     charts = tuple(_named(replace(chart, foot=chart.foot or foot), names) for chart in each.charts)
     return replace(known, basis=basis, charts=charts)
 

@@ -245,7 +245,10 @@ def _recipe(each: Finding, cells: Sequence[Cell]) -> str:
     """What was run, as far as all of it is the same."""
     epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
-    return f"{epochs.pop():.0f} epochs of {data.pop()}" if known else f"a whole run of {each.suite}"
+    if not known:
+        return f"a whole run of {each.suite}"
+    count = epochs.pop()
+    return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
 def _tables(group: Group, own: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
