@@ -10,6 +10,8 @@ from gpubench.rows.row import Row, append
 
 SOURCE = "Jia and others 2018, arXiv 1807.11205 (abstract); 1,024 cards for AlexNet: GTC 2019, talk S9146"
 
+TRAIN_IMAGES = 1_281_167
+
 
 def row(model: str, cards: int, minutes: float, epochs: int, accuracy: float) -> Row:
     """One published run; its batch of 65,536 is shared by all cards."""
@@ -34,6 +36,7 @@ def row(model: str, cards: int, minutes: float, epochs: int, accuracy: float) ->
         seconds=minutes * 60,
         measured="measured",
         epochs=epochs,
+        run_samples=epochs * TRAIN_IMAGES,
         accuracy=accuracy,
     )
 

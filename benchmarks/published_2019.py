@@ -51,8 +51,8 @@ def row(run: "pd.Series[str]", source: str, session: str, policy: str) -> Row:
         reason=BIG_RATE if odd else "",
         seconds=float(run["seconds"]),
         measured="measured",
-        samples_per_second=None,
         epochs=30,
+        run_samples=30 * 50_000,
         accuracy=float(run["valid_acc"]) if "valid_acc" in run else None,
     )
 

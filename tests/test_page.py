@@ -10,7 +10,7 @@ from made_answers import NEW, OLD, TABLE, answer, curves, finding, pairs, ratios
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
-from gpubench.rows.read import load_text, table_of
+from gpubench.rows.read import load
 from gpubench.show.page import page_of, write
 from gpubench.show.style import BLUE, INK
 from gpubench.studies.section import Bar, BarGroup, Column, Table
@@ -78,7 +78,7 @@ def test_its_policy_allows_its_own_script_and_style_and_nothing_else(page):
 def test_it_opens_offline(text, page):
     links = [each[name] for _, each in page.elements for name in ("href", "src", "xlink:href") if name in each]
     assert links
-    assert all(link.startswith(("#", "data:text/csv;base64,")) for link in links)
+    assert all(link.startswith(("#", "data:application/gzip;base64,")) for link in links)
     assert not re.search(r"https?:|//[a-z]|url\(", text)
 
 
@@ -162,7 +162,7 @@ def test_no_text_of_a_row_is_markup():
 def test_the_rows_come_back(tmp_path, text):
     line = write(answer(sections=[section()]), tmp_path / "new" / "page.html")
     assert re.fullmatch(r".*page\.html: \d+ kB, opens offline", line)
-    assert table_of(load_text([tmp_path / "new" / "page.html"])) is not None
+    assert load([tmp_path / "new" / "page.html"], keep=True).problems
     assert table_in(text.encode()) == TABLE
 
 

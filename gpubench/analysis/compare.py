@@ -111,7 +111,16 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
-    return loaded
+    return replace(loaded, frame=_with_rates(loaded.frame))
+
+
+def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """A published figure without a rate has that of its whole run, validation included."""
+    lacking = (frame["mode"] == "published") & frame["samples_per_second"].isna() & (frame["seconds"] > 0)
+    if not lacking.any():
+        return frame
+    whole = frame["run_samples"] / frame["seconds"]
+    return frame.assign(samples_per_second=frame["samples_per_second"].where(~lacking, whole))
 
 
 def compare_rows(loaded: Loaded, question: Question) -> Result:

@@ -116,7 +116,11 @@ class Row:
     )
     seconds_high: float | None = column("upper end of the projection's band; empty where measured", None)
     measured: str = column("`measured` or `projected`: what `seconds` is")
-    samples_per_second: float | None = column("training samples / wall time of the timed laps", None)
+    samples_per_second: float | None = column(
+        "training samples / wall time of the timed laps; where a published figure has none, `compare` takes that of its"
+        " whole run",
+        None,
+    )
     train_seconds: float | None = column("part of `seconds` in the training phases", None)
     valid_seconds: float | None = column("part of `seconds` in the validation phases", None)
     epochs: int | None = column("epochs that `seconds` stands for", None)

@@ -2,12 +2,12 @@
 
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
 from gpubench.rows.read import shown
-from gpubench.show.numbers import duration, interval_text, text_of
+from gpubench.show.numbers import duration, interval_text, significant, text_of
 from gpubench.studies.section import Answer, Column, Finding, Section, Table
 from gpubench.studies.words import gain
 
@@ -30,7 +30,7 @@ def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
     every = [each for each in answer.findings if each.kind not in BESIDE] or list(answer.findings)
     findings = every[:MOST]
     head, tail = [*wrapped(answer.headline)[:4], ""], ["", *_tail(answer, every, len(findings), in_full)]
-    by_model = _by_model(findings)
+    by_model = _by_model(findings, duration if answer.unit == "s" else significant)
     if by_model and len(head) + len(by_model) + len(tail) <= LINES:
         return [*head, *by_model, *tail]
     return [*head, *_findings(findings, answer.gain), *tail] if findings else [*head[:-1], *tail]
@@ -187,7 +187,7 @@ def _pair(each: Finding) -> str:
     return f"{fitted(each.subject, room - cell_len(baseline))} / {baseline}{place}"
 
 
-def _by_model(findings: Sequence[Finding]) -> list[str]:
+def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> list[str]:
     """Models down, what each side takes across; none where the findings are more than this table can hold.
 
     It holds one pair of cards in one suite, in one precision or two, without a verdict; precisions become sentences.
@@ -206,7 +206,7 @@ def _by_model(findings: Sequence[Finding]) -> list[str]:
     lines = []
     for model in dict.fromkeys(name for own in known for name in own):
         parts = [own.get(model) for own in known]
-        texts = [(duration(p.baseline), duration(p.subject), gain(p.value)) if p else ("", "", "") for p in parts]
+        texts = [(figure(p.baseline), figure(p.subject), gain(p.value)) if p else ("", "", "") for p in parts]
         lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
     if len(lines) > 1:
         lines.append(["mean", *(text for each in cards for text in ("", "", gain(each.value)))])
