@@ -5,16 +5,17 @@ import io
 import json
 
 import pytest
-from gpubench.comparing.table import print_result
-from gpubench.show.formats import FORMATS, rendered
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench.analysis.compare import Question
+from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.metrics import METRICS, metric_named, read_prices
 from gpubench.cli import app
 from gpubench.errors import UserError
 from gpubench.rows import row as records
+from gpubench.show.terminal import everything, screen
+from gpubench.show.text import FORMATS, rendered
+from gpubench.studies.answer import answer
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
@@ -42,6 +43,14 @@ def test_prices(prices, tmp_path):
         (tmp_path / "wrong.toml").write_text(wrong)
         with pytest.raises(UserError, match="--price"):
             read_prices(tmp_path / "wrong.toml")
+
+
+def table_of(said, name):
+    """The lines of the first table of an answer's JSON that is called so, by column."""
+    tables = [table for section in json.loads(rendered(said, "json"))["sections"] for table in section["tables"]]
+    table = next(table for table in tables if table["name"] == name)
+    names = [column["name"] for column in table["columns"]]
+    return [dict(zip(names, line, strict=True)) for line in table["lines"]]
 
 
 def medians(path, metric, prices=None):
@@ -76,21 +85,15 @@ def test_a_gain_says_what_of(metric, heading):
     assert metric_named(metric).gain == heading
 
 
-@pytest.mark.parametrize(("metric", "figures"), [("rate", {"500", "1000"}), ("accuracy", {"0.900", "0.800"})])
+@pytest.mark.parametrize(("metric", "figures"), [("rate", {"500", "1000"}), ("accuracy", {"90.00%", "80.00%"})])
 def test_the_figure_stands_in_its_table_once(cli, tmp_path, metric, figures):
     fast = [row(trial=n, samples_per_second=1000.0, accuracy=0.8, precision="fp16") for n in range(6)]
     slow = [row(trial=n, samples_per_second=500.0, accuracy=0.9) for n in range(6)]
     records.append(tmp_path / "rows.csv", [*slow, *fast])
-    said = cli("compare", "rows.csv", "--metric", metric, "--all").stdout.partition("FILES.")[2]
-    assert figures <= set(said.replace(",", "").split())
-    assert said.count({"rate": "samples/s", "accuracy": " accuracy "}[metric]) == 1
-
-
-def test_benchstats_change_is_that_of_the_figure_shown(tmp_path):
-    path = tmp_path / "rows.csv"
-    fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
-    records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
-    assert "+200.00%" in rendered(compare([path], Question(metric="rate")), "benchstat")
+    said = cli("compare", "rows.csv", "--metric", metric, "--all").stdout
+    cases = said[said.index("\ncases") :].partition("\n\n")[0]
+    assert figures <= set(cases.replace(",", "").split())
+    assert cases.count({"rate": "samples/s", "accuracy": " accuracy "}[metric]) == 1
 
 
 def test_a_rate_is_faster_where_it_is_higher(tmp_path):
@@ -165,11 +168,16 @@ def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
     result = compare([path], Question(metric="accuracy"))
     (comparison,) = result.comparisons
     assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
-    lines = [line for line in rendered(result, "hyperfine").splitlines() if " on " in line]
-    assert [(line.split("|")[2].strip(), line.split("|")[-2].strip()) for line in lines] == [
-        ("0.900", "1.00"),
-        ("0.800", "1.12"),
+    said = answer([path], Question(metric="accuracy"))
+    assert [(line["card"], line["accuracy"]["value"]) for line in table_of(said, "cases")] == [
+        ("GTX 1080 Ti", pytest.approx(0.9)),
+        ("RTX 2080 Ti", pytest.approx(0.8)),
     ]
+    (ratio,) = table_of(said, "ratios")
+    assert (ratio["subject"], ratio["baseline"]) == ("RTX 2080 Ti", "GTX 1080 Ti")
+    assert ratio["ratio"]["value"] == pytest.approx(0.8 / 0.9)
+    (finding,) = said.findings
+    assert finding.said == "RTX 2080 Ti is 0.89 times as accurate as GTX 1080 Ti in fp32"
 
 
 def test_accuracy_is_no_gate(tmp_path):
@@ -208,7 +216,8 @@ def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
         ("resnet18", "fp32"): pytest.approx(300),
         ("rates", "fp32"): pytest.approx(100 / 0.75),
     }
-    assert "33% of the runs reached the goal" in rendered(result, "csv")
+    said = answer([tmp_path / "rows.csv"], Question(metric="time-to-goal"))
+    assert "33% of the runs reached the goal" in rendered(said, "csv")
     assert [hole.precision for group in result.groups for hole in group.holes] == ["fp16"]
     assert any("fp16" in line and "3 x goal_missed" in line for line in result.left_out)
 
@@ -232,17 +241,21 @@ def test_what_has_not_the_figure_is_said_to_lack_it(tmp_path):
     assert "ok, but without rate" in line
 
 
-@pytest.mark.parametrize("metric", ["seconds", "rate", "accuracy"])
-def test_what_of_a_ratio_says_which_way_round_it_is(tmp_path, metric):
+@pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "ratio")])
+def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
+    """The subject has half the seconds, twice the rate and, of accuracy, half."""
     path = tmp_path / "rows.csv"
     figures = {"samples_per_second": 250.0, "accuracy": 0.8}
     records.append(path, [row(trial=n, seconds=v, **figures) for n, v in enumerate(FAST)])
     mixed = {"precision": "fp16", "samples_per_second": 500.0, "accuracy": 0.4}
     records.append(path, [row(trial=n, seconds=v / 2, **mixed) for n, v in enumerate(FAST)])
-    whole = json.loads(rendered(compare([path], Question(metric=metric)), "json"))
-    (comparison,) = whole["groups"][0]["comparisons"]
-    assert comparison["what"] == "fp16 / fp32 on RTX 2080 Ti"
-    assert comparison["ratio"] == pytest.approx(0.5)
+    said = answer([path], Question(metric=metric))
+    expected = pytest.approx(0.5 if metric == "accuracy" else 2)
+    (line,) = table_of(said, "ratios" if metric == "accuracy" else "speedups")
+    assert (line["subject"], line["baseline"], line["on"]) == ("fp16", "fp32", "RTX 2080 Ti")
+    assert line[gain]["value"] == expected
+    (finding,) = json.loads(rendered(said, "json"))["findings"]
+    assert (finding["subject"], finding["baseline"], finding["value"]) == ("fp16", "fp32", expected)
 
 
 def test_filters(path):
@@ -272,67 +285,74 @@ MEDIANS = [200.05, 100.025, 62.515625]
 """By hand, of the three cases of `path`: the card is twice, its mixed precision 1.6 times as fast as its fp32."""
 
 
-def test_every_format_holds_the_same_answer(path, capsys):
-    result = compare([path], Question())
-    texts = {name: rendered(result, name) for name in FORMATS}
-    print_result(result)
-    texts["terminal"] = capsys.readouterr().out
-    assert set(texts) == {"terminal", "markdown", "csv", "json", "hyperfine", "benchstat"}
+def test_every_format_holds_the_same_answer(path):
+    said = answer([path], Question())
+    texts = {name: rendered(said, name) for name in FORMATS}
+    texts["terminal"] = "\n".join([*screen(said), *everything(said, 200)])
+    assert set(texts) == {"terminal", "markdown", "csv", "json"}
 
-    for name in ("terminal", "markdown"):
-        found = [" ".join(line.replace("|", " ").split()) for line in texts[name].splitlines()]
-        for words in (
-            "200.1",
-            "100.0",
-            "62.52",
-            "resnet18 RTX 2080 Ti over GTX 1080 Ti, fp32 2.00 1.89 to 2.11 RTX 2080 Ti is faster",
-            "resnet18 fp16 over fp32 on RTX 2080 Ti 1.600 1.597 to 1.603 fp16 is faster",
-        ):
-            assert any(words in line for line in found), texts[name]
+    found = [" ".join(line.split()) for line in texts["terminal"].splitlines()]
+    for words in (
+        "GTX 1080 Ti fp32 200.1 199.6 to 200.4 250",
+        "RTX 2080 Ti fp32 100.0 99.80 to 100.2 500",
+        "RTX 2080 Ti fp16 62.52 62.37 to 62.62 500",
+        "RTX 2080 Ti (a) GTX 1080 Ti fp32 2.00 1.89 to 2.11",
+        "fp16 fp32 RTX 2080 Ti 1.600 1.597 to 1.603",
+    ):
+        assert any(words in line for line in found), texts["terminal"]
 
-    table = list(csv.DictReader(io.StringIO(texts["csv"])))
-    assert [float(line["median"]) for line in table] == MEDIANS
+    cells = [[cell.strip() for cell in line.split("|")] for line in texts["markdown"].splitlines()]
+    for words in (
+        ["GTX 1080 Ti", "fp32", "64 (fixed)", "200.1 (199.6 to 200.4)"],
+        ["RTX 2080 Ti", "fp32", "64 (fixed)", "100.0 (99.80 to 100.2)"],
+        ["RTX 2080 Ti", "fp16", "64 (fixed)", "62.52 (62.37 to 62.62)"],
+        ["RTX 2080 Ti", "GTX 1080 Ti", "fp32", "", "2.00 (1.89 to 2.11)", "faster"],
+        ["fp16", "fp32", "", "RTX 2080 Ti", "1.600 (1.597 to 1.603)", "faster"],
+    ):
+        assert any(words == line[2 : 2 + len(words)] for line in cells), texts["markdown"]
+
+    lines = list(csv.DictReader(io.StringIO(texts["csv"])))
+    cases = [line for line in lines if line["table"] == "cases"]
+    assert [float(line["seconds"]) for line in cases] == MEDIANS
+    assert [float(line["seconds low"]) for line in cases] == [199.6, 99.8, pytest.approx(99.8 / 1.6)]
+    speedups = [line for line in lines if line["table"] == "speedups"]
+    assert [(float(line["speedup"]), line["verdict"]) for line in speedups] == [
+        (pytest.approx(2), "faster"), (pytest.approx(1.6), "faster"),
+    ]  # fmt: skip
+    assert [line["sentence"] for line in lines if line["table"] == "findings"] == [
+        each.sentence for each in said.findings
+    ]
 
     whole = json.loads(texts["json"])
-    assert whole["version"] == 1
-    (group,) = whole["groups"]
-    assert [cell["median"] for cell in group["cells"]] == MEDIANS
-    assert sorted(group["cells"][0]["values"]) == [199.6, 199.8, 200.0, 200.1, 200.2, 200.4]
-    assert [(c["ratio"], c["verdict"]) for c in group["comparisons"]] == [
-        (pytest.approx(0.5), "RTX 2080 Ti is faster"),
-        (pytest.approx(0.625), "fp16 is faster"),
-    ]
-
-    lines = [[part.strip() for part in line.split("|")[1:-1]] for line in texts["hyperfine"].splitlines()]
-    assert [(line[1], line[4]) for line in lines if line and line[0].startswith("resnet18")] == [
-        ("200", "3.20"),
-        ("100", "1.60"),
-        ("62.5", "1.00"),
-    ]
-
-    changes = [line for line in texts["benchstat"].splitlines() if line.startswith("resnet18/")]
-    assert [("-50.00%" in line, "-37.50%" in line) for line in changes] == [(True, False), (False, True)]
+    assert (whole["version"], whole["headline"], whole["metric"], whole["unit"]) == (2, said.headline, "seconds", "s")
+    assert [line["seconds"]["value"] for line in table_of(said, "cases")] == MEDIANS
+    assert table_of(said, "evidence")[0]["values"] == "200, 200.2, 200.4, 199.8, 199.6, 200.1"
+    assert [(c["speedup"]["value"], c["verdict"]) for c in table_of(said, "speedups")] == [
+        (pytest.approx(2), "faster"), (pytest.approx(1.6), "faster"),
+    ]  # fmt: skip
+    for text in texts.values():
+        assert "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32" in " ".join(text.split())
 
 
 def test_markdown_and_csv_escape(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST, model="=a|<b>", card="[x](javascript:1)"))
-    result = compare([path], Question())
-    assert "<b>" not in rendered(result, "markdown")
-    assert "\\|" in rendered(result, "markdown")
-    assert ",'=a|<b>," in rendered(result, "csv")
+    said = answer([path], Question())
+    assert "<b>" not in rendered(said, "markdown")
+    assert "](javascript" not in rendered(said, "markdown").replace("\\[x](", "")
+    assert "\\|" in rendered(said, "markdown")
+    assert ",'=a|<b>," in rendered(said, "csv")
 
 
-def test_the_command_takes_them_all(path, prices, tmp_path):
+def test_the_command_takes_them_all(path, prices):
     line = ["compare", str(path), "--metric", "cost", "--price", str(prices), "--where", "precision=fp32"]
-    done = CliRunner().invoke(
-        app, [*line, "--format", "json", "--charts", str(tmp_path / "c"), "--chart-format", "png,pdf"]
-    )
+    done = CliRunner().invoke(app, [*line, "--format", "json"])
     assert done.exit_code == 0, done.output
-    assert {p.name for p in (tmp_path / "c").iterdir()} == {
-        "cost-resnet.png", "cost-resnet.pdf", "speedup-resnet.png", "speedup-resnet.pdf",
-    }  # fmt: skip
-    for wrong in (["--theme", "blue"], ["--chart-format", "bmp"], ["--format", "word"], ["--metric", "joy"]):
+    assert [each["metric"] for each in [json.loads(done.stdout)]] == ["cost"]
+    for wrong in (
+        ["--theme", "blue"], ["--chart-format", "bmp"], ["--unit", "days"], ["--format", "word"], ["--metric", "joy"],
+        ["--alpha", "1e-6"], ["--scale-to", "8"],
+    ):  # fmt: skip
         assert CliRunner().invoke(app, ["compare", str(path), *wrong]).exit_code == 2
 
 

@@ -108,6 +108,12 @@ def test_a_long_note_is_wrapped_and_whole():
     assert " ".join(" ".join(found[3:]).split()) == f"a: {note}"
 
 
+@pytest.mark.parametrize("width", range(40, 60))
+def test_a_note_is_as_wide_as_the_table_may_be(width):
+    drawn((MODEL, SECONDS, NOTES), *((f"m{at}", 1.0, f"{at} " + "ab " * 60) for at in range(30)), width=width)
+    assert drawn((MODEL, SECONDS, NOTES), ("m", 1.0, "x" * 10_000_000), width=width)[-1].endswith("xx..")
+
+
 def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
     columns = MODEL, *(Column(f"figure {at}", "s") for at in range(12))
     lines = [(f"m{row}", *(1000.0 * row + at for at in range(1, 13))) for row in range(1, 4)]

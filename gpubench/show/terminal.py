@@ -105,9 +105,10 @@ def _mark(number: int) -> str:
 
 
 def _noted(mark: str, text: str, width: int) -> Iterator[str]:
-    first, *more = wrapped(text, width - 4)
-    yield f"  {mark}: {first}"
-    yield from (f"     {line}" for line in more)
+    head = f"  {mark}: "
+    first, *more = wrapped(text, width - len(head))
+    yield head + first
+    yield from (" " * len(head) + line for line in more)
 
 
 def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator[list[str]]:
@@ -269,6 +270,7 @@ def cut(text: str, width: int) -> str:
     """No wider than this; what is missing at the end is marked."""
     if cell_len(text) <= width:
         return text
+    text = text[: 4 * width]  # of a text of megabytes not one letter after the other
     while cell_len(text) > width - 2:
         text = text[:-1]
     return text.rstrip() + ".."

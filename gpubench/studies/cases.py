@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from gpubench.analysis.cells import Cell, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
@@ -18,7 +19,8 @@ def behind(cells: Iterable[Cell]) -> frozenset[int]:
 
 def value_column(metric: Metric) -> Column:
     """The column of what is compared."""
-    return Column(metric.title, metric.unit, "higher" if metric.inverse else "lower")
+    better: Literal["higher", "lower"] = "higher" if metric.inverse else "lower"
+    return Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None)
 
 
 def estimate(cell: Cell, metric: Metric) -> Value:

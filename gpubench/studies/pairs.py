@@ -192,7 +192,7 @@ def _said(
     sentence = f"{subject} {verb} {words.times(value)} as {good} as {words.name(baseline)}"
     sentence += f" in {precision}" if precision else ""
     sentence += f" on {words.name(place)}" if place else ""
-    return sentence if metric.name in {"seconds", "rate"} else f"{sentence} in {metric.title}"
+    return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
 def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
