@@ -7,7 +7,7 @@ processes log2 g messages of n. A step of training is one process's own and what
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ REACH = 8
 FEW = "too few measured to hold any out"
 
 WORTH = 0.2
-"""A model that is further off than this on what was held out says why."""
+"""A model that is further off than this on what was held out describes nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,6 @@ class Fit:
     """Largest relative error on points that a second fit was not given, by what they are."""
     note: str = ""
     """Why nothing was held out, or nothing fitted."""
-    why: str = ""
-    """Where the model is off by more than WORTH: where most, and what in the measurements it has no room for."""
 
     @property
     def is_worth_saying(self) -> bool:
@@ -278,50 +276,19 @@ def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
     if len(lines) < 2:
         return None
     counts, sizes = sorted({line.processes for line in lines}), sorted({line.bytes for line in lines})
-    worst: dict[str, tuple[float, Sum]] = {}
+    errors = {}
     if len(counts) > 2:
-        worst[f"N={counts[-1]}"] = _error(lines, algorithm, lambda line: line.processes == counts[-1])
+        errors[f"N={counts[-1]}"] = _error(lines, algorithm, lambda line: line.processes == counts[-1])
     if len(sizes) > 3:
-        worst["every second size"] = _error(lines, algorithm, lambda line: line.bytes in sizes[1::2])
-    errors = {what: abs(error) for what, (error, _) in worst.items()}
-    fit = Fit(*_least_squares(_terms(lines, algorithm)), errors, "" if errors else FEW)
-    if fit.band <= WORTH:
-        return fit
-    what = max(errors, key=lambda what: errors[what])
-    error, line = worst[what]
-    way = "less" if error < 0 else "more"
-    why = f"worst at {line.bytes / 1024:.4g} KiB, N={line.processes}: predicts {abs(error):.0%} {way} than measured"
-    if what == f"N={counts[-1]}":
-        why += f"; {_of_the_most(lines, algorithm, line, error)}"
-    return replace(fit, why=why)
+        errors["every second size"] = _error(lines, algorithm, lambda line: line.bytes in sizes[1::2])
+    return Fit(*_least_squares(_terms(lines, algorithm)), errors, "" if errors else FEW)
 
 
-def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> tuple[float, Sum]:
-    """Largest relative error on the lines held out of a fit to the others, and its line; below 0 is too fast."""
-    fitted = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
-    errors = [(_off(line, algorithm, fitted), line) for line in lines if held_out(line)]
-    return max(errors, key=lambda found: abs(found[0]))
-
-
-def _off(line: Sum, algorithm: str, fitted: tuple[float, float]) -> float:
-    """Relative error of alpha and beta on a line."""
-    ((messages, traffic, seconds),) = _terms([line], algorithm)
-    return (fitted[0] * messages + fitted[1] * traffic - seconds) / seconds
-
-
-def _of_the_most(lines: Sequence[Sum], algorithm: str, worst: Sum, error: float) -> str:
-    """Whether the most processes have another alpha and beta than the fewer, which would explain the error on them."""
-    most = worst.processes
-    fewer, own = (
-        _least_squares(_terms([line for line in lines if (line.processes == most) is is_most], algorithm))
-        for is_most in (False, True)
-    )
-    if abs(_off(worst, algorithm, own)) > abs(error) / 2:
-        return f"nor does a fit to N={most} alone come near it, so that no alpha and beta do"
-    return (
-        f"alpha and beta are {fewer[0]:.2g} s and {fewer[1]:.2g} s/byte of the fewer processes,"
-        f" {own[0]:.2g} and {own[1]:.2g} of N={most} alone"
-    )
+def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> float:
+    """Largest relative error on the lines held out of a fit to the others."""
+    alpha, beta = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
+    found = _terms([line for line in lines if held_out(line)], algorithm)
+    return max(abs(alpha * messages + beta * traffic - seconds) / seconds for messages, traffic, seconds in found)
 
 
 def _terms(lines: Iterable[Sum], algorithm: str) -> list[tuple[float, float, float]]:

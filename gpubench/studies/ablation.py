@@ -51,7 +51,6 @@ def _finding(c: Comparison) -> Finding:
         value=gain.value,
         interval=interval,
         verdict="one run" if c.verdict == "one trial" else c.verdict,
-        models=("",),
         trials=(c.subject.trials, c.other.trials),
         said=f"{name} is {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
         origin=c.subject.suite,

@@ -60,7 +60,6 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         subject=last.model,
         baseline=first.model,
         value=first.median / last.median,
-        interval=None,
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
         models=(f"{len(rungs)} steps",),
         trials=(len(last.seconds), len(first.seconds)),

@@ -69,8 +69,6 @@ def _finding(curve: Curve, title: str) -> Finding:
         subject=f"{last.processes} processes",
         baseline=str(first.processes),
         value=gain,
-        interval=None,
-        verdict="",
         models=(model,),
         trials=(last.trials, first.trials),
         said=f"{said}: {last.efficiency:.0%} kept",
@@ -161,20 +159,15 @@ def _of_sums(sums: Sums, title: str) -> Section:
         if said := _fit_note(fit):
             notes.append(f"{name}: {said}")
         else:
-            why = f" ({fit.why})" if fit.why else ""
-            notes.append(f"{name}: no latency and bandwidth describe these times{why}")
+            notes.append(f"{name}: no latency and bandwidth describe these times")
     largest = max(best, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     finding = Finding(
         kind="scaling",
         suite=str(sums.known["suite"]),
         subject=f"{largest.algorithm} all-reduce",
-        baseline="",
         value=largest.busbw,
-        interval=None,
-        verdict="",
         models=("all-reduce",),
-        trials=(1, 0),
         said=f"The fastest all-reduce of {count} processes moves {speed} ({largest.algorithm})",
         origin=f"{count} processes",
         figure=speed,

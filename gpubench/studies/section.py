@@ -201,17 +201,17 @@ class Finding:
     """One of ASKED."""
     suite: str
     subject: str
-    baseline: str
     value: float
-    interval: tuple[float, float] | None
-    """95%."""
-    verdict: str
-    """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
-    models: tuple[str, ...]
-    trials: tuple[int, int]
-    """Of the subject and of the baseline, the fewest of a model; 0 where there is no baseline."""
-    said: str = ""
+    said: str
     """The answer as a sentence, without a full stop and without what it rests on."""
+    baseline: str = ""
+    interval: tuple[float, float] | None = None
+    """95%."""
+    verdict: str = ""
+    """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
+    models: tuple[str, ...] = ("",)
+    trials: tuple[int, int] = (1, 0)
+    """Of the subject and of the baseline, the fewest of a model; 0 where there is no baseline."""
     precision: str = ""
     """In which both ran; empty where that is what is compared."""
     place: str = ""

@@ -1,0 +1,60 @@
+"""gpubench as a library: what docs/comparing.md shows runs, imports nothing heavy by itself, and is typed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpubench
+from gpubench.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+ARTICLE = ROOT / "results" / "2019-rtx-2080-ti-gtx-1080-ti.csv"
+
+
+def test_the_example_of_the_documentation_runs(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "comparing.md").read_text(), re.DOTALL)
+    names = {}
+    exec(example, names)
+    assert capsys.readouterr().out.startswith("RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti")
+    assert names["frame"]["value"].iloc[0] == pytest.approx(1.42, abs=0.005)
+    assert {"model", "card", "seconds", "trials"} <= set(names["cases"])
+
+
+def test_importing_it_imports_nothing_heavy():
+    script = "import sys, gpubench; print(*{'pandas', 'numpy', 'matplotlib', 'scipy', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_an_answer_is_short_to_print_and_a_table_in_a_notebook():
+    answer = gpubench.compare(ARTICLE)
+    assert repr(answer) == f"{answer.headline} [4 findings, 18 rows]"
+    shown = answer._repr_html_()
+    assert shown.startswith("<p>RTX 2080 Ti trains")
+    assert shown.count("<tr") == 5
+    assert repr(gpubench.load([str(ARTICLE)])).startswith("18 rows of resnet on ")
+
+
+def test_the_options_of_the_command_are_arguments():
+    rows = gpubench.load(ARTICLE)
+    assert len(rows.to_frame()) == 18
+    slower = gpubench.compare(rows, by="card", baseline="2080", where=["precision=fp32"])
+    assert [round(each.value, 2) for each in slower.findings] == [0.77]
+    assert gpubench.compare(rows, metric="rate").unit == "samples/s"
+    assert gpubench.compare(rows, only="roofline").sections
+    with pytest.raises(UserError, match="there is"):
+        gpubench.compare(rows, only="RTX 5090")
+
+
+def test_names_of_others_are_text_in_a_notebook(tmp_path):
+    hostile = tmp_path / "a.csv"
+    hostile.write_text(ARTICLE.read_text().replace("GTX 1080 Ti", "<script>alert(1)</script>"))
+    assert "<script>" not in gpubench.compare(hostile)._repr_html_()
+
+
+def test_it_is_typed():
+    assert (ROOT / "gpubench" / "py.typed").exists()
