@@ -1,22 +1,20 @@
 """What is found in rows, in which order, and in which words it stands on a screen of 80 columns."""
 
-import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpubench.studies.finding import Finding, Part, in_order
-from PIL import Image
 from rich.cells import cell_len
 from rows import rows
 
-from gpubench.analysis.compare import Question, answer, answer_of, asked
+from gpubench.analysis.compare import Question
 from gpubench.commands.run import found as found_by_run
 from gpubench.rows import row as records
-from gpubench.rows.read import load
-from gpubench.show import charts
-from gpubench.show.terminal import MOST, WIDTH, duration, headline, screen, sentence, told
-from gpubench.studies.answer import Answer, findings_of
-from gpubench.studies.scaling import views_of
+from gpubench.show.numbers import duration
+from gpubench.show.terminal import MOST, WIDTH, screen
+from gpubench.studies import words
+from gpubench.studies.answer import answer, headline
+from gpubench.studies.section import Answer, Finding, Part, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -24,18 +22,27 @@ FAST = [seconds / 2 for seconds in SLOW]
 TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
 
 
-def found(tmp_path, *own):
+def found(tmp_path, *own, **options):
     """The findings of these rows."""
     records.append(tmp_path / "a.csv", [row for part in own for row in part])
-    return findings_of(compare([tmp_path / "a.csv"], Question()))
+    return list(answer([tmp_path / "a.csv"], Question(**options)).findings)
 
 
 def finding(**changes):
+    """A finding as studies make it, with what it rests on as `answer` adds that."""
     usual = {
         "kind": "card", "suite": "resnet", "subject": "A", "baseline": "B", "precision": "fp32", "value": 2.0,
         "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1),
     }  # fmt: skip
-    return Finding(**(usual | changes))
+    made = Finding(**(usual | changes))
+    where = f" {made.where}" if made.where else ""
+    said = made.said or f"{made.subject} trains {made.value:.2f} times as fast as {made.baseline}{where}"
+    return replace(made, said=said, basis=words.basis(made))
+
+
+def answered(findings, files=1, rows=1, failed=0):
+    """An answer of these findings alone."""
+    return Answer(headline(findings), tuple(findings), (), files=files, rows=rows, failed=failed)
 
 
 def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
@@ -66,7 +73,8 @@ def test_every_case_is_shown_on_request(cli):
     short, long = cli("compare", path).stdout, cli("compare", path, "--all").stdout
     assert long.startswith(short.partition("1 file")[0])
     assert "--all" not in long
-    assert "geometric mean speedup" in long
+    assert "geometric means, subject RTX 2080 Ti, baseline GTX 1080 Ti" in long
+    assert "geometric means" not in short
 
 
 @pytest.mark.parametrize(("only", "there", "gone"), [("wordlm", "lstm", "resnet18"), ("2060", "RTX 2060", "2080 Ti")])
@@ -80,7 +88,7 @@ def test_one_suite_or_card_in_full(cli, only, there, gone):
 def test_only_what_is_not_there_names_what_is(cli):
     done = cli("compare", RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv", "--only", "RTX 5090")
     assert done.returncode == 2
-    assert "there is resnet, GTX 1080 Ti, RTX 2080 Ti" in done.stderr
+    assert "there is resnet, pairs, GTX 1080 Ti, RTX 2080 Ti; did you mean RTX 2080 Ti?" in done.stderr
 
 
 def test_a_card_over_another_by_hand(tmp_path):
@@ -115,14 +123,14 @@ def test_cards_come_first_then_what_is_decided_then_the_largest():
         finding(subject="D", value=9.0),
         finding(subject="D", value=0.5, precision="fp16"),
         finding(kind="precision", value=20.0),
-        finding(kind="trick", value=30.0),
+        finding(kind="ablation", value=30.0),
     ]
     assert in_order(order[::-1]) == order
 
 
 def test_thirty_cards_fit_a_screen_the_best_first():
     cards = [finding(subject=f"RTX {number} Ti SUPER 24GB", value=number / 10) for number in range(10, 40)]
-    lines = screen(Answer(tuple(in_order(cards)), 30, 360, 2))
+    lines = screen(answered(in_order(cards), 30, 360, 2))
     assert len(lines) <= 25
     assert max(map(len, lines)) <= WIDTH
     assert lines[0].startswith("RTX 39 Ti SUPER 24GB trains 3.90 times as fast as B in fp32")
@@ -131,42 +139,77 @@ def test_thirty_cards_fit_a_screen_the_best_first():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "basis"),
     [
-        ({}, "A trains 2.00 times as fast as B in fp32 (resnet, resnet18, one run each, so no verdict)."),
+        ({}, "resnet, resnet18, one run each, so no verdict"),
         (
             {"verdict": "faster", "interval": (1.5, 2.5), "trials": (6, 6)},
-            "A trains 2.00 times as fast as B in fp32 (resnet, resnet18, 6 runs a side, 95%: 1.50 to 2.50).",
+            "resnet, resnet18, 6 runs a side, 95%: 1.50 to 2.50",
         ),
-        (
-            {"verdict": "unsure", "trials": (6, 6), "value": 0.09},
-            "A may train 0.09 times as fast as B in fp32 (resnet,",
-        ),
-        ({"verdict": "unsure", "trials": (6, 6)}, "6 runs a side, not sure)."),
+        ({"verdict": "unsure", "trials": (6, 6)}, "resnet, resnet18, 6 runs a side, not sure"),
+        ({"verdict": "one trial", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs, so no verdict"),
+        ({"verdict": "", "trials": (3, 0)}, "resnet, resnet18, 3 runs"),
+        ({"verdict": "", "trials": (1, 0), "models": ("a", "b")}, "resnet, 2 models, 1 run"),
+        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs a side"),
         (
             {"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)},
-            "not alike: no verdict, differs in X (1 / 8)).",
+            "resnet, resnet18, one run each, not alike: no verdict, differs in X (1 / 8)",
         ),
         (
-            {"kind": "precision", "subject": "mixed", "precision": "", "place": "X"},
-            "Mixed precision is 2.00 times as fast as B on X",
+            {"settings": ("width=8", "depth=2", "third=3")},
+            "resnet, resnet18, width=8, depth=2, one run each, so no verdict",
+        ),
+        ({"kind": "ladder", "models": ("17 steps",)}, "resnet, 17 steps, one run each, so no verdict"),
+    ],
+)
+def test_on_what_a_finding_rests_in_words(changes, basis):
+    made = finding(**changes)
+    assert made.basis == basis
+    assert made.sentence == f"{made.said} ({basis})."
+
+
+SMALLER = {"peak_memory_bytes": 2**30}
+LARGER = {"peak_memory_bytes": 2**31}
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "said"),
+    [
+        ((rows(FAST), rows(SLOW, **TI)), {}, "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32"),
+        (
+            (rows(FAST[:1], precision="fp16-master"), rows(SLOW[:1])),
+            {},
+            "Mixed precision is 2.00 times as fast as fp32 on RTX 2080 Ti",
         ),
         (
-            {"best": "cheaper", "value": 12.34, "unit": "dollars/run"},
-            "A is 12.3 times as cheap as B in fp32 in dollars",
+            (rows([90.0, 110.0, 100.0, 95.0, 104.0, 99.0], precision="bf16"), rows(SLOW)),
+            {},
+            "bf16 may be 1.01 times as fast as fp32 on RTX 2080 Ti",
         ),
         (
-            {"kind": "ladder", "models": ("17 steps",), "precision": "fp16", "place": "X"},
-            "The steps from B to A make training 2.00 times as fast in fp16 on X",
+            (rows(SLOW, **SMALLER, precision="bf16"), rows(SLOW, **LARGER)),
+            {"metric": "memory"},
+            "bf16 is 2.00 times as small as fp32 on RTX 2080 Ti in peak GiB",
         ),
         (
-            {"kind": "scaling", "subject": "8 processes", "baseline": "1", "precision": "", "verdict": "80% kept"},
-            "as 1: 80%",
+            (rows(SLOW, samples_per_second=50.0), rows(SLOW, samples_per_second=25.0, **TI)),
+            {"metric": "rate"},
+            "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32",
+        ),
+        (
+            (rows([8.0], rung=1, model="first", studies="ladder"), rows([4.0], rung=2, model="last", studies="ladder")),
+            {},
+            "The steps from first to last make training 2.00 times as fast in fp32 on RTX 2080 Ti",
+        ),
+        (
+            tuple(rows([1.0], processes=n, samples_per_second=r, session=f"s{n}") for n, r in ((1, 10.0), (8, 64.0))),
+            {},
+            "8 processes train 6.40 times as fast as 1 on RTX 2080 Ti: 80% kept",
         ),
     ],
 )
-def test_a_finding_in_words(changes, words):
-    assert words in told(finding(**changes))
+def test_a_finding_in_words(tmp_path, own, options, said):
+    assert said in [each.said for each in found(tmp_path, *own, **options)]
 
 
 def test_what_two_sides_differ_in_is_said(cli):
@@ -174,56 +217,6 @@ def test_what_two_sides_differ_in_is_said(cli):
     assert "differs in" in " ".join(done.stdout.splitlines()[:4])
     assert "processes (128 / 8)" in " ".join(done.stdout.splitlines()[:4])
     assert "and 1." not in done.stdout.partition("\n\n")[0], "another schedule is another finding"
-
-
-def pictures(folder):
-    found = {}
-    for path in sorted(folder.glob("*.png")):
-        with Image.open(path) as picture:
-            found[path.stem] = picture.size
-    return found
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_picture_for_each_finding_is_seen_whole_and_carries_its_rows(cli, tmp_path, theme):
-    path = RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv"
-    done = cli("compare", path, "--charts", "c", "--chart-format", "png,svg", "--theme", theme)
-    assert done.returncode == 0, done.stderr
-    made = pictures(tmp_path / "c")
-    cards = "resnet-rtx-2080-ti-over-gtx-1080-ti-in-"
-    assert {f"{cards}mixed-precision-seconds", f"{cards}fp32-speedup"} <= set(made)
-    assert set(made.values()) == {(1200, 675)}
-    assert len(made) == 8
-    drawn = (tmp_path / "c" / f"{cards}mixed-precision-seconds.svg").read_text()
-    for words in (
-        "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti in mixed precision",
-        "1.58x",
-        "84.9",
-        "Minutes for 30",
-    ):
-        assert words in drawn
-    assert (
-        min(float(size) for size in re.findall(r"font(?:-size)?: (?:\d+ )?([\d.]+)px", drawn)) >= 10
-    )  # of 72 to the inch
-    again = load([tmp_path / "c" / f"{cards}fp32-seconds.png"]).frame
-    assert (len(again), set(again["precision"])) == (8, {"fp32"})
-
-
-def test_no_picture_has_a_single_dot(cli, tmp_path):
-    records.append(tmp_path / "a.csv", [*rows([1.0]), *rows([2.0], precision="bf16")])
-    assert cli("compare", "a.csv", "--charts", "c").returncode == 0
-    assert list(pictures(tmp_path / "c")) == ["resnet-bf16-over-fp32-on-rtx-2080-ti-seconds"]
-
-
-def test_findings_of_one_name_are_numbered():
-    assert charts.names_of([finding(), finding(), finding(precision="fp16")]) == [
-        "resnet-a-over-b-in-fp32", "resnet-a-over-b-in-fp32-2", "resnet-a-over-b-in-fp16",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("shortest", "unit"), [(0.5, "seconds"), (59, "seconds"), (60, "minutes"), (7200, "hours")])
-def test_times_are_in_the_largest_unit_that_all_fill(shortest, unit):
-    assert charts.unit_of([Part("m", shortest, shortest * 2, 2.0), Part("n", 1e5, 1e5, 1.0)])[1] == unit
 
 
 def test_findings_that_read_alike_say_in_what_they_differ(tmp_path):
@@ -256,20 +249,16 @@ def test_a_run_ends_with_what_it_found(cli):
     assert any(line.startswith("bf16 is ") and " times as fast as fp32 on " in line for line in said), said
 
 
-@pytest.mark.parametrize("name", ["markdown", "json"])
+@pytest.mark.parametrize("name", ["markdown", "json", "csv"])
 def test_every_finding_is_in_every_format_that_holds_an_answer(cli, name):
-    done = cli("compare", *RESULTS.glob("20[0-9][0-9]-*.csv"), "--format", name)
-    said = answer([*RESULTS.glob("20[0-9][0-9]-*.csv")], Question())
-    assert len(findings_of(said)) > MOST
-    for each in findings_of(said):
-        assert (told(each) if name == "json" else f"| {each.subject} / {each.baseline}") in done.stdout
-
-
-def test_every_finding_is_in_the_report(cli, tmp_path):
     files = [*RESULTS.glob("20[0-9][0-9]-*.csv")]
-    assert cli("report", *files, "-o", "r.html").returncode == 0
-    page = (tmp_path / "r.html").read_text()
-    assert all(told(each) in page for each in findings_of(answer(files, Question())))
+    done = cli("compare", *files, "--format", name)
+    said = answer(files, Question())
+    assert len(said.findings) > MOST
+    text = done.stdout.replace('""', '"').replace('\\"', '"').replace("\\u00b1", "±").replace("\\|", "|")
+    for each in said.findings:
+        assert each.sentence in text.replace("\\[", "["), each
+        assert name != "markdown" or f"| {each.what}" in text
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -284,7 +273,7 @@ def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
 
 
 def lines_of(findings):
-    return screen(Answer(tuple(findings), 1, 1, 0))
+    return screen(answered(findings))
 
 
 @pytest.mark.parametrize(
@@ -298,13 +287,13 @@ def lines_of(findings):
 def test_a_verdict_that_was_refused_is_said(tmp_path, changes, words):
     near = [seconds * 0.99 for seconds in SLOW]
     (one,) = found(tmp_path, rows(near if "session" in changes else FAST), rows(SLOW, **(TI | changes)))
-    assert words in told(one)
+    assert words in one.sentence
 
 
 def test_six_runs_against_one_are_not_one_run_each(tmp_path):
     (one,) = found(tmp_path, rows(FAST), rows([100.0], **TI))
     assert one.trials == (6, 1)
-    assert "6 and 1 runs" in told(one)
+    assert "6 and 1 runs" in one.sentence
 
 
 def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
@@ -315,7 +304,7 @@ def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
     )
     cards = [each for each in both if each.kind == "card"]
     assert [each.verdict for each in cards] == ["faster", "unsure"]
-    assert headline(both) == told(cards[0])
+    assert headline(both) == cards[0].sentence
     assert " and " not in headline(both)
 
 
@@ -325,8 +314,7 @@ def test_a_mean_is_that_of_the_models_that_are_named(tmp_path):
     for model, factor in (("a", 1), ("b", 1), ("c", 16), ("d", 16)):
         own += [rows(SLOW, model=model), rows([s * factor for s in SLOW], model=model, **TI)]
         own += [rows(SLOW, model=model, **old)] if factor == 1 else []
-    records.append(tmp_path / "a.csv", [row for part in own for row in part])
-    all_of_them = findings_of(compare([tmp_path / "a.csv"], Question(by="card", baseline="1080")))
+    all_of_them = found(tmp_path, *own, by="card", baseline="1080")
     (mine,) = [each for each in all_of_them if each.subject == "RTX 2080 Ti"]
     assert (len(mine.models), mine.value) == (4, pytest.approx(4.0))
 
@@ -357,31 +345,24 @@ def test_only_the_recipe_of_2019_is_called_mixed(tmp_path, precision, name):
     assert one.subject == name
 
 
-def test_scaling_names_its_card_and_ladders_those_rungs_that_reached_the_goal(tmp_path):
+def test_scaling_names_its_card(tmp_path):
     def scaled(factor, **changes):
         same = {"suite": "scaling", "model": "resnet50", "batch_size": 32, **changes}
         return [rows([1.0], processes=n, samples_per_second=100.0 * factor(n), session=f"s{n}", **same) for n in (1, 4)]
 
-    path = tmp_path / "a.csv"
     both = [*scaled(lambda n: n * 0.75 if n > 1 else 1), *scaled(lambda n: n * 0.5 if n > 1 else 1, **TI)]
-    records.append(path, [row for part in both for row in part])
-    rows_of = asked([path], Question())
-    curves = [
-        each for each in findings_of(answer_of(rows_of, Question()), views_of(rows_of.frame)) if each.kind == "scaling"
-    ]
+    curves = [each for each in found(tmp_path, *both) if each.kind == "scaling"]
     assert {(each.place, round(each.value, 2)) for each in curves} == {("RTX 2080 Ti", 3.0), ("GTX 1080 Ti", 2.0)}
 
 
 @pytest.mark.parametrize("accuracies", [(0.0, 0.5), (0.7, 0.6)])
 def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
-    path = tmp_path / "a.csv"
-    same = {"suite": "largebatch", "model": "small"}
-    for batch, accuracy in zip((512, 4096), accuracies, strict=True):
-        records.append(
-            path, rows([1.0], params=f"epochs=9 global_batch={batch} optimizer=sgd", accuracy=accuracy, **same)
-        )
-    own = asked([path], Question())
-    (one,) = [each for each in findings_of(answer_of(own, Question()), views_of(own.frame)) if each.kind == "batch"]
+    same = {"suite": "largebatch", "model": "small", "studies": "batch"}
+    own = [
+        rows([1.0], params=f"epochs=9 global_batch={batch} optimizer=sgd", accuracy=accuracy, **same)
+        for batch, accuracy in zip((512, 4096), accuracies, strict=True)
+    ]
+    (one,) = [each for each in found(tmp_path, *own) if each.kind == "batch"]
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
 
 
@@ -395,13 +376,10 @@ def test_ladders_and_scaling_answer_no_other_question(cli, arguments):
 
 
 def test_other_columns_are_named(tmp_path):
-    records.append(
-        tmp_path / "a.csv",
-        [*rows(FAST, precision="fp16-master"), *rows(SLOW, precision="fp16-master", torch="2.6.0", session="s2")],
-    )
-    (one,) = findings_of(compare([tmp_path / "a.csv"], Question(by="torch")))
+    master = {"precision": "fp16-master"}
+    (one,) = found(tmp_path, rows(FAST, **master), rows(SLOW, **master, torch="2.6.0", session="s2"), by="torch")
     assert (one.kind, one.subject, one.baseline) == ("other", "torch 2.15.0+cu132", "2.6.0")
-    assert sentence(one).endswith("in mixed precision on RTX 2080 Ti.")
+    assert one.said.endswith("in mixed precision on RTX 2080 Ti")
 
 
 def test_what_is_said_at_the_end_cannot_fail_a_run(tmp_path):

@@ -1,5 +1,6 @@
 """No CSV, however hostile, makes a traceback; its good rows are used and its bad ones named."""
 
+import json
 import random
 
 import pytest
@@ -151,6 +152,34 @@ def test_hostile_files(tmp_path, good, name):
     done = CliRunner().invoke(app, ["compare", str(path), str(good)])
     assert done.exit_code == 0
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("name", ["control characters", "script tags", "markup of rich", "a chart's own marks"])
+def test_hostile_names_in_every_study(tmp_path, name):
+    """A ladder, ablations, batches, processes, a search's curve, stages and sums of gradients, all called so."""
+    path, odd = tmp_path / "hostile.csv", {**HOSTILE[name], "suite": f"s{HOSTILE[name]['card']}"}
+    model = str(odd.pop("model"))
+    params = str(odd.get("params", "epochs=1")).replace(" ", "_")
+    stages = '[["hours", "size"], [0.5, 128], [1.5, 224]]'
+    sums = [["what", "algorithm", "bytes", "fused", "seconds", "busbw"], ["message", f"ring{model}", 1024, False, 1, 2]]
+    for changes in (
+        *({"model": f"{model}{n}", "rung": n, "studies": "ladder", "seconds": 9.0 - n} for n in (1, 2)),
+        *({"model": each, "studies": "ablation", "precision": "tf32"} for each in ("plain", model)),
+        *(
+            {"model": model, "studies": "batch", "accuracy": 0.5, "params": f"global_batch={n} {params}",
+             "session": f"b{n}"} for n in (8, 64)
+        ),
+        *({"model": model, "processes": n, "session": f"p{n}", "samples_per_second": 50.0 * n} for n in (1, 4)),
+        {"model": model, "batch_curve": "[[8, 100.0, 5], [16, 180.0, 9]]", "precision": "bf16"},
+        {"model": model, "table": stages, "precision": "fp16"},
+        {"model": "allreduce", "table": json.dumps(sums), "processes": 2, "backend": model, "interconnect": model},
+    ):  # fmt: skip
+        records.append(path, [row(**{**odd, **changes, "trial": trial}) for trial in range(2)])
+    said = whole_answer(path)
+    assert {section.study for section in said.sections} >= {"ladder", "ablation", "batch", "scaling", "stages"}
+    for form in FORMATS:
+        assert not set(rendered(said, form).replace("\r", "")) & (STEERING - {"\n"}), form
+    assert not any(tag in rendered(said, "markdown") for tag in ("<script", "<img", "<svg"))
 
 
 def test_a_terminal_is_sent_no_control_characters(tmp_path):

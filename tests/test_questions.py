@@ -70,6 +70,11 @@ def test_each_metric_in_its_own_unit(path, prices):
     assert medians(path, "batch")[("GTX 1080 Ti", "fp32")] == 64
 
 
+def test_a_finding_about_money_says_so(path, prices):
+    (card, *_) = answer([path], Question(metric="cost", prices=prices)).findings
+    assert card.said == "GTX 1080 Ti is 1.80 times as cheap as RTX 2080 Ti in fp32 in dollars/run"
+
+
 def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     result = compare([path], Question(metric="value", prices=prices, by="card"))
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]

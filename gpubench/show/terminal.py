@@ -62,7 +62,7 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
     """Each text as an item whose further lines are set in."""
     for text in texts:
-        first, *more = wrapped(shown(text), width - 2)
+        first, *more = wrapped(text, width - 2)
         yield f"- {first}"
         yield from (f"  {line}" for line in more)
 
@@ -245,9 +245,9 @@ def _tail(answer: Answer, every: Sequence[Finding], seen: int, in_full: bool) ->
 
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:
-    """Broken at words to a width."""
+    """Broken at words to a width, without what steers a terminal."""
     lines, line = [], ""
-    for word in text.split():
+    for word in shown(text).split():
         if line and cell_len(line) + 1 + cell_len(word) > width:
             lines.append(line)
             line = word

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.show.terminal import cells_of
@@ -97,7 +98,11 @@ def as_csv(answer: Answer) -> str:
     for section, table in tables:
         about = {"section": section.title, "study": section.study, "table": table.name}
         lines += [about | dict(zip(flat_names(table), line, strict=True)) for line in flat(table)]
-    return csv_text(names, ([line.get(name) for name in names] for line in lines))
+    return csv_text([shown(name) for name in names], ([_harmless(line.get(name)) for name in names] for line in lines))
+
+
+def _harmless(value: Any) -> Any:
+    return shown(value) if isinstance(value, str) else value
 
 
 def as_markdown(answer: Answer) -> str:
@@ -142,7 +147,7 @@ def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:
 def _escaped(text: str) -> str:
     for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\["), ("\n", " ")):
         text = text.replace(plain, safe)
-    return text
+    return shown(text)
 
 
 FORMATS: dict[str, Callable[[Answer], str]] = {"markdown": as_markdown, "csv": as_csv, "json": as_json}

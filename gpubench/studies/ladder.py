@@ -234,7 +234,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
         for rung in rungs:
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
-        label = labels[texts_of(first, LABELLED)]
+        label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as cells have it
         name = f"{label} {first['precision']}"
         cases = frozenset(map(int, own["case"].unique()))
         found.append(Ladder(str(first["suite"]), name, _kind(own), _settings(first), list(best.values()), cases))

@@ -1,0 +1,116 @@
+"""How findings and sections are put into words."""
+
+import pytest
+from rows import cell
+
+from gpubench import suite
+from gpubench.studies import words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.3, "1.30"), (9.994, "9.99"), (12.34, "12.3"), (1234.5, "1,234.5"), (0.5, "0.50"), (0.095, "0.10"),
+     (0.09, "0.09"), (0.0123, "0.012"), (1e-6, "1e-06")],
+)  # fmt: skip
+def test_a_gain_has_three_digits(value, text):
+    assert words.gain(value) == text
+    assert words.times(value) == f"{text} times"
+
+
+@pytest.mark.parametrize("length", [1, 35, 36, 37, 80, 500])
+def test_of_a_long_name_the_middle_goes(length):
+    name = "".join(chr(ord("a") + at % 26) for at in range(length))
+    found = words.name(name)
+    assert len(found) == min(length, 36)
+    first, _, last = found.partition("..")
+    assert name.startswith(first)
+    assert name.endswith(last)
+    assert words.name("a\x1b[31m\u202eb") == "a\ufffd[31m\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
+)  # fmt: skip
+def test_a_list_in_a_sentence(names, text):
+    assert words.listed(names) == text
+
+
+@pytest.mark.parametrize(
+    ("trials", "text"),
+    [((1, 1), "one run each"), ((6, 6), "6 runs a side"), ((6, 1), "6 and 1 runs"), ((1, 0), "1 run"),
+     ((3, 0), "3 runs")],
+)  # fmt: skip
+def test_how_many_runs(trials, text):
+    assert words.runs(trials) == text
+
+
+@pytest.mark.parametrize(
+    ("source", "author"),
+    [("github.com/me/results@abc", "me"), ("paper.org", "paper.org"), ("He et al., 2015", "He et al.")],
+)
+def test_who_published_it(source, author):
+    assert words.author(source) == author
+
+
+def test_the_title_of_cells_is_what_they_have_in_common():
+    same = {"weights": "imagenet", "source": "x", "processes": 4}
+    one, two = cell(**same, epochs=1), cell(**{**same, "weights": ""}, epochs=2)
+    assert words.title_of([one]) == "resnet: 1 epoch of cifar100, imagenet weights, full by x, 4 processes"
+    assert words.title_of([one, two]) == "resnet: cifar100, full by x, 4 processes"
+    assert words.title_of([two]) == "resnet: 2 epochs of cifar100, full by x, 4 processes"
+    assert words.title_of([cell(epochs=3, data="")]) == "resnet: 3 epochs, full"
+    assert words.title_of([cell(processes=1), cell(processes=2)]) == "resnet: cifar100, full"
+    assert words.title_of([cell(suite="a\x1bb")]) == "a\ufffdb: cifar100, full"
+
+
+def test_a_title_says_what_is_not_as_its_suite_has_it():
+    """Of a suite that is built in, in its own version; of any other nobody knows what is usual."""
+    found = suite.find("resnet")
+    usual = dict(found.resolve_params({}, "resnet18"))
+    text = suite.params_text(usual)
+    name = next(name for name, value in sorted(usual.items()) if type(value) is int and name != "epochs")
+    other = suite.params_text({**usual, name: usual[name] + 7})
+    version = {"suite_version": found.suite.version}
+    plain = words.title_of([cell(params=text, **version)])
+    assert words.title_of([cell(params=other, **version)]) == f"{plain}, {name}={usual[name] + 7}"
+    assert words.title_of([cell(params=text, **version), cell(params=other, **version)]) == plain
+    assert words.title_of([cell(params=other, suite_version=found.suite.version + 1)]) == plain
+    assert words.title_of([cell(params=other, suite="mine")]) == plain.replace("resnet", "mine")
+
+
+def test_a_recipe_is_every_parameter_that_all_have():
+    cells = [cell(params="epochs=1 width=8 depth=2"), cell(params="epochs=1 width=9 depth=2")]
+    assert words.recipe_of(cells[:1]) == "epochs=1 width=8 depth=2"
+    assert words.recipe_of(cells) == "epochs=1 depth=2"
+
+
+def test_what_sets_like_ones_apart():
+    facts = [{"a": "x", "b": "batch 64"}, {"a": "x", "b": "batch 8", "c": "long fact"}, {"a": "x"}, {"a": "y", "b": ""}]
+    assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8", "long fact"), (), ()]
+    assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
+    assert words.apart([], []) == []
+
+
+def test_what_a_case_is_worth_in_words():
+    assert words.notes_of(cell()) == ""
+    marked = cell([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
+    assert words.notes_of(marked) == "2 of 2 clock_fell; 1 of 2 shared; synthetic data; so it was"
+    assert words.notes_of(cell(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 have no time"
+    parts = cell(session="s1"), cell(session="s2", device_hash="bbbb")
+    assert words.notes_of(cell(device_hash="", parts=parts)) == "2 specimens"
+    days = cell(session="s1"), cell(session="s2")
+    assert words.notes_of(cell(parts=days)) == "2 sessions"
+
+
+def test_the_foot_of_a_chart_says_where_its_figures_are_from():
+    one, many = cell(torch="2.15.0"), cell([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
+    assert words.origin([one]) == "measured, 1 run each; torch 2.15.0"
+    assert words.origin([one, many]) == (
+        "measured, 1 to 6 runs each; 2 of 7 shared; torch 2.15.0 and 2.14.0; paper.org; gpubench"
+    )
+    assert "measured and projected" in words.origin([one, cell(measured="projected")])
+
+
+def test_a_part_of_a_files_name():
+    assert words.slug("RTX 2080 Ti over: é/..\\x") == "rtx-2080-ti-over-x"
+    assert len(words.slug("a" * 500)) == 100
