@@ -67,10 +67,12 @@ OURS = """
 import sys, time, resource
 from pathlib import Path
 import pandas, scipy.special, numpy
-from gpubench.analysis.compare import compare
+from gpubench.show.terminal import screen
+from gpubench.studies.answer import answer
 start = time.perf_counter()
-result = compare(sorted(Path(sys.argv[1]).glob("*.csv")))
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(result.comparisons))
+said = answer(sorted(Path(sys.argv[1]).glob("*.csv")))
+screen(said)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(said.findings))
 """
 PANDAS = """
 import sys, time, resource

@@ -63,7 +63,7 @@ STAGES: Mapping[str, Stage] = {
     "full": _run(50, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --full"),
     "sampled": _run(40, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --repeats 2"),
     "ladder": _run(30, "cifar10 --precision fp16-pure --quick --repeats 1"),
-    "compare": Stage("gpubench compare OUT/rows --why --charts OUT/charts", 10),
+    "compare": Stage("gpubench compare OUT/rows --all --charts OUT/charts", 10),
 }
 
 SMALL = {

@@ -16,8 +16,7 @@ import tempfile
 from pathlib import Path
 from statistics import fmean, stdev
 
-from gpubench.analysis.compare import compare_rows
-from gpubench.rows.read import load
+from gpubench.analysis.compare import Question, compare_rows, load_rows
 
 SUITE = Path(__file__).with_name("padded_resnet.py")
 
@@ -52,8 +51,8 @@ def main() -> None:
         for number in range(arguments.sessions):
             out = Path(folder) / f"{number}.csv"
             session(number, arguments, out)
-            loaded = load([out])
-            found = {c.subject_name: c for c in compare_rows(loaded, by="model", baseline="a").comparisons}
+            loaded = load_rows([out])
+            found = {c.subject_name: c for c in compare_rows(loaded, Question(by="model", baseline="a")).comparisons}
             for name in ("b", "padded"):
                 ratio = found[name].ratio
                 interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else "[]"
