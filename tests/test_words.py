@@ -106,7 +106,7 @@ def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     one, many = cell(torch="2.15.0"), cell([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
     assert words.origin([one]) == "measured, 1 run each; torch 2.15.0"
     assert words.origin([one, many]) == (
-        "measured, 1 to 6 runs each; 2 of 7 shared; torch 2.15.0 and 2.14.0; paper.org; gpubench"
+        "measured, 1 to 6 runs each; 2 of 7 shared; torch 2.15.0 and 2.14.0; paper.org"
     )
     assert "measured and projected" in words.origin([one, cell(measured="projected")])
 
