@@ -116,15 +116,15 @@ def test_a_note_is_as_wide_as_the_table_may_be(width):
 
 def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
     columns = MODEL, *(Column(f"figure {at}", "s") for at in range(12))
-    lines = [(f"m{row}", *(1000.0 * row + at for at in range(1, 13))) for row in range(1, 4)]
+    lines = [(f"m{own}", *(1000.0 * own + at for at in range(1, 13))) for own in range(1, 4)]
     found = drawn(columns, *lines, width=60)
     heads = [line.split() for line in found if line.split()[0] == "model"]
     assert len(heads) > 1
     assert [name for head in heads for name in " ".join(head[1:]).replace("figure ", "").split()] == [
         str(at) for at in range(12)
     ]
-    for row, line in enumerate(lines, start=1):
-        parts = [part.split()[1:] for part in found if part.split()[0] == f"m{row}"]
+    for number, line in enumerate(lines, start=1):
+        parts = [part.split()[1:] for part in found if part.split()[0] == f"m{number}"]
         assert [float(text.replace(",", "")) for part in parts for text in part] == list(line[1:])
 
 
