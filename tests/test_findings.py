@@ -31,7 +31,8 @@ def found(tmp_path, *own, **options):
 def finding(**changes):
     """A finding as studies make it, with what it rests on as `answer` adds that."""
     usual = {
-        "kind": "card", "said": "", "suite": "resnet", "subject": "A", "baseline": "B", "precision": "fp32", "value": 2.0,
+        "kind": "card", "said": "", "suite": "resnet",
+        "subject": "A", "baseline": "B", "precision": "fp32", "value": 2.0,
         "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1),
     }  # fmt: skip
     made = Finding(**(usual | changes))
