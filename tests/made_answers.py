@@ -74,7 +74,7 @@ def finding(said="A trains 2 times as fast as B", charts=(), **given):
     """One without a verdict."""
     default = {"value": 2.0, "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1)}
     return Finding(
-        "card", "resnet", "A", "B", **{**default, "said": said, "basis": "one run", "charts": charts, **given}
+        "card", "resnet", "A", baseline="B", **{**default, "said": said, "basis": "one run", "charts": charts, **given}
     )
 
 

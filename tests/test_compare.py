@@ -254,9 +254,9 @@ def test_every_table_and_no_markup(cli, tmp_path):
     assert done.returncode == 0, done.stderr
     tables = done.stdout.partition("FILES.")[2]
     for words in (
-        "cases, precision fp32, batch 64 (fixed)",
-        "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500 6",
-        "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500 6",
+        "cases, precision fp32, batch 64 (fixed), trials 6",
+        "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500",
+        "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500",
         "speedups, in fp32, verdict faster",
         "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.23 to 1.37",
         "a: one specimen each",

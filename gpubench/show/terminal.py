@@ -12,8 +12,8 @@ from gpubench.studies.section import Answer, Column, Finding, Section, Table
 from gpubench.studies.words import gain
 
 WIDTH, LINES = 79, 25
-NAME, WHAT = 36, 28
-"""Columns of a name, and of what is compared in a table of findings."""
+NAME, WHAT, FROM = 36, 28, 22
+"""Columns of a name, and in a table of findings the least of what is compared and the most of where it comes from."""
 MOST = 12
 """Findings on the screen."""
 COLUMNS = ("speedup", "95%", "verdict", "what", "from")
@@ -21,7 +21,7 @@ BESIDE = ("roofline",)
 """Kinds of finding that say why, not how much: they are not on the first screen."""
 KEYS = 3
 """Columns that say which line it is, where a table has but one."""
-LONGEST = 24
+LONGEST = 34
 """Columns of a text in a table that is too wide otherwise."""
 
 
@@ -82,7 +82,7 @@ def table_lines(table: Table, width: int) -> list[str]:
             continue
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
-        elif not column.unit and len(set(texts)) == 1 and (len(texts) > 1 or at >= KEYS):
+        elif _same(texts, column, at):
             head.append(f"{column.name} {texts[0]}")
         else:
             columns.append((column, texts))
@@ -96,6 +96,13 @@ def table_lines(table: Table, width: int) -> list[str]:
     for block in _blocks(columns, width):
         lines += block
     return lines + [line for text, mark in notes.items() for line in _noted(mark, text, width)]
+
+
+def _same(texts: Sequence[str], column: Column, at: int) -> bool:
+    """Whether a column says one thing of all lines; of a single line only what does not say which it is."""
+    if len(texts) == 1:
+        return not column.unit and at >= KEYS
+    return column.unit in {"", "count"} and len(set(texts)) == 1
 
 
 def _mark(number: int) -> str:
@@ -118,7 +125,7 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
     key, *rest = columns
     widths = [_widest(*column) for column in columns]
     if sum(widths) + 2 * len(widths) > width:
-        widths = [min(wide, LONGEST) for wide in widths]
+        widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
     while True:
         used, fitting = widths[0] + 1, 0
         for wide in widths[1:]:
@@ -148,7 +155,11 @@ def _line(texts: Sequence[str], block: Sequence[tuple[Column, list[str]]], width
 
 def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
     head = ("" if all(each.figure for each in findings) else gain, *COLUMNS[1:])
-    lines = [(*cells[:3], _pair(each), cells[4]) for each, cells in ((each, cells_of(each)) for each in findings)]
+    cells = [cells_of(each) for each in findings]
+    # What is left beside the figures is shared by what is compared and where it comes from.
+    figures = sum(2 + max(cell_len(texts[at]) for texts in (head, *cells)) for at in (0, 1, 2))
+    room = max(WHAT, WIDTH - figures - 2 - min(FROM, max(cell_len(texts[4]) for texts in cells)))
+    lines = [(*texts[:3], _pair(each, room), texts[4]) for each, texts in zip(findings, cells, strict=True)]
     columns = [at for at in range(len(head)) if any(line[at] for line in lines)]
     widths = {at: max(cell_len(line[at]) for line in [head, *lines]) for at in columns}
     for line in [head, *lines]:
@@ -175,15 +186,15 @@ def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
 
-def _pair(each: Finding) -> str:
-    """What is compared, in WHAT columns: of long names the middle is left out."""
-    text = shown(cells_of(each)[3])
-    if cell_len(text) <= WHAT:
+def _pair(each: Finding, width: int) -> str:
+    """What is compared, in so many columns: of long names the middle is left out."""
+    text = cells_of(each)[3]
+    if cell_len(text) <= width:
         return text
     place = f" on {fitted(each.place, 11)}" if each.place else ""
     if not each.baseline:
-        return fitted(each.subject, WHAT - len(place)) + place
-    room = WHAT - len(place) - 3
+        return fitted(each.subject, width - len(place)) + place
+    room = width - len(place) - 3
     baseline = fitted(each.baseline, max(room // 2, room - cell_len(each.subject)))
     return f"{fitted(each.subject, room - cell_len(baseline))} / {baseline}{place}"
 

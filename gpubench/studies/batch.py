@@ -68,10 +68,10 @@ def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
         for cell, curve in curves
         for batch, (rate, peak) in curve.items()
     )
-    suite, title = group.cells[0].suite, words.title_of(group.cells)
+    suite, title = group.cells[0].suite, f"{words.title_of(group.cells)}; rate by batch"
     cases = behind(cell for cell, _ in curves)
     chart = Lines(
-        words.slug(f"{title} rate by batch"),
+        words.slug(title),
         f"{suite}: the rate grows with the batch",
         f"Training samples per second by batch; {title}",
         tuple(

@@ -74,12 +74,12 @@ def evidence_table(cells: Iterable[Cell], metric: Metric) -> Table:
     """What each figure is the median of, and on what it was measured."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     columns = [
-        Column(name, note=name == "values") for name in ("model", "card", "precision", "measured", "values", *facts)
+        Column(name, note=name == "values") for name in ("model", "card", "precision", "figures", "values", *facts)
     ]
-    lines = [
+    lines: list[tuple[Value, ...]] = [
         (
             *(part.model, cell.label, part.precision, part.measured),
-            ", ".join(f"{metric.shown(value):.6g}" for value in part.values),
+            tuple(map(metric.shown, part.values)),
             *(text_of(part.row[name]) for name in facts),
         )
         for cell in cells

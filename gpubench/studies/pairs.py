@@ -201,6 +201,9 @@ def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
         yield "a first look"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
+    sure = Counter(each.verdict for each in own if each.verdict in {"faster", "slower", "same"})
+    if len({each.verdict for each in own}) > 1:
+        yield from (f"{verdict} on {count} of {len(own)}" for verdict, count in sure.items())
     marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
     total = sum(cell.trials for cell in cells)
     yield from (f"{count} of {total} runs {mark}" for mark, count in sorted(marks.items()))

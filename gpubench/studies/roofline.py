@@ -26,7 +26,7 @@ def sections(result: Result) -> Iterator[Section]:
         yield Section(
             "roofline",
             group.cells[0].suite,
-            words.title_of(group.cells),
+            f"{words.title_of(group.cells)}; what holds it back",
             tuple(_findings(known)),
             (_table(known),) if known else (),
             tuple(_charts(cells)),

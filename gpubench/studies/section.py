@@ -23,8 +23,8 @@ class Estimate:
     high: float | None = None
 
 
-Value = str | int | float | Estimate | None
-"""What a line of a table holds: a text, a figure, or nothing."""
+Value = str | int | float | Estimate | tuple[float, ...] | None
+"""What a line of a table holds: a text, a figure, several of them, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def flat(table: Table) -> list[list[str | int | float | None]]:
             if isinstance(value, Estimate):
                 cells += [value.value, value.low, value.high]
             else:
-                cells += [value, None, None] if apart else [value]
+                plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
+                cells += [plain, None, None] if apart else [plain]
         found.append(cells)
     return found
 
@@ -202,7 +203,7 @@ class Finding:
     suite: str
     subject: str
     value: float
-    said: str
+    said: str = ""
     """The answer as a sentence, without a full stop and without what it rests on."""
     baseline: str = ""
     interval: tuple[float, float] | None = None

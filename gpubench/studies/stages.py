@@ -16,7 +16,7 @@ def sections(result: Result) -> Iterator[Section]:
         tables = [(cell, stages_in(str(cell.row["table"]))) for cell in group.cells]
         found = [(cell, hours_by_size(table)) for cell, table in tables if table is not None]
         if found:
-            suite, title = group.cells[0].suite, words.title_of(group.cells)
+            suite, title = group.cells[0].suite, f"{words.title_of(group.cells)}; hours by stage"
             recipe = words.recipe_of(group.cells)
             cases = behind(cell for cell, _ in found)
             findings = tuple(_finding(cell, stages) for cell, stages in found)
