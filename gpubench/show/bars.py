@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from gpubench.show.numbers import number
 from gpubench.show.sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
-from gpubench.show.style import fitted, wide, wrapped
+from gpubench.show.style import fitted, log_locator, wide, wrapped
 from gpubench.studies.section import Bar, BarGroup, Bars, Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOG_FROM = 20
+LOG_FROM = 100
 """The largest over the smallest value from which on an axis is logarithmic."""
 ROW = (0.21, 0.6)
 """Inches from bar to bar, at least and at most."""
@@ -52,10 +52,9 @@ class _Scale:
         return self.start + self.length * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> list[float]:
-        from matplotlib.ticker import LogLocator, MaxNLocator
+        from matplotlib.ticker import MaxNLocator
 
-        subs = (1, 2, 5) if self.log and self.high / self.low < 100 else (1,)
-        locator = LogLocator(subs=subs) if self.log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        locator = log_locator(self.low, self.high) if self.log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
         return [float(each) for each in locator.tick_values(self.low, self.high) if self.low <= each <= self.high]
 
 
@@ -77,8 +76,7 @@ class _Layout:
     """Where bars and groups stand."""
 
     listed: bool
-    """Whether each bar has its name to its left, and its group's, where there are several, above."""
-    headed: bool
+    """Whether each bar has its name to its left, and its group's above."""
     rows: list[_Row] = field(default_factory=list)
     spans: list[tuple[BarGroup, float, float]] = field(default_factory=list)
     """Groups, and where each begins and ends."""
@@ -113,7 +111,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
         if each.bar:
             _draw_row(sheet, chart, each, scale, top + (each.y + 0.5) * row, row, colours)
     _draw_marks(sheet, chart, layout, scale, top, row)
-    _draw_words(sheet, layout, top, row, edge, left - 0.12, width - edge)
+    _draw_words(sheet, chart, layout, top, row, edge, left - 0.12, width - edge)
     return sheet.figure
 
 
@@ -123,15 +121,17 @@ def _layout(chart: Bars) -> _Layout:
     one = sum(not group.strong for group in chart.groups) == 1
     told_apart = 1 if chart.reference is not None else 2 if chart.winner else 3
     listed = bool(several) and (one or len(names) > told_apart)
-    layout = _Layout(listed, headed=listed and len(chart.groups) > 1)
+    layout = _Layout(listed)
+    intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
+    widest = max((high - low for low, high in intervals), default=None)
     y = 0.0
     for group in chart.groups:
         begin = y
-        if layout.headed:
+        if listed:
             layout.rows.append(_Row(y, group))
             y += 1.0
         for bar in group.bars:
-            layout.rows.append(_Row(y, group, bar, _text(bar, chart), bar.note))
+            layout.rows.append(_Row(y, group, bar, _text(bar, chart, widest), bar.note))
             y += 1.0
         y = max(y, begin + 1.0)
         layout.spans.append((group, begin, y))
@@ -139,11 +139,13 @@ def _layout(chart: Bars) -> _Layout:
     return layout
 
 
-def _text(bar: Bar, chart: Bars) -> str:
+def _text(bar: Bar, chart: Bars, widest: float | None) -> str:
+    """Ratios with the digits that the `widest` interval leaves, so that all have as many."""
     if bar.text or bar.value is None:
         return bar.text or "no figure"
-    half = (bar.interval[1] - bar.interval[0]) / 2 if bar.interval else None
-    return number(bar.value, Column("", chart.unit), half)
+    wide = bar.interval[1] - bar.interval[0] if bar.interval else None
+    wide = widest if chart.unit == "ratio" else wide
+    return number(bar.value, Column("", chart.unit), wide and wide / 2)
 
 
 def _weight(group: BarGroup) -> str:
@@ -244,7 +246,7 @@ def _draw_row(
             if each.named:
                 ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
                 sheet.text(start + GAP, y, bar.name, color=ink)
-    sheet.text(x + GAP, y, each.text, weight=_weight(each.group))
+    sheet.text(x + GAP, y, each.text, weight=_weight(each.group), paper=chart.reference is not None)
     x += GAP + wide(each.text, SMALL, _weight(each.group))
     sheet.text(x + GAP, y, each.note, color=setting("axes.edgecolor"))
 
@@ -269,7 +271,9 @@ def _draw_whiskers(sheet: Sheet, bar: Bar, scale: _Scale, y: float, colour: str,
 def _draw_axis(sheet: Sheet, chart: Bars, scale: _Scale, top: float, bottom: float) -> None:
     """Numbers below, a soft line at each, and a strong one at what is compared with."""
     soft = setting("axes.edgecolor")
-    for tick in scale.ticks():
+    base = [] if chart.reference is None else [chart.reference]
+    apart = [tick for tick in scale.ticks() if all(abs(scale.at(tick) - scale.at(at)) > 0.4 for at in base)]
+    for tick in [*base, *apart]:
         x = scale.at(tick)
         sheet.line([x, x], [top, bottom], setting("grid.color"), linewidth=0.8, zorder=0)
         text = number(tick, Column("", chart.unit)) if chart.unit in {"share", "bytes"} else f"{tick:,.6g}"
@@ -287,18 +291,25 @@ def _draw_marks(sheet: Sheet, chart: Bars, layout: _Layout, scale: _Scale, top: 
                 sheet.line([x, x], [top + (begin - 0.06) * row, top + (end + 0.06) * row], colour, linewidth=2.5)
 
 
-def _draw_words(sheet: Sheet, layout: _Layout, top: float, row: float, edge: float, right: float, far: float) -> None:
+def _draw_words(
+    sheet: Sheet, chart: Bars, layout: _Layout, top: float, row: float, edge: float, right: float, far: float
+) -> None:
     """Names to the left, what is said of a group at the right edge, a line above what sums up."""
     size = NORMAL if row > 0.24 else SMALL
+    colour = palette()[0] if chart.winner else setting("text.color")
     for each in layout.rows:
         y = top + (each.y + 0.5) * row
         if each.bar is None:
-            sheet.text(edge, y, fitted(each.group.name, far - edge - 1.0, size, "bold"), size, weight="bold")
+            sheet.text(
+                edge, y, fitted(each.group.name, far - edge - 1.0, size, "bold"), size, weight="bold", paper=True
+            )
         elif layout.listed:
             sheet.text(right, y, fitted(each.bar.name, right - edge, size), size, ha="right")
     for at, (group, begin, end) in enumerate(layout.spans):
         y = top + (begin + end) / 2 * row
-        sheet.text(far, y, fitted(group.text, 0.25 * far, NORMAL), NORMAL, ha="right", weight=_weight(group))
+        sheet.text(
+            far, y, fitted(group.text, 0.25 * far, NORMAL), NORMAL, ha="right", weight=_weight(group), color=colour
+        )
         if group.strong and at:
             rule = top + (begin + layout.spans[at - 1][2]) / 2 * row
             sheet.line([edge, far], [rule, rule], setting("grid.color"))

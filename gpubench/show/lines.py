@@ -30,13 +30,14 @@ def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
     """The chart in the style that is set."""
     lines = [line for line in map(partial(_visible, chart), chart.lines) if line.points]
     edge, soft, looks = EDGE if framed else INSET, setting("axes.edgecolor"), _looks(lines)
-    named = len(lines) > 1 and _end_right(lines, 0.3 * width)
-    keys = [_key(line, *looks[line.name]) for line in lines] if len(lines) > 1 and not named else []
+    own = [line for line in lines if not line.of]
+    named = len(own) > 1 and _end_right(own, 0.3 * width)
+    keys = [_key(line, *looks[line.name]) for line in own] if len(own) > 1 and not named else []
     sheet = sheet_of(chart, width, keys, 2.8, framed=framed)
     figure, height = sheet.figure, sheet.figure.get_figheight()
     sheet.text(edge, sheet.top + 0.06, chart.y, color=soft)
     sheet.text(width - edge, sheet.bottom - 0.1, chart.x, ha="right", color=soft)
-    room = max(wide(line.name, SMALL) for line in lines) + 0.3 if named else 0.15
+    room = max(wide(line.name, SMALL) for line in own) + 0.3 if named else 0.15
     box = [edge / width, 1 - (sheet.bottom - AXIS) / height, (width - 2 * edge - room) / width, 0.0]
     box[3] = 1 - (sheet.top + 0.26) / height - box[1]
     axes = figure.add_axes((box[0], box[1], box[2], box[3]))
@@ -48,7 +49,7 @@ def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
     over = max(0.0, box[0] - found.x0 / figure.dpi / width) if found else 0.0
     axes.set_position((box[0] + over, box[1], box[2] - over, box[3]))
     if named:
-        _name_ends(sheet, axes, lines, {line.name: looks[line.name][0] for line in lines})
+        _name_ends(sheet, axes, own, {line.name: looks[line.name][0] for line in lines})
     _name_points(sheet, axes, lines)
     return figure
 
@@ -103,13 +104,12 @@ def _set_axes(axes: "Axes", chart: Lines, lines: Sequence[Line]) -> None:
         axes.locator_params(axis="y", nbins=6)
     plain_numbers(axes.yaxis)
     plain_numbers(axes.xaxis)
+    axes.minorticks_off()
     xs = sorted({point.x for line in lines for point in line.points})
     if chart.ticks:
         axes.set_xticks([at for at, _ in chart.ticks], [fitted(name, 1.1, SMALL) for _, name in chart.ticks])
-        axes.minorticks_off()
-    elif len(xs) <= 12 and not any(line.style == "points" for line in lines):
+    elif (chart.log_x or len(xs) <= 12) and not any(line.style == "points" for line in lines):
         axes.set_xticks(_apart(xs, axes))
-        axes.minorticks_off()
     axes.tick_params(which="both", labelsize=SMALL, length=0, labelcolor=soft)
     axes.grid(visible=False, axis="x")
     axes.spines["left"].set_visible(False)
@@ -197,8 +197,7 @@ def _name_point(sheet: Sheet, axes: "Axes", point: Point, taken: list[Box]) -> N
     if at >= near:
         nearest = x + dx + (0 if dx > 0 else width)
         sheet.line([x, nearest], [y, y + dy], setting("axes.edgecolor"), linewidth=0.8)
-    paper = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
-    sheet.text(x + dx, y + dy, text, bbox=paper)
+    sheet.text(x + dx, y + dy, text, paper=True)
 
 
 def _inside(one: Box, two: Box) -> bool:

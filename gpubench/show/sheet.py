@@ -15,7 +15,7 @@ SIZE = (8.0, 4.5)
 """Inches: 1200 x 675 pixels at 150 dots, of which SMALL has 20."""
 SMALL, NORMAL = 9.6, 10.5
 TITLES = (15.0, 14.0, 13.0)
-"""The largest in which the title takes one line, else the first and two lines."""
+"""The title takes one line in the largest that it can, else two."""
 TITLE_LINE, SUBTITLE_LINE, KEY_LINE, FOOT_LINE = 0.285, 0.215, 0.25, 0.19
 """Inches from line to line."""
 EDGE, INSET = 0.27, 0.04
@@ -41,8 +41,10 @@ class Sheet:
     """Where there is room for what is drawn, and where it ends."""
     bottom: float
 
-    def text(self, x: float, y: float, text: str, size: float = SMALL, **look: Any) -> None:
-        """Beside (x, y), in the middle of its height."""
+    def text(self, x: float, y: float, text: str, size: float = SMALL, *, paper: bool = False, **look: Any) -> None:
+        """Beside (x, y), in the middle of its height; on `paper` it hides the lines behind it."""
+        if paper:
+            look["bbox"] = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
         self.axes.text(x, y, text, **{"fontsize": size, "va": "center_baseline", **look})
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, **look: Any) -> None:
@@ -74,7 +76,9 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")
     room = width - 2 * edge
-    size = next((size for size in TITLES if wide(chart.title, size, "bold") <= room), TITLES[0])
+    sizes = [(lines, size) for lines in (1, 2) for size in TITLES]
+    fits = (size for lines, size in sizes if len(wrapped(chart.title, room, size, 9, "bold")) <= lines)
+    size = next(fits, TITLES[-1])
     title = wrapped(chart.title, room, size, 2, "bold") if framed else []
     subtitle = wrapped(chart.subtitle, room, NORMAL, 2) if framed else []
     foot = wrapped(chart.foot, room - 1.0, SMALL, 2) if framed else []

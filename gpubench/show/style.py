@@ -12,6 +12,7 @@ from gpubench.rows.embed import png_parts, svg_description
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
@@ -111,22 +112,18 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
     return [fitted(line, inches, size, weight) for line in lines if line]
 
 
-def _plain(value: float, _: object) -> str:
-    """Without an exponent from a million on."""
-    return f"{value:,.12g}"
-
-
 def plain_numbers(axis: "Axis") -> None:
-    """Numbers as they are, not powers of ten, along an axis whose scale is set; on a log one few between decades."""
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return _plain(x, None) if super().__call__(x, pos) else ""
-
-    axis.set_major_formatter(_plain)
+    """Numbers as they are, not powers of ten, along an axis whose scale is set."""
     if axis.get_scale() == "log":
-        axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+        axis.set_major_locator(log_locator(*axis.get_view_interval()))
+    axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
+
+
+def log_locator(low: float, high: float) -> "LogLocator":
+    """Of the numbers along a logarithmic axis: less than two decades have 1, 2 and 5 of each."""
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,), numticks=20)
 
 
 def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:
