@@ -24,8 +24,8 @@ FIRST = 8
 """Findings that are seen at once."""
 OPEN = 2
 """Of more sections than these each is folded."""
-WIDTH = 5.4
-"""Inches of a chart: its smallest text can still be read on a phone, where it is shrunk to 390 pixels."""
+WIDTH = 4.6
+"""Inches of a chart: its smallest text is 10 pixels high on a phone that is 390 wide."""
 VARIABLES = {
     **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
     BLUE["page"]: "--blue",
@@ -59,6 +59,9 @@ def page_of(answer: Answer) -> str:
     looks: dict[str, str] = {}
     with matplotlib.rc_context(themed("page")), any_letter():  # type: ignore[arg-type]
         sections = [_section(number, section, looks) for number, section in enumerate(answer.sections, start=1)]
+        folded = len(sections) > OPEN
+        first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][: int(folded)]
+        lead = [(drawn(chart), _inline(chart, "lead-", looks)) for chart in first]
     rules = [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
     style = "\n".join([(assets / "report.css").read_text(encoding="utf-8"), *rules])
     script = (assets / "report.js").read_text(encoding="utf-8")
@@ -68,7 +71,8 @@ def page_of(answer: Answer) -> str:
         first=FIRST,
         suites=", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare",
         sections=sections,
-        folded=len(sections) > OPEN,
+        folded=folded,
+        lead=lead,
         link=Markup(html_link(answer.table(None))),
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none';"
         " form-action 'none'",
@@ -87,7 +91,6 @@ def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, 
     unique = list({chart.name: chart for chart in charts}.values())
     return {
         "is": section,
-        "id": f"section-{number}",
         "charts": [(drawn(chart), _inline(chart, f"c{number}-{at}-", looks)) for at, chart in enumerate(unique)],
         "tables": [_table(table) for table in section.tables],
     }
