@@ -99,7 +99,7 @@ def test_a_picture_says_its_finding_and_its_figures(whole):
 
     drawn = [(each, chart) for each in whole.findings for chart in charts.worth_drawing(each.charts)]
     assert len(drawn) > 10
-    with matplotlib.rc_context(style.themed("light")), style.any_letter():
+    with style.style("light"):
         for each, chart in drawn[:8]:
             figure = charts.figure_of(chart)
             said = words(" ".join(found.get_text() for found in figure.findobj(matplotlib.text.Text)))

@@ -93,7 +93,7 @@ def test_what_is_said_first_and_what_is_folded(text, page):
         "A trains 2 times as fast as B (one run).",
         "Finding 0 ",
         "Download",
-        'href="#section-1"',
+        'id="section-1"',
         "a note",
         "a kind",
     )
@@ -101,15 +101,18 @@ def test_what_is_said_first_and_what_is_folded(text, page):
     assert places == sorted(places)
     assert "3 more" in page.text_in("summary")
     assert page.text_in("h2") == ["First", "Second", "Third", "Left out", "Could not be read"]
-    assert [text for text in page.text_in("a") if "Download" not in text] == ["First", "Second", "Third"]
+    assert {"pairs, 11 findings", "pairs", "pairs, 1 finding"} <= {
+        " ".join(each.split()) for each in page.text_in("span")
+    }
     assert not any("open" in each for each in page.all("details"))
     assert "What a verdict takes." in page.text_in("p")
 
 
-def test_one_section_is_open_and_needs_no_contents():
-    page = Page(page_of(answer(sections=[section()])))
+def test_one_section_is_open_and_has_its_charts_to_itself():
+    told = finding(charts=(pairs(),))
+    page = Page(page_of(answer(told, sections=[section(findings=(told,))])))
     assert ["open" in each for each in page.all("details")] == [True, False]
-    assert page.all("nav") == []
+    assert len(page.all("svg")) == 1
 
 
 def test_nothing_to_compare():
@@ -120,7 +123,7 @@ def test_nothing_to_compare():
 
 def test_charts_are_pictures_in_the_pages_colours(text, page):
     pictures = page.all("svg")
-    assert len(pictures) == 5
+    assert len(pictures) == 6  # that of the first finding twice, as the sections are folded
     assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
     assert {OLD, NEW, "resnet18", "34.1", "mean"} <= set(page.text_in("text"))
     assert "Minutes for 30 epochs of CIFAR-100; lower is better" in page.text_in("span")

@@ -56,12 +56,13 @@ def test_it_opens_without_a_request_or_an_error(opened, tmp_path):
     assert page.requests == [(tmp_path / "page.html").as_uri()]
 
 
-def test_a_link_of_the_contents_unfolds_its_section(opened):
+def test_a_click_or_a_link_to_it_unfolds_a_section(opened):
     page = opened(three())
-    assert not page.locator("figure").nth(2).is_visible()
-    page.get_by_role("link", name="y").click()
+    assert [each.is_visible() for each in page.locator("figure").all()] == [False] * 6
+    page.get_by_role("heading", name="x").click()
+    page.evaluate("location.hash = 'section-2'")
     page.locator("figure").nth(2).wait_for(state="visible")
-    assert not page.locator("figure").nth(0).is_visible()
+    assert [each.is_visible() for each in page.locator("figure").all()] == [True] * 4 + [False] * 2
 
 
 def test_columns_sort_by_value_with_the_keyboard_and_say_so(opened):
@@ -99,7 +100,7 @@ def test_no_text_of_a_row_runs(opened):
     told = finding(ATTACK, (pairs(title=ATTACK, winner=ATTACK), curves(ATTACK, "b", title=ATTACK)))
     page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, findings=(told,), notes=(ATTACK,))]))
     dialogs = []
-    page.on("dialog", dialogs.append)
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     page.reload()
     page.wait_for_timeout(200)
     assert (dialogs, page.problems) == ([], [])

@@ -2,21 +2,24 @@
 
 import math
 import statistics
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from gpubench.show.numbers import number
 from gpubench.show.sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
-from gpubench.show.style import fitted, wide, wrapped
+from gpubench.show.style import fitted, locator, wide
 from gpubench.studies.section import Bar, BarGroup, Bars, Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOG_FROM = 20
+LOG_FROM = 100
 """The largest over the smallest value from which on an axis is logarithmic."""
 ROW = (0.21, 0.6)
 """Inches from bar to bar, at least and at most."""
+Span = tuple[BarGroup, float, float]
+"""A group, and where it begins and ends, counted in bars."""
 GAP = 0.08
 """Inches between a bar and its text."""
 AXIS = 0.3
@@ -45,143 +48,131 @@ class _Scale:
     length: float = 1.0
 
     def at(self, value: float) -> float:
-        if self.log:
-            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
-        else:
-            share = (value - self.low) / (self.high - self.low)
-        return self.start + self.length * min(max(share, 0.0), 1.0)
+        low, high, there = (math.log(max(x, self.low)) if self.log else x for x in (self.low, self.high, value))
+        return self.start + self.length * min(max((there - low) / (high - low), 0.0), 1.0)
 
     def ticks(self) -> list[float]:
-        from matplotlib.ticker import LogLocator, MaxNLocator
-
-        subs = (1, 2, 5) if self.log and self.high / self.low < 100 else (1,)
-        locator = LogLocator(subs=subs) if self.log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
-        return [float(each) for each in locator.tick_values(self.low, self.high) if self.low <= each <= self.high]
+        ticks = locator(self.low, self.high, 10 * self.log).tick_values(self.low, self.high)
+        return [float(each) for each in ticks if self.low <= each <= self.high]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Row:
-    """A bar, or the name of a group above its bars; heights are counted in bars."""
+    """A bar with its words; heights are counted in bars."""
 
     y: float
     group: BarGroup
-    bar: Bar | None = None
-    text: str = ""
-    note: str = ""
-    named: bool = False
-    """Whether the bar's name stands in it."""
-
-
-@dataclass
-class _Layout:
-    """Where bars and groups stand."""
-
-    listed: bool
-    """Whether each bar has its name to its left, and its group's, where there are several, above."""
-    headed: bool
-    rows: list[_Row] = field(default_factory=list)
-    spans: list[tuple[BarGroup, float, float]] = field(default_factory=list)
-    """Groups, and where each begins and ends."""
+    bar: Bar
+    text: str
+    note: str
 
     @property
-    def height(self) -> float:
-        return self.spans[-1][2]
+    def weight(self) -> str:
+        return _weight(self.group)
+
+    @property
+    def end(self) -> float:
+        """The value after which its text stands."""
+        return -math.inf if self.bar.value is None else max(self.bar.value, *(self.bar.interval or (self.bar.value,)))
 
 
 def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     """The chart in the style that is set."""
-    layout, edge = _layout(chart), EDGE if framed else INSET
-    labels = [row.bar.name for row in layout.rows if row.bar] if layout.listed else [g.name for g in chart.groups]
-    pairs = not layout.listed and all(len(group.bars) > 1 or group.strong for group in chart.groups)
-    label_room = min((0.28 if pairs else 0.38) * width, max(wide(text, NORMAL, "bold") for text in labels))
-    left = edge + label_room + 0.12
-    right_room = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
-    right = width - edge - (right_room + 0.15 if right_room else 0.0)
-    scale = _scale(chart, layout, left, right)
-    colours = _colours(chart, layout)
-    keys = [Key("mark", colour, name) for name, colour in _mark_colours(chart).items()]
-    if len(set(colours.values())) > 1 and not layout.listed and not _name_inside(layout, colours, scale):
-        keys = [Key("box", colour, name) for name, colour in colours.items()] + keys
+    edge, listed = EDGE if framed else INSET, _listed(chart)
+    rows, spans = _layout(chart, width, listed=listed)
+    labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
+    left = edge + min((0.38 if listed else 0.3) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
+    said = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
+    scale = _scale(chart, rows, left, width - edge - (said + 0.15 if said else 0.0))
+    colours = _colours(chart, listed=listed)
+    marks = dict(zip(chart.marks, (palette()[5], palette()[2]), strict=False))
+    keys = [Key("mark", colour, name) for name, colour in marks.items()]
+    naming = None
+    if len(set(colours.values())) > 1 and not listed:
+        naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
+        keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
     axis = AXIS if chart.reference is not None or scale.log else 0.0
-    sheet = sheet_of(chart, width, keys, layout.height * (ROW[0] if framed else 0.25) + axis, framed=framed)
+    height = spans[-1][2]
+    sheet = sheet_of(chart, width, keys, height * (ROW[0] if framed else 0.25) + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
-    row = min(room / layout.height, ROW[1])
-    top = sheet.top + 0.4 * (room - row * layout.height)
+    row = min(room / height, ROW[1])
+    top = sheet.top + 0.4 * (room - row * height)
+    plot = _Plot(sheet, chart, scale, top, row)
     if axis:
-        _draw_axis(sheet, chart, scale, top, top + row * layout.height + 0.06)
-    for each in layout.rows:
-        if each.bar:
-            _draw_row(sheet, chart, each, scale, top + (each.y + 0.5) * row, row, colours)
-    _draw_marks(sheet, chart, layout, scale, top, row)
-    _draw_words(sheet, layout, top, row, edge, left - 0.12, width - edge)
+        plot.draw_axis(top + row * height + 0.06)
+    for each in rows:
+        plot.draw_row(each, colours[each.bar.name], named=each.group is naming)
+        if listed:
+            name = fitted(each.bar.name, left - 0.12 - edge, plot.size)
+            sheet.text(left - 0.12, plot.y(each.y + 0.5), name, plot.size, ha="right")
+    plot.draw_marks(spans, marks)
+    plot.draw_groups(spans, edge, left - 0.12, width - edge, listed=listed)
     return sheet.figure
-
-
-def _layout(chart: Bars) -> _Layout:
-    several = [group for group in chart.groups if len(group.bars) > 1]
-    names = {bar.name for group in several for bar in group.bars}
-    one = sum(not group.strong for group in chart.groups) == 1
-    told_apart = 1 if chart.reference is not None else 2 if chart.winner else 3
-    listed = bool(several) and (one or len(names) > told_apart)
-    layout = _Layout(listed, headed=listed and len(chart.groups) > 1)
-    y = 0.0
-    for group in chart.groups:
-        begin = y
-        if layout.headed:
-            layout.rows.append(_Row(y, group))
-            y += 1.0
-        for bar in group.bars:
-            layout.rows.append(_Row(y, group, bar, _text(bar, chart), bar.note))
-            y += 1.0
-        y = max(y, begin + 1.0)
-        layout.spans.append((group, begin, y))
-        y += 0.25 if len(group.bars) < 2 and not several else 0.5
-    return layout
-
-
-def _text(bar: Bar, chart: Bars) -> str:
-    if bar.text or bar.value is None:
-        return bar.text or "no figure"
-    half = (bar.interval[1] - bar.interval[0]) / 2 if bar.interval else None
-    return number(bar.value, Column("", chart.unit), half)
 
 
 def _weight(group: BarGroup) -> str:
     return "bold" if group.strong else "normal"
 
 
-def _scale(chart: Bars, layout: _Layout, left: float, right: float) -> _Scale:
+def _listed(chart: Bars) -> bool:
+    """Whether each bar has its name to its left, and its group's above."""
+    names = {bar.name for group in chart.groups for bar in group.bars if len(group.bars) > 1}
+    one = sum(not group.strong for group in chart.groups) == 1
+    told_apart = 1 if chart.reference is not None else 2 if chart.winner else 3
+    return bool(names) and (one or len(names) > told_apart)
+
+
+def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], list[Span]]:
+    """Where bars and groups stand."""
+    intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
+    widest = max((high - low for low, high in intervals), default=None)
+    gap = 0.5 if any(len(group.bars) > 1 for group in chart.groups) else 0.25
+    rows, spans, y = [], [], 0.0
+    for group in chart.groups:
+        begin, y = y, y + listed
+        for bar in group.bars:
+            text = fitted(_text(bar, chart, widest), 0.27 * width, SMALL)
+            rows.append(_Row(y, group, bar, text, fitted(bar.note, 0.22 * width, SMALL)))
+            y += 1.0
+        y = max(y, begin + 1.0)
+        spans.append((group, begin, y))
+        y += gap
+    return rows, spans
+
+
+def _text(bar: Bar, chart: Bars, widest: float | None) -> str:
+    """Ratios with the digits that the `widest` interval leaves, so that all have as many."""
+    if bar.text or bar.value is None:
+        return bar.text or "no figure"
+    wide = bar.interval[1] - bar.interval[0] if bar.interval else None
+    wide = widest if chart.unit == "ratio" else wide
+    return number(bar.value, Column("", chart.unit), wide and wide / 2)
+
+
+def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Scale:
     """The longest in which every bar and its text end before `right`."""
     scale = _limits(chart)
-    room = right - left
-    length = room
-    for row in layout.rows:
-        if row.bar:
-            row.note = fitted(row.note, 0.35 * room, SMALL)
-            row.text = fitted(row.text, 0.4 * room, SMALL)
-            text = wide(row.text, SMALL, _weight(row.group)) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
-            length = min(length, (room - text) / max(scale.at(_end(row.bar)), 0.01))
+    length = right - left
+    for row in rows:
+        text = wide(row.text, SMALL, row.weight) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
+        length = min(length, (right - left - text) / max(scale.at(row.end), 0.01))
     return replace(scale, start=left, length=length)
-
-
-def _end(bar: Bar) -> float:
-    """The value after which its text stands."""
-    return -math.inf if bar.value is None else max(bar.value, *(bar.interval or (bar.value,)))
 
 
 def _limits(chart: Bars) -> _Scale:
     """The ends of the axis; a whisker that is much longer than all else does not stretch it."""
     log = logarithmic(chart)
     there, back = (math.log, math.exp) if log else (float, float)
-    marks = [value for own in chart.marks.values() for value in own.values()]
     base = [] if chart.reference is None else [chart.reference]
+    marks = [value for own in chart.marks.values() for value in own.values()]
     inner = [there(value) for value in [*values_of(chart), *marks, *base] if value > 0 or not log]
-    low, high = min(inner), max(inner)
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
-    ends = [there(end) for interval in intervals for end in interval if end > 0 or not log]
-    usual = statistics.median(there(b) - there(a) if a > 0 or not log else 0.0 for a, b in intervals or [(1.0, 1.0)])
+    whiskers = [(there(low), there(high)) for low, high in intervals if low > 0 or not log]
+    low, high = min(inner), max(inner)
+    usual = statistics.median(end - begin for begin, end in whiskers or [(0.0, 0.0)])
     reach = max(0.6 * (high - low), 1.2 * usual)
-    low, high = max(min([low, *ends]), low - reach), min(max([high, *ends]), high + reach)
+    low = max(min([low, *(begin for begin, _ in whiskers)]), low - reach)
+    high = min(max([high, *(end for _, end in whiskers)]), high + reach)
     if chart.reference is not None:
         margin = 0.04 * (high - low) or 0.1
         return _Scale(back(low - margin), back(high + margin), log)
@@ -190,63 +181,21 @@ def _limits(chart: Bars) -> _Scale:
     return _Scale(min(0.0, low), max(0.0, high) or 1.0, log)
 
 
-def _colours(chart: Bars, layout: _Layout) -> dict[str, str]:
+def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
     """By the name of a bar: the winner against grey, else one each, or one for all where names stand beside them."""
     names = list(dict.fromkeys(bar.name for group in chart.groups for bar in group.bars))
-    blue, *others = palette()
+    blue = palette()[0]
     if chart.winner:
         return {name: blue if name == chart.winner else setting("patch.facecolor") for name in names}
-    if layout.listed or all(len(group.bars) < 2 for group in chart.groups):
+    if listed or all(len(group.bars) < 2 for group in chart.groups):
         return dict.fromkeys(names, blue)
-    return dict(zip(names, [blue, *others], strict=False))
+    return dict(zip(names, palette(), strict=False))
 
 
-def _name_inside(layout: _Layout, colours: dict[str, str], scale: _Scale) -> bool:
-    """Name the bars of the first group that has one of each name and room for it; whether there is one."""
-    for group, _, _ in layout.spans:
-        rows = [row for row in layout.rows if row.group is group and row.bar and row.bar.value is not None]
-        room = {row.bar.name: scale.at(row.bar.value) - scale.start for row in rows if row.bar and row.bar.value}
-        if set(room) == set(colours) and all(wide(name, SMALL) + 2.5 * GAP < has for name, has in room.items()):
-            for row in rows:
-                row.named = True
-            return True
-    return not any(len(group.bars) > 1 for group, _, _ in layout.spans)  # their groups' names are theirs
-
-
-def _mark_colours(chart: Bars) -> dict[str, str]:
-    colours = palette()
-    return {name: colours[5 - 3 * (at % 2)] for at, name in enumerate(chart.marks)}
-
-
-def _draw_row(
-    sheet: Sheet, chart: Bars, each: _Row, scale: _Scale, y: float, row: float, colours: dict[str, str]
-) -> None:
-    """The bar or dot, its whiskers, its value and note."""
-    bar = each.bar
-    assert bar
-    if bar.value is None:
-        x = scale.start + 0.45
-        look = {"fill": False, "linewidth": 1.0, "edgecolor": setting("axes.edgecolor"), "linestyle": (0, (3, 2))}
-        sheet.box(scale.start, y - 0.32 * row, 0.45, 0.64 * row, **look)
-    else:
-        x = scale.at(_end(bar))
-        colour = colours.get(bar.name, palette()[0])
-        if chart.reference is not None:
-            colour = palette()[0] if bar.value >= chart.reference else palette()[5]
-            _draw_whiskers(sheet, bar, scale, y, colour, 2.0)
-            look = {"marker": "D" if each.group.strong else "o", "markersize": 8, "linestyle": "none"}
-            sheet.line([scale.at(bar.value)], [y], colour, **look)
-            x += 0.05
-        else:
-            start, end = sorted([scale.at(0.0), scale.at(bar.value)])
-            sheet.box(start, y - 0.43 * row, end - start, 0.86 * row, facecolor=colour)
-            _draw_whiskers(sheet, bar, scale, y, setting("text.color"), 1.3)
-            if each.named:
-                ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
-                sheet.text(start + GAP, y, bar.name, color=ink)
-    sheet.text(x + GAP, y, each.text, weight=_weight(each.group))
-    x += GAP + wide(each.text, SMALL, _weight(each.group))
-    sheet.text(x + GAP, y, each.note, color=setting("axes.edgecolor"))
+def _has_room(group: BarGroup, names: Collection[str], scale: _Scale) -> bool:
+    """Whether it has a bar of each name that holds its name."""
+    room = {bar.name: scale.at(bar.value) - scale.start for bar in group.bars if bar.value}
+    return set(room) == set(names) and all(wide(name, SMALL) + 2.5 * GAP < has for name, has in room.items())
 
 
 def _on(colour: str) -> str:
@@ -255,53 +204,88 @@ def _on(colour: str) -> str:
     return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 100 else "#111111"
 
 
-def _draw_whiskers(sheet: Sheet, bar: Bar, scale: _Scale, y: float, colour: str, linewidth: float) -> None:
-    """The interval; an arrow where it goes on beyond the axis."""
-    if not bar.interval:
-        return
-    low, high = bar.interval
-    sheet.line([scale.at(low), scale.at(high)], [y, y], colour, linewidth=linewidth)
-    for beyond, x, marker in ((low < scale.low, low, "<"), (high > scale.high, high, ">")):
-        if beyond:
-            sheet.line([scale.at(x)], [y], colour, marker=marker, markersize=6, linestyle="none")
+@dataclass(frozen=True)
+class _Plot:
+    """A sheet and the places on it: the first bar begins at `top`, and each is `row` high."""
 
+    sheet: Sheet
+    chart: Bars
+    scale: _Scale
+    top: float
+    row: float
 
-def _draw_axis(sheet: Sheet, chart: Bars, scale: _Scale, top: float, bottom: float) -> None:
-    """Numbers below, a soft line at each, and a strong one at what is compared with."""
-    soft = setting("axes.edgecolor")
-    for tick in scale.ticks():
-        x = scale.at(tick)
-        sheet.line([x, x], [top, bottom], setting("grid.color"), linewidth=0.8, zorder=0)
-        text = number(tick, Column("", chart.unit)) if chart.unit in {"share", "bytes"} else f"{tick:,.6g}"
-        sheet.text(x, bottom + 0.14, text, ha="center", color=soft)
-    if chart.reference is not None:
-        x = scale.at(chart.reference)
-        sheet.line([x, x], [top, bottom], soft, linewidth=1.6, zorder=0.5)
+    @property
+    def size(self) -> float:
+        """Of names."""
+        return NORMAL if self.row > 0.24 else SMALL
 
+    def y(self, bars: float) -> float:
+        return self.top + bars * self.row
 
-def _draw_marks(sheet: Sheet, chart: Bars, layout: _Layout, scale: _Scale, top: float, row: float) -> None:
-    for name, colour in _mark_colours(chart).items():
-        for group, begin, end in layout.spans:
-            if (value := chart.marks[name].get(group.name)) is not None:
-                x = scale.at(value)
-                sheet.line([x, x], [top + (begin - 0.06) * row, top + (end + 0.06) * row], colour, linewidth=2.5)
+    def draw_axis(self, bottom: float) -> None:
+        """Numbers below, a soft line at each, and a strong one at what is compared with."""
+        base = [] if self.chart.reference is None else [self.chart.reference]
+        at, soft, grid = self.scale.at, setting("axes.edgecolor"), setting("grid.color")
+        ticks = [each for each in self.scale.ticks() if all(abs(at(each) - at(one)) > 0.4 for one in base)]
+        for value in [*base, *ticks]:
+            look = {"linewidth": 1.6, "zorder": 0.5} if value in base else {"linewidth": 0.8, "zorder": 0}
+            self.sheet.line([at(value)] * 2, [self.top, bottom], soft if value in base else grid, **look)
+            self.sheet.text(at(value), bottom + 0.14, f"{value:,.6g}", ha="center", color=soft)
 
+    def draw_row(self, each: _Row, colour: str, *, named: bool) -> None:
+        """The bar or dot, its whiskers, its name where it holds it, its value and note."""
+        bar, y, start = each.bar, self.y(each.y + 0.5), self.scale.start
+        x = self.scale.at(each.end)
+        if bar.value is None:
+            x = start + 0.45
+            look = {"fill": False, "linewidth": 1.0, "edgecolor": setting("axes.edgecolor"), "linestyle": (0, (3, 2))}
+            self.sheet.box(start, y - 0.32 * self.row, 0.45, 0.64 * self.row, **look)
+        elif self.chart.reference is not None:
+            x += 0.05
+            colour = palette()[0] if bar.value >= self.chart.reference else palette()[5]
+            self._draw_whiskers(bar, y, colour, 2.0)
+            self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[each.group.strong], markersize=8)
+        else:
+            left, right = sorted([self.scale.at(0.0), self.scale.at(bar.value)])
+            self.sheet.box(left, y - 0.43 * self.row, right - left, 0.86 * self.row, facecolor=colour)
+            self._draw_whiskers(bar, y, setting("text.color"), 1.3)
+        if named:
+            ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
+            self.sheet.text(start + GAP, y, bar.name, color=ink)
+        self.sheet.text(x + GAP, y, each.text, weight=each.weight, paper=self.chart.reference is not None)
+        x += GAP + wide(each.text, SMALL, each.weight)
+        self.sheet.text(x + GAP, y, each.note, color=setting("axes.edgecolor"))
 
-def _draw_words(sheet: Sheet, layout: _Layout, top: float, row: float, edge: float, right: float, far: float) -> None:
-    """Names to the left, what is said of a group at the right edge, a line above what sums up."""
-    size = NORMAL if row > 0.24 else SMALL
-    for each in layout.rows:
-        y = top + (each.y + 0.5) * row
-        if each.bar is None:
-            sheet.text(edge, y, fitted(each.group.name, far - edge - 1.0, size, "bold"), size, weight="bold")
-        elif layout.listed:
-            sheet.text(right, y, fitted(each.bar.name, right - edge, size), size, ha="right")
-    for at, (group, begin, end) in enumerate(layout.spans):
-        y = top + (begin + end) / 2 * row
-        sheet.text(far, y, fitted(group.text, 0.25 * far, NORMAL), NORMAL, ha="right", weight=_weight(group))
-        if group.strong and at:
-            rule = top + (begin + layout.spans[at - 1][2]) / 2 * row
-            sheet.line([edge, far], [rule, rule], setting("grid.color"))
-        if not layout.listed:
-            name = wrapped(group.name, right - edge, size, 2 if (end - begin) * row > 0.38 else 1, _weight(group))
-            sheet.text(right, y, "\n".join(name), size, ha="right", weight=_weight(group))
+    def _draw_whiskers(self, bar: Bar, y: float, colour: str, linewidth: float) -> None:
+        """The interval; an arrow where it goes on beyond the axis."""
+        if not bar.interval:
+            return
+        low, high = map(self.scale.at, bar.interval)
+        self.sheet.line([low, high], [y, y], colour, linewidth=linewidth)
+        if bar.interval[0] < self.scale.low:
+            self.sheet.line([low], [y], colour, marker="<", markersize=6)
+        if bar.interval[1] > self.scale.high:
+            self.sheet.line([high], [y], colour, marker=">", markersize=6)
+
+    def draw_marks(self, spans: Sequence[Span], colours: Mapping[str, str]) -> None:
+        """Lines beside the bars of the groups that have some."""
+        for name, colour in colours.items():
+            for group, begin, end in spans:
+                if (value := self.chart.marks[name].get(group.name)) is not None:
+                    ys = [self.y(begin - 0.06), self.y(end + 0.06)]
+                    self.sheet.line([self.scale.at(value)] * 2, ys, colour, linewidth=2.5)
+
+    def draw_groups(self, spans: Sequence[Span], edge: float, right: float, far: float, *, listed: bool) -> None:
+        """Names to the left or above, what is said at the right edge, a line above what sums up."""
+        said: dict[str, Any] = {"ha": "right", "color": palette()[0] if self.chart.winner else setting("text.color")}
+        for at, (group, begin, end) in enumerate(spans):
+            middle, weight = self.y((begin + end) / 2), _weight(group)
+            self.sheet.text(far, middle, fitted(group.text, 0.25 * far, NORMAL), NORMAL, weight=weight, **said)
+            if group.strong and at:
+                self.sheet.line([edge, far], [self.y((begin + spans[at - 1][2]) / 2)] * 2, setting("grid.color"))
+            if listed:
+                name = fitted(group.name, far - edge - 1.0, self.size, "bold")
+                self.sheet.text(edge, self.y(begin + 0.5), name, self.size, weight="bold", paper=True)
+            else:
+                name = fitted(group.name, right - edge, self.size, weight)
+                self.sheet.text(right, middle, name, self.size, ha="right", weight=weight)

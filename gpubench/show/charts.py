@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpubench.errors import UserError
 from gpubench.show import bars, lines
 from gpubench.show.sheet import SIZE
-from gpubench.show.style import any_letter, save, themed
+from gpubench.show.style import save, style
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
 
     Each carries the rows of its cases. Raises UserError where the folder cannot be written.
     """
-    import matplotlib
-
     paths: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(themed(theme)), any_letter():  # type: ignore[arg-type]
+        with style(theme):
             for chart in chosen(answer, every=every):
                 paths += save(figure_of(chart, unit=unit), folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
@@ -43,13 +41,13 @@ def chosen(answer: Answer, *, every: bool) -> list[Chart]:
     of_findings = [charts for each in answer.findings if (charts := worth_drawing(each.charts))]
     found = [chart for charts in of_findings[: None if every else FINDINGS] for chart in charts]
     if every or not found:
-        found += [chart for section in answer.sections for chart in worth_drawing(section.charts)]
-    return list({chart.name: chart for chart in found}.values())
+        found += [chart for section in answer.sections for chart in section.charts]
+    return worth_drawing(found)
 
 
 def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
-    """Those in which there is something to compare."""
-    return [chart for chart in charts if _figures(chart) > 1]
+    """Those in which there is something to compare, each once."""
+    return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
 
 
 def _figures(chart: Chart) -> int:
@@ -61,11 +59,9 @@ def _figures(chart: Chart) -> int:
 def figure_of(chart: Chart, *, width: float = SIZE[0], unit: str = "", framed: bool = True) -> "Figure":
     """The chart in the style that is set; `framed` with title, subtitle and foot, and at least as high as SIZE."""
     chart = drawn(chart, unit)
-    return (
-        bars.figure_of(chart, width, framed=framed)
-        if isinstance(chart, Bars)
-        else lines.figure_of(chart, width, framed=framed)
-    )
+    if isinstance(chart, Bars):
+        return bars.figure_of(chart, width, framed=framed)
+    return lines.figure_of(chart, width, framed=framed)
 
 
 def drawn(chart: Chart, unit: str = "") -> Chart:

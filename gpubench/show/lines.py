@@ -1,11 +1,10 @@
 """Charts with two number axes: rate against batch, scaling, a roofline, a trend."""
 
 import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpubench.show.sheet import EDGE, INSET, SMALL, Key, Sheet, palette, setting, sheet_of
 from gpubench.show.style import MARKERS, fitted, plain_numbers, wide
@@ -14,9 +13,8 @@ from gpubench.studies.section import Line, Lines, Point
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, in inches."""
 MOST = 8
 """As many as there are colours that can be told apart."""
 LETTER = 0.17
@@ -30,25 +28,25 @@ def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
     """The chart in the style that is set."""
     lines = [line for line in map(partial(_visible, chart), chart.lines) if line.points]
     edge, soft, looks = EDGE if framed else INSET, setting("axes.edgecolor"), _looks(lines)
-    named = len(lines) > 1 and _end_right(lines, 0.3 * width)
-    keys = [_key(line, *looks[line.name]) for line in lines] if len(lines) > 1 and not named else []
+    own = [line for line in lines if not line.of]
+    named = len(own) > 1 and _end_right(own, 0.3 * width)
+    keys = [Key(looks[line.name][1], looks[line.name][0], line.name) for line in own if len(own) > 1 and not named]
     sheet = sheet_of(chart, width, keys, 2.8, framed=framed)
     figure, height = sheet.figure, sheet.figure.get_figheight()
     sheet.text(edge, sheet.top + 0.06, chart.y, color=soft)
     sheet.text(width - edge, sheet.bottom - 0.1, chart.x, ha="right", color=soft)
-    room = max(wide(line.name, SMALL) for line in lines) + 0.3 if named else 0.15
-    box = [edge / width, 1 - (sheet.bottom - AXIS) / height, (width - 2 * edge - room) / width, 0.0]
-    box[3] = 1 - (sheet.top + 0.26) / height - box[1]
-    axes = figure.add_axes((box[0], box[1], box[2], box[3]))
+    right = width - edge - (max(wide(line.name, SMALL) for line in own) + 0.3 if named else 0.15)
+    left, bottom, top = edge, height - sheet.bottom + AXIS, height - sheet.top - 0.26
+    axes = figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
     axes.patch.set_visible(False)
     for line in lines:
         _draw_line(axes, line, *looks[line.name])
     _set_axes(axes, chart, lines)
-    found = axes.get_tightbbox()
-    over = max(0.0, box[0] - found.x0 / figure.dpi / width) if found else 0.0
-    axes.set_position((box[0] + over, box[1], box[2] - over, box[3]))
+    if numbers := axes.get_tightbbox():
+        left += max(0.0, left - numbers.x0 / figure.dpi)
+    axes.set_position((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
     if named:
-        _name_ends(sheet, axes, lines, {line.name: looks[line.name][0] for line in lines})
+        _name_ends(sheet, axes, own, {line.name: looks[line.name][0] for line in lines})
     _name_points(sheet, axes, lines)
     return figure
 
@@ -66,63 +64,47 @@ def _looks(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
     return {line.name: looks.get(line.of or line.name, (setting("axes.edgecolor"), "o")) for line in lines}
 
 
-def _key(line: Line, colour: str, marker: str) -> Key:
-    return Key(marker if line.style == "points" else STYLES[line.style], colour, line.name)
-
-
 def _draw_line(axes: "Axes", line: Line, colour: str, marker: str) -> None:
     """Without markers where it is no measurement but what one is compared with."""
     points = line.points
-    look: dict[str, Any] = {"color": colour, "linestyle": STYLES[line.style], "linewidth": 1.4 if line.of else 2.0}
-    if line.style in {"solid", "points"}:
-        look |= {"marker": marker, "markersize": 6.5}
-    xs, ys = [point.x for point in points], [point.y for point in points]
     lows = [0.0 if point.low is None else max(point.y - point.low, 0.0) for point in points]
     highs = [0.0 if point.high is None else max(point.high - point.y, 0.0) for point in points]
-    if any(lows + highs):
-        axes.errorbar(xs, ys, yerr=[lows, highs], capsize=3, elinewidth=1.4, **look)
-    else:
-        axes.plot(xs, ys, **look)
+    axes.errorbar(
+        [point.x for point in points],
+        [point.y for point in points],
+        yerr=[lows, highs] if any(lows + highs) else None,
+        capsize=3,
+        elinewidth=1.4,
+        color=colour,
+        linestyle=STYLES[line.style],
+        linewidth=1.4 if line.of else 2.0,
+        marker=marker if line.style in {"solid", "points"} else "",
+        markersize=6.5,
+    )
 
 
 def _set_axes(axes: "Axes", chart: Lines, lines: Sequence[Line]) -> None:
     """Scales, limits, and plain numbers along them."""
     soft = setting("axes.edgecolor")
-    if chart.reference is not None:
-        axes.axhline(chart.reference, color=soft, linewidth=1.4, zorder=1)
     axes.margins(x=0.02)
     ends = [end for line in lines for p in line.points for end in (p.y, p.low, p.high) if end is not None]
-    ends += [] if chart.reference is None else [chart.reference]
+    if chart.reference is not None:
+        axes.axhline(chart.reference, color=soft, linewidth=1.4, zorder=1)
+        ends.append(chart.reference)
     if chart.log_x:
         axes.set_xscale("log", base=chart.log_x)
     if chart.log_y:
         axes.set_yscale("log", base=chart.log_y)
     elif 0 <= min(ends) < 0.6 * max(ends):
         axes.set_ylim(0, max(ends) * 1.08)
-    if not chart.log_y:
-        axes.locator_params(axis="y", nbins=6)
-    plain_numbers(axes.yaxis)
-    plain_numbers(axes.xaxis)
-    xs = sorted({point.x for line in lines for point in line.points})
+    plain_numbers(axes.xaxis, chart.log_x)
+    plain_numbers(axes.yaxis, chart.log_y)
+    axes.minorticks_off()
     if chart.ticks:
         axes.set_xticks([at for at, _ in chart.ticks], [fitted(name, 1.1, SMALL) for _, name in chart.ticks])
-        axes.minorticks_off()
-    elif len(xs) <= 12 and not any(line.style == "points" for line in lines):
-        axes.set_xticks(_apart(xs, axes))
-        axes.minorticks_off()
     axes.tick_params(which="both", labelsize=SMALL, length=0, labelcolor=soft)
-    axes.grid(visible=False, axis="x")
-    axes.spines["left"].set_visible(False)
-
-
-def _apart(xs: Sequence[float], axes: "Axes") -> list[float]:
-    """Those whose numbers do not touch."""
-    axes.autoscale_view()
-    apart: list[float] = []
-    for x in xs:
-        if not apart or (axes.transData.transform((x, 1)) - axes.transData.transform((apart[-1], 1)))[0] > 55:
-            apart.append(x)
-    return apart
+    axes.grid(axis="y")
+    axes.spines[["left", "top", "right"]].set_visible(False)
 
 
 def _end_right(lines: Sequence[Line], room: float) -> bool:
@@ -130,80 +112,67 @@ def _end_right(lines: Sequence[Line], room: float) -> bool:
     xs = [point.x for line in lines for point in line.points]
     near = max(xs) - 0.1 * (max(xs) - min(xs))
     fit = all(line.style != "points" and wide(line.name, SMALL) < room for line in lines)
-    return fit and len(lines) <= 10 and all(line.points[-1].x >= near for line in lines)
+    return fit and all(line.points[-1].x >= near for line in lines)
 
 
-def _place(sheet: Sheet, axes: "Axes", x: float, y: float) -> tuple[float, float]:
+def _places(sheet: Sheet, axes: "Axes", points: Sequence[Point]) -> list[tuple[float, float]]:
     """Inches from the upper left corner."""
-    across, up = axes.transData.transform((x, y)) / sheet.figure.dpi
-    return float(across), sheet.figure.get_figheight() - float(up)
+    found = axes.transData.transform([(point.x, point.y) for point in points]) / sheet.figure.dpi
+    return [(float(across), sheet.figure.get_figheight() - float(up)) for across, up in found]
 
 
 def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[str, str]) -> None:
     """Names at the ends of their lines, moved apart, and joined to where they belong."""
-    ends = sorted((_place(sheet, axes, line.points[-1].x, line.points[-1].y), at) for at, line in enumerate(lines))
-    ends.sort(key=lambda end: end[0][1])
-    edge = max(x for (x, _), _ in ends) + 0.1
+    places = _places(sheet, axes, [line.points[-1] for line in lines])
+    ends = sorted(zip(places, lines, strict=True), key=lambda end: end[0][1])
+    edge = max(x for x, _ in places) + 0.1
     ys: list[float] = []
     for (_, y), _ in ends:
         ys.append(max(y, ys[-1] + LETTER) if ys else y)
-    for at in range(len(ys) - 1, -1, -1):
-        floor = sheet.bottom - AXIS if at == len(ys) - 1 else ys[at + 1] - LETTER
+    floor = sheet.bottom - AXIS
+    for at in reversed(range(len(ys))):
         ys[at] = min(ys[at], floor)
-    for ((x, y), number), moved in zip(ends, ys, strict=True):
-        line = lines[number]
+        floor = ys[at] - LETTER
+    for ((x, y), line), moved in zip(ends, ys, strict=True):
         sheet.line([x + 0.06, edge, edge + 0.1], [y, moved, moved], colours[line.name])
         sheet.text(edge + 0.14, moved, line.name)
 
 
 def _name_points(sheet: Sheet, axes: "Axes", lines: Sequence[Line]) -> None:
     """Each text beside its point, where it covers the fewest texts, points and lines; if farther off, with a line."""
-    taken: list[Box] = []
+    import numpy as np
+
+    taken: list[Bbox] = []
     for line in lines:
-        places = [_place(sheet, axes, point.x, point.y) for point in line.points]
-        taken += [_around(x, y, 0.06) for x, y in places]
-        if line.style != "points":
-            taken += [_around(x, y, 0.02) for x, y in _between(places)]
-    for point in [point for line in lines for point in line.points if point.text]:
-        _name_point(sheet, axes, point, taken)
+        places = _places(sheet, axes, line.points)
+        taken += [_box(x - 0.06, y, 0.12, 0.12) for x, y in places]
+        for one, two in itertools.pairwise(places) if line.style != "points" else ():
+            taken += [_box(x - 0.02, y, 0.04, 0.04) for x, y in np.linspace(one, two, 50)]
+    for line in lines:
+        for point, (x, y) in zip(line.points, _places(sheet, axes, line.points), strict=True):
+            if point.text:
+                _name_point(sheet, axes, x, y, fitted(point.text, 1.8, SMALL), taken)
 
 
-def _between(places: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Places along the line that joins some."""
-    for (left, top), (right, bottom) in itertools.pairwise(places):
-        steps = int(math.hypot(right - left, bottom - top) / 0.08) + 1
-        yield from ((left + (right - left) * n / steps, top + (bottom - top) * n / steps) for n in range(1, steps))
+def _box(left: float, middle: float, width: float, height: float) -> "Bbox":
+    from matplotlib.transforms import Bbox
+
+    return Bbox.from_bounds(left, middle - height / 2, width, height)
 
 
-def _around(x: float, y: float, half: float) -> Box:
-    return x - half, y - half, x + half, y + half
-
-
-def _name_point(sheet: Sheet, axes: "Axes", point: Point, taken: list[Box]) -> None:
-    x, y = _place(sheet, axes, point.x, point.y)
-    text = fitted(point.text, 1.8, SMALL)
+def _name_point(sheet: Sheet, axes: "Axes", x: float, y: float, text: str, taken: list["Bbox"]) -> None:
+    """Write it where it covers the fewest of `taken`, and add its place to these."""
     width = wide(text, SMALL)
-    left = axes.get_position().x0 * sheet.figure.get_figwidth()
-    room = (left, sheet.top, sheet.figure.get_figwidth() - INSET, sheet.bottom - AXIS)
-    sides = [(0.1, 0.0), (-0.1 - width, 0.0), (-width / 2, -0.17), (-width / 2, 0.17), (0.06, -0.15), (0.06, 0.15)]
-    near = len(sides)
-    for off in (0.3, 0.48, 0.66, 0.84, 1.02):
-        sides += [(dx, dy) for dx in (0.1, -0.1 - width, 0.4, -0.4 - width) for dy in (-off, off)]
-    boxes = [(x + dx, y + dy - LETTER / 2, x + dx + width, y + dy + LETTER / 2) for dx, dy in sides]
-    covered = [sum(_touch(box, other) for other in taken) + 9 * (not _inside(box, room)) for box in boxes]
+    left, right = axes.get_position().x0 * sheet.figure.get_figwidth(), sheet.figure.get_figwidth() - INSET
+    room = _box(left, (sheet.top + sheet.bottom - AXIS) / 2, right - left, sheet.bottom - AXIS - sheet.top)
+    offs = [0.0, -0.17, 0.17, *(way * off for off in (0.3, 0.48, 0.66, 0.84, 1.02) for way in (-1, 1))]
+    sides = [(dx, dy) for dy in offs for dx in (0.1, -0.1 - width, -width / 2)]
+    boxes = [_box(x + dx, y + dy, width, LETTER) for dx, dy in sides]
+    outside = [not (room.contains(*box.min) and room.contains(*box.max)) for box in boxes]
+    covered = [box.count_overlaps(taken) + 9 * out for box, out in zip(boxes, outside, strict=True)]
     at = covered.index(min(covered))
     taken.append(boxes[at])
     dx, dy = sides[at]
-    if at >= near:
-        nearest = x + dx + (0 if dx > 0 else width)
-        sheet.line([x, nearest], [y, y + dy], setting("axes.edgecolor"), linewidth=0.8)
-    paper = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
-    sheet.text(x + dx, y + dy, text, bbox=paper)
-
-
-def _inside(one: Box, two: Box) -> bool:
-    return one[0] >= two[0] and one[1] >= two[1] and one[2] <= two[2] and one[3] <= two[3]
-
-
-def _touch(one: Box, two: Box) -> bool:
-    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
+    if abs(dy) > 0.2:
+        sheet.line([x, x + dx + (dx < 0) * width], [y, y + dy], setting("axes.edgecolor"), linewidth=0.8)
+    sheet.text(x + dx, y + dy, text, paper=True)

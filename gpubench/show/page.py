@@ -8,6 +8,7 @@ import hashlib
 import io
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,15 @@ from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
 from gpubench.show.charts import drawn, figure_of, worth_drawing
 from gpubench.show.numbers import interval_text, text_of
-from gpubench.show.style import BLUE, INK, any_letter, themed
+from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import DECIDED, Answer, Chart, Column, Estimate, Section, Table, Value
 
 FIRST = 8
 """Findings that are seen at once."""
 OPEN = 2
 """Of more sections than these each is folded."""
-WIDTH = 5.4
-"""Inches of a chart: its smallest text can still be read on a phone, where it is shrunk to 390 pixels."""
+WIDTH = 4.6
+"""Inches of a chart: its smallest text is 10 pixels high on a phone that is 390 wide."""
 VARIABLES = {
     **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
     BLUE["page"]: "--blue",
@@ -49,7 +50,6 @@ def write(answer: Answer, out: Path) -> str:
 
 def page_of(answer: Answer) -> str:
     """The whole page."""
-    import matplotlib
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -57,10 +57,13 @@ def page_of(answer: Answer) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     looks: dict[str, str] = {}
-    with matplotlib.rc_context(themed("page")), any_letter():  # type: ignore[arg-type]
-        sections = [_section(number, section, looks) for number, section in enumerate(answer.sections, start=1)]
+    folded = len(answer.sections) > OPEN
+    first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][: int(folded)]
+    with style("page"):
+        lead = _inline(first, "lead", looks)
+        sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
     rules = [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
-    style = "\n".join([(assets / "report.css").read_text(encoding="utf-8"), *rules])
+    css = "\n".join([(assets / "report.css").read_text(encoding="utf-8"), *rules])
     script = (assets / "report.js").read_text(encoding="utf-8")
     return template.render(
         answer=answer,
@@ -68,11 +71,12 @@ def page_of(answer: Answer) -> str:
         first=FIRST,
         suites=", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare",
         sections=sections,
-        folded=len(sections) > OPEN,
+        folded=folded,
+        lead=lead,
         link=Markup(html_link(answer.table(None))),
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none';"
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(css)}; base-uri 'none';"
         " form-action 'none'",
-        style=Markup(style),
+        style=Markup(css),
         script=Markup(script),
         version=gpubench.__version__,
     )
@@ -84,28 +88,21 @@ def _hash(text: str) -> str:
 
 def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
     charts = worth_drawing([*(chart for each in section.findings for chart in each.charts), *section.charts])
-    unique = list({chart.name: chart for chart in charts}.values())
     return {
         "is": section,
-        "id": f"section-{number}",
-        "charts": [(drawn(chart), _inline(chart, f"c{number}-{at}-", looks)) for at, chart in enumerate(unique)],
+        "charts": _inline(charts, f"c{number}", looks),
         "tables": [_table(table) for table in section.tables],
     }
 
 
 def _table(table: Table) -> dict[str, Any]:
     """Its columns and lines as texts, with the values that numbers are sorted by."""
-    numeric = [bool(column.unit) or _is_numeric(table, at) for at, column in enumerate(table.columns)]
-    kinds = ["number" if number else "note" if c.note else "" for number, c in zip(numeric, table.columns, strict=True)]
+    kinds = ["number" if column.unit else "note" if column.note else "" for column in table.columns]
     lines = [
         [_cell(value, column, kind) for value, column, kind in zip(line, table.columns, kinds, strict=True)]
         for line in table.lines
     ]
     return {"name": table.name, "heads": list(zip(table.columns, kinds, strict=True)), "lines": lines}
-
-
-def _is_numeric(table: Table, at: int) -> bool:
-    return any(isinstance(line[at], int | float | Estimate) for line in table.lines)
 
 
 def _cell(value: Value, column: Column, kind: str) -> dict[str, Any]:
@@ -118,19 +115,20 @@ def _cell(value: Value, column: Column, kind: str) -> dict[str, Any]:
     }
 
 
-def _inline(chart: Chart, prefix: str, looks: dict[str, str]) -> Any:
-    """The chart as markup, its styles as classes, which are added to `looks`, and its ids as nobody else's."""
+def _inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> list[tuple[Chart, Any]]:
+    """Each with its picture as markup: its styles are classes, which `looks` has, and its ids nobody else's."""
     from markupsafe import Markup
 
-    picture = io.BytesIO()
-    figure_of(chart, width=WIDTH, framed=False).savefig(picture, format="svg", metadata={"Date": None})
-    text = re.sub(r"[^\t\n\r\x20-\ufffd\U00010000-\U0010ffff]", "", picture.getvalue().decode())
-    root = ET.fromstring(text)
-    box = root.get("viewBox", "")
-    root.attrib.clear()
-    root.attrib.update({"viewBox": box, "role": "img", "aria-label": chart.title})
-    _trim(root, prefix, looks)
-    return Markup(ET.tostring(root, encoding="unicode"))
+    found = []
+    for at, chart in enumerate(map(drawn, charts)):
+        picture = io.BytesIO()
+        figure_of(chart, width=WIDTH, framed=False).savefig(picture, format="svg", metadata={"Date": None})
+        text = re.sub(r"[^\t\n\r\x20-\ufffd\U00010000-\U0010ffff]", "", picture.getvalue().decode())
+        root = ET.fromstring(text)
+        root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": chart.title}
+        _trim(root, f"{prefix}-{at}-", looks)
+        found.append((chart, Markup(ET.tostring(root, encoding="unicode"))))
+    return found
 
 
 def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:

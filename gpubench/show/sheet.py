@@ -1,10 +1,10 @@
 """An empty chart: title, subtitle and key above, the foot below; what is drawn on it is laid out in inches."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpubench.show.style import MARKERS, fitted, wide, wrapped
+from gpubench.show.style import fitted, wide, wrapped
 from gpubench.studies.section import Chart
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ SIZE = (8.0, 4.5)
 """Inches: 1200 x 675 pixels at 150 dots, of which SMALL has 20."""
 SMALL, NORMAL = 9.6, 10.5
 TITLES = (15.0, 14.0, 13.0)
-"""The largest in which the title takes one line, else the first and two lines."""
+"""The title takes one line in the largest that it can, else two."""
 TITLE_LINE, SUBTITLE_LINE, KEY_LINE, FOOT_LINE = 0.285, 0.215, 0.25, 0.19
 """Inches from line to line."""
 EDGE, INSET = 0.27, 0.04
@@ -24,7 +24,7 @@ EDGE, INSET = 0.27, 0.04
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the key: `box`, `mark`, a marker or a style of line, its colour and its words."""
+    """An entry of the key: `box`, `mark` or a marker, its colour and its words."""
 
     look: str
     colour: str
@@ -41,8 +41,10 @@ class Sheet:
     """Where there is room for what is drawn, and where it ends."""
     bottom: float
 
-    def text(self, x: float, y: float, text: str, size: float = SMALL, **look: Any) -> None:
-        """Beside (x, y), in the middle of its height."""
+    def text(self, x: float, y: float, text: str, size: float = SMALL, *, paper: bool = False, **look: Any) -> None:
+        """Beside (x, y), in the middle of its height; on `paper` it hides the lines behind it."""
+        if paper:
+            look["bbox"] = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
         self.axes.text(x, y, text, **{"fontsize": size, "va": "center_baseline", **look})
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, **look: Any) -> None:
@@ -74,12 +76,15 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")
     room = width - 2 * edge
-    size = next((size for size in TITLES if wide(chart.title, size, "bold") <= room), TITLES[0])
+    sizes = [(lines, size) for lines in (1, 2) for size in TITLES]
+    fits = (size for lines, size in sizes if len(wrapped(chart.title, room, size, 9, "bold")) <= lines)
+    size = next(fits, TITLES[-1])
     title = wrapped(chart.title, room, size, 2, "bold") if framed else []
     subtitle = wrapped(chart.subtitle, room, NORMAL, 2) if framed else []
     foot = wrapped(chart.foot, room - 1.0, SMALL, 2) if framed else []
-    rows = list(_rows(keys, room))
-    top = edge + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle) + KEY_LINE * len(rows)
+    places = _places(keys, room)
+    rows = places[-1][1] + 1 if places else 0
+    top = edge + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle) + KEY_LINE * rows
     top += 0.16 if framed else 0.06
     below = edge + FOOT_LINE * len(foot or [framed] * framed)
     height = max(SIZE[1] * framed, top + needed + below)
@@ -92,40 +97,33 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
     y = edge + TITLE_LINE * len(title) - 0.05
     sheet.text(edge, edge - 0.07, "\n".join(title), size, weight="bold", va="top")
     sheet.text(edge, y, "\n".join(subtitle), NORMAL, color=soft, va="top")
-    _draw_key(sheet, rows, edge, y + SUBTITLE_LINE * len(subtitle) + 0.16)
+    y += SUBTITLE_LINE * len(subtitle) + 0.16
+    for key, (x, row) in zip(keys, places, strict=True):
+        _draw_key(sheet, key, edge + x, y + row * KEY_LINE, room)
     sheet.text(edge, height - edge + 0.1, "\n".join(foot), color=soft, va="bottom")
     if framed:
         sheet.text(width - edge, height - edge + 0.1, "gpubench", ha="right", va="bottom", weight="bold", color=soft)
     return sheet
 
 
-def _rows(keys: Sequence[Key], room: float) -> Iterator[list[tuple[float, Key]]]:
-    """Entries with their places, as many in a row as there is room for."""
-    row: list[tuple[float, Key]] = []
-    x = 0.0
-    for each in keys:
-        key = replace(each, text=fitted(each.text, room - 0.4, SMALL))
+def _places(keys: Sequence[Key], room: float) -> list[tuple[float, int]]:
+    """Where each entry begins, and in which row; as many are in a row as there is room for."""
+    places: list[tuple[float, int]] = []
+    x, row = 0.0, 0
+    for key in keys:
         width = 0.34 + wide(key.text, SMALL)
-        if row and x + width > room:
-            yield row
-            row, x = [], 0.0
-        row.append((x, key))
+        if x and x + width > room:
+            x, row = 0.0, row + 1
+        places.append((x, row))
         x += width + 0.28
-    if row:
-        yield row
+    return places
 
 
-def _draw_key(sheet: Sheet, rows: Sequence[Sequence[tuple[float, Key]]], edge: float, y: float) -> None:
-    for at, row in enumerate(rows):
-        middle = y + at * KEY_LINE
-        for x, key in row:
-            left = edge + x
-            if key.look == "box":
-                sheet.box(left, middle - 0.075, 0.26, 0.15, facecolor=key.colour)
-            elif key.look == "mark":
-                sheet.line([left + 0.1] * 2, [middle - 0.09, middle + 0.09], key.colour, linewidth=2.5)
-            elif key.look in MARKERS:
-                sheet.line([left + 0.13], [middle], key.colour, marker=key.look, markersize=6.5)
-            else:
-                sheet.line([left, left + 0.26], [middle] * 2, key.colour, linestyle=key.look, linewidth=2)
-            sheet.text(left + 0.34, middle, key.text)
+def _draw_key(sheet: Sheet, key: Key, left: float, y: float, room: float) -> None:
+    if key.look == "box":
+        sheet.box(left, y - 0.075, 0.26, 0.15, facecolor=key.colour)
+    elif key.look == "mark":
+        sheet.line([left + 0.1] * 2, [y - 0.09, y + 0.09], key.colour, linewidth=2.5)
+    else:
+        sheet.line([left + 0.13], [y], key.colour, marker=key.look, markersize=6.5)
+    sheet.text(left + 0.34, y, fitted(key.text, room - 0.4, SMALL))

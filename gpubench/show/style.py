@@ -12,19 +12,14 @@ from gpubench.rows.embed import png_parts, svg_description
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
 # Okabe and Ito (2008): told apart with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
 MARKERS = "osD^vPX*"
+FONT = "DejaVu Sans"
 STYLE = {
-    "font.size": 11,
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
+    "font.family": FONT,
     "savefig.dpi": 150,
     "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.fonttype": "none",
@@ -45,22 +40,19 @@ def themed(theme: str) -> dict[str, object]:
     """The style in `light`, `dark` or `page`; `patch.facecolor` is that of bars that are not in colour."""
     from cycler import cycler
 
-    paper, ink, soft, grid, bar = INK[theme]
-    names = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    return {
-        **STYLE,
-        **dict.fromkeys(names, paper),
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "xtick.color": soft,
-        "ytick.color": soft,
-        "xtick.labelcolor": ink,
-        "ytick.labelcolor": ink,
-        "axes.edgecolor": soft,
-        "grid.color": grid,
-        "patch.facecolor": bar,
-        "axes.prop_cycle": cycler(color=[BLUE[theme], *COLOURS[1:]]),
-    }
+    names = ("figure.facecolor", "text.color", "axes.edgecolor", "grid.color", "patch.facecolor")
+    cycle = cycler(color=[BLUE[theme], *COLOURS[1:]])
+    return {**STYLE, **dict(zip(names, INK[theme], strict=True)), "axes.prop_cycle": cycle}
+
+
+@contextmanager
+def style(theme: str) -> Iterator[None]:
+    """In which charts are drawn and saved; signs that no font here has are boxes, without a warning."""
+    import matplotlib
+
+    with matplotlib.rc_context(themed(theme)), warnings.catch_warnings():  # type: ignore[arg-type]
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        yield
 
 
 def shortened(text: str, characters: int) -> str:
@@ -71,23 +63,14 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
-@contextmanager
-def any_letter() -> Iterator[None]:
-    """A name may hold signs that no font here has; they are drawn as boxes, without a warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
-        yield
-
-
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
     """Inches that a text takes."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    with any_letter():
-        font = FontProperties(family=str(STYLE["font.family"]), size=size, weight=weight)
-        return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+    font = FontProperties(family=FONT, size=size, weight=weight)
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
 
 def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
@@ -111,37 +94,29 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
     return [fitted(line, inches, size, weight) for line in lines if line]
 
 
-def _plain(value: float, _: object) -> str:
-    """Without an exponent from a million on."""
-    return f"{value:,.12g}"
+def plain_numbers(axis: "Axis", base: int) -> None:
+    """Few numbers as they are, not powers, along an axis whose scale is set; `base` 0 is linear."""
+    axis.set_major_locator(locator(*axis.get_view_interval(), base))
+    axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 
-def plain_numbers(axis: "Axis") -> None:
-    """Numbers as they are, not powers of ten, along an axis whose scale is set; on a log one few between decades."""
-    from matplotlib.ticker import LogFormatter
+def locator(low: float, high: float, base: int) -> "Locator":
+    """Of the numbers along an axis; less than two decades have 1, 2 and 5 of each."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    class Plain(LogFormatter):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return _plain(x, None) if super().__call__(x, pos) else ""
-
-    axis.set_major_formatter(_plain)
-    if axis.get_scale() == "log":
-        axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
+    if not base:
+        return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+    return LogLocator(base, (1, 2, 5) if base == 10 and high / low < 100 else (1,), numticks=5)
 
 
 def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:
     """Write the figure as each of `kinds`; PNG and SVG carry `table`, the CSV of the rows behind them."""
-    import matplotlib
-
     about = {
         "png": {"Software": "gpubench", **png_parts(table)},
         "svg": {"Date": None, "Creator": "gpubench", "Description": svg_description(table)},
         "pdf": {"Creator": "gpubench", "CreationDate": None},
     }
-    lines = []
-    for kind in kinds:
-        path = stem.with_name(f"{stem.name}.{kind}")
-        with any_letter():
-            figure.savefig(path, metadata=about[kind], facecolor=matplotlib.rcParams["figure.facecolor"])
-        lines.append(str(path))
-    return lines
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
+    for kind, path in zip(kinds, paths, strict=True):
+        figure.savefig(path, metadata=about[kind])
+    return list(map(str, paths))

@@ -2,8 +2,10 @@
 
 import math
 import re
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.cells import Cell, short, text_of
@@ -331,6 +333,7 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
     what = "Seconds of a whole run" if metric.name == "seconds" else metric.title
     title = f"{suite}: {'a whole run' if metric.name == 'seconds' else metric.title} of each case"
     subtitle = f"{what}; {way} is better; {about}"
+    bars = _best_first(bars, higher=metric.inverse)
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
     for axis in dict.fromkeys(c.axis for c in own):
         along = [c for c in own if c.axis == axis]
@@ -338,8 +341,10 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
             BarGroup(model, tuple(_dot(c, metric) for c in along if c.subject.model == model))
             for model in dict.fromkeys(c.subject.model for c in along)
         ]
+        dots = _best_first(dots, higher=True)
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
-        subtitle = f"{metric.gain} over {bases}, with 95% intervals; above 1 is {metric.words[0]}"
+        ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
+        subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
         name = words.slug(f"{about} {axis} {metric.gain}")
         title = f"{suite}: {metric.gain} by {axis}"
         yield Bars(name, title, subtitle, tuple(dots), "ratio", reference=1.0, foot=foot, cases=cases)
@@ -348,6 +353,22 @@ def _charts(group: Group, own: Sequence[Comparison], result: Result) -> Iterator
         title, subtitle = f"{suite}: {metric.title} over torch versions", f"{metric.title}; {way} is better"
         name = words.slug(f"{about} trend")
         yield Lines(name, title, subtitle, trend, "torch", metric.title, ticks=ticks, foot=foot, cases=cases)
+
+
+def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
+    """The bars of every group in the same order: that of how near they come to the best of their groups."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for group in groups:
+        values = {bar: bar.value for bar in group.bars if bar.value}
+        best = (max if higher else min)(values.values(), default=1.0)
+        for bar, value in values.items():
+            shares[bar.name].append(best / value if higher else value / best)
+    places = {name: statistics.fmean(own) for name, own in shares.items()}
+
+    def place(bar: Bar) -> float:
+        return places.get(bar.name, math.inf)
+
+    return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in groups]
 
 
 def _bar(cell: Cell, metric: Metric) -> Bar:
@@ -363,9 +384,9 @@ def _bar(cell: Cell, metric: Metric) -> Bar:
 
 def _dot(c: Comparison, metric: Metric) -> Bar:
     ratio = c.ratio if metric.by_loss else c.ratio.inverse
-    where = c.subject.precision if c.axis != "precision" else ""
+    where = f"{c.subject.precision * (c.axis != 'precision')}{policy_text(c.subject.batch_policy)}".strip()
     place = c.subject.label if c.axis != "card" else ""
-    name = " ".join(filter(None, [c.subject_name, where, f"on {place}" if place else ""]))
+    name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
     note = c.verdict if c.verdict in {"same", "unsure"} else ""
     return Bar(name, ratio.value, (ratio.low, ratio.high) if ratio.low and ratio.high else None, note=note)
 

@@ -52,7 +52,6 @@
     target?.scrollIntoView();
   }
   addEventListener("hashchange", follow);
-  document.querySelector("nav")?.addEventListener("click", () => setTimeout(follow)); // the same link again
   if (location.hash) follow();
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
 })();
