@@ -135,8 +135,8 @@ def test_thirty_cards_fit_a_screen_the_best_first():
     assert len(lines) <= 25
     assert max(map(len, lines)) <= WIDTH
     assert lines[0].startswith("RTX 39 Ti SUPER 24GB trains 3.90 times as fast as B in fp32")
-    assert f"{30 - MOST} more findings: --all." in lines[-2]
-    assert "2 without a result." in lines[-2]
+    assert f"{30 - MOST} more findings: --all." in " ".join(lines[-4:])
+    assert "2 without a result." in " ".join(lines[-4:])
 
 
 @pytest.mark.parametrize(

@@ -119,26 +119,38 @@ def _noted(mark: str, text: str, width: int) -> Iterator[str]:
 
 
 def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator[list[str]]:
-    """The columns as lines, in as many blocks as the width takes; each begins with the first column."""
+    """The columns as lines, in as many blocks as the width takes; each begins with what tells the lines apart."""
     if not columns:
         return
-    key, *rest = columns
     widths = [_widest(*column) for column in columns]
     if sum(widths) + 2 * len(widths) > width:
         widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
+    keys = _keys(columns, widths, width)
+    rest = list(range(keys, len(columns)))
     while True:
-        used, fitting = widths[0] + 1, 0
-        for wide in widths[1:]:
-            if fitting and used + 2 + wide > width:
-                break
-            used, fitting = used + 2 + wide, fitting + 1
-        block = [key, *rest[:fitting]]
-        yield [_line([c.name for c, _ in block], block, widths, width)] + [
-            _line([texts[at] for _, texts in block], block, widths, width) for at in range(len(key[1]))
+        chosen = list(range(keys))
+        used = sum(widths[at] + 2 for at in chosen) - 1
+        while rest and (len(chosen) == keys or used + 2 + widths[rest[0]] <= width):
+            used += 2 + widths[rest[0]]
+            chosen.append(rest.pop(0))
+        block = [columns[at] for at in chosen]
+        own = [widths[at] for at in chosen]
+        yield [_line([column.name for column, _ in block], block, own, width)] + [
+            _line([texts[at] for _, texts in block], block, own, width) for at in range(len(columns[0][1]))
         ]
-        rest, widths = rest[fitting:], [widths[0], *widths[1 + fitting :]]
         if not rest:
             return
+
+
+def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> int:
+    """How many of the first columns, all texts, tell the lines apart and leave half of the width; one at least."""
+    for count in range(1, KEYS + 1):
+        chosen = columns[:count]
+        if any(column.unit for column, _ in chosen) or sum(widths[:count]) + 2 * count > width * 2 // 3:
+            return max(1, count - 1)
+        if len(set(zip(*(texts for _, texts in chosen), strict=True))) == len(chosen[0][1]):
+            return count
+    return KEYS
 
 
 def _widest(column: Column, texts: Sequence[str]) -> int:
@@ -173,7 +185,7 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
     """Its line in a table: value, interval, verdict, what, from."""
-    interval = f"{gain(each.interval[0])} to {gain(each.interval[1])}" if each.interval else ""
+    interval = f"{gain(each.interval[0])}-{gain(each.interval[1])}" if each.interval else ""
     place = f" on {each.place}" if each.place else ""
     verdict = "one run" if each.verdict == "one trial" else each.verdict
     line = (
@@ -181,7 +193,7 @@ def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
         interval,
         verdict,
         each.what + place,
-        ", ".join([each.origin, *each.settings]),
+        ", ".join(part for part in (each.origin, *each.settings, each.on) if part),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
@@ -245,13 +257,16 @@ def _tail(answer: Answer, every: Sequence[Finding], seen: int, in_full: bool) ->
         parts.append(f"{answer.failed} without a result.")
     if not in_full:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} kind{'s' * (left > 1)} of rows not compared."] if left else []
+        parts += [f"{left} kind{'s' * (left > 1)} of rows not compared (--all says why)."] if left else []
         more = len(every) - seen
         parts.append(f"{more} more finding{'s' * (more > 1)}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(each.suite for each in answer.findings))
         parts += [f"One suite in full: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
         parts += ["Why: --only roofline."] if len(every) < len(answer.findings) else []
     yield from wrapped(" ".join(parts))
+    if any(each.baseline for each in every):
+        good = "as fast" if answer.gain == "speedup" else "as good"
+        yield f"A / B: how many times {good} A is; below 1 it is worse."
     yield "Charts: --charts DIR. A page to pass on: gpubench report FILES."
 
 

@@ -104,7 +104,7 @@ def _fastest(cell: Cell, curve: Curve) -> Finding:
         models=(cell.model,),
         trials=(1, 1),
         said=f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}",
-        origin=f"{cell.precision}, {cell.suite} {cell.model}",
+        origin=f"{cell.precision}, {cell.suite}",
         precision=cell.precision,
         place=cell.label,
         facts=words.facts_of(cell),
@@ -201,7 +201,7 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         models=(name,),
         trials=(large.trials, small.trials),
         said=f"Batch {large.batch:,} has {figure} of accuracy against batch {small.batch:,}",
-        origin=name,
+        origin=suite,
         figure=figure,
         cases=cases,
     )

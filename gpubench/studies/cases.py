@@ -53,7 +53,7 @@ def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
     ]
     lines: list[list[Value]] = [
         [
-            *(cell.model, cell.label, cell.precision, batch_text(cell), estimate(cell, metric)),
+            *(cell.model, words.label_of(cell, cells), cell.precision, batch_text(cell), estimate(cell, metric)),
             *(known(cell.samples_per_second), cell.trials or None),
             *(known(cell.accuracy), known(cell.top5), known(cell.perplexity), words.notes_of(cell)),
         ]
@@ -70,7 +70,7 @@ def batch_text(cell: Cell) -> str:
     return f"{size}({cell.batch_policy}{', capped' if cell.row['batch_capped'] else ''})"
 
 
-def evidence_table(cells: Iterable[Cell], metric: Metric) -> Table:
+def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
     """What each figure is the median of, and on what it was measured."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     columns = [
@@ -78,7 +78,7 @@ def evidence_table(cells: Iterable[Cell], metric: Metric) -> Table:
     ]
     lines: list[tuple[Value, ...]] = [
         (
-            *(part.model, cell.label, part.precision, part.measured),
+            *(part.model, words.label_of(cell, cells), part.precision, part.measured),
             tuple(map(metric.shown, part.values)),
             *(text_of(part.row[name]) for name in facts),
         )

@@ -66,7 +66,7 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         said=_said(ladder.name, first, last),
         precision=precision,
         place=label,
-        origin=f"{ladder.suite}, {len(rungs)} steps",
+        origin=ladder.suite,
         facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
         charts=(_chart(ladder),),
         cases=ladder.cases,

@@ -17,6 +17,7 @@ from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, estimate, evidence_table, policy_text
 from gpubench.studies.section import (
+    DECIDED,
     Bar,
     BarGroup,
     Bars,
@@ -125,7 +126,6 @@ def _finding(
     parts = tuple(_part(each, ratio, metric) for each, ratio in zip(own, ratios, strict=True))
     cells = [cell for each in own for cell in (each.subject, each.other)]
     said = _said(kind, subject, baseline, value, verdict, metric, precision, place)
-    on = models[0] if len(models) == 1 else f"{len(models)} models"
     finding = Finding(
         kind=kind,
         suite=c.subject.suite,
@@ -140,7 +140,7 @@ def _finding(
         precision=precision,
         place=place,
         origin=", ".join(
-            filter(None, [precision.removesuffix(" precision"), on if kind == "card" else f"{c.subject.suite} {on}"])
+            filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         caveats=tuple(_caveats(own)),
@@ -166,9 +166,14 @@ def _plain(label: str, source: str) -> str:
 
 
 def _verdict(verdicts: Sequence[str]) -> str:
-    """What all models agree in; else nobody is sure."""
-    found = {"one run" if each == "one trial" else each for each in verdicts}
-    return found.pop() if len(found) == 1 else "unsure"
+    """What all models agree in; of how many it holds where the others are unsure; else nobody is sure."""
+    found = Counter("one run" if each == "one trial" else each for each in verdicts)
+    if len(found) == 1:
+        return verdicts[0] if verdicts[0] != "one trial" else "one run"
+    decided = [each for each in found if each in DECIDED]
+    if len(decided) == 1 and set(found) == {decided[0], "unsure"}:
+        return f"{found[decided[0]]}/{len(verdicts)} {decided[0]}"
+    return "unsure"
 
 
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
@@ -203,9 +208,6 @@ def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
         yield "a first look"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
-    sure = Counter(each.verdict for each in own if each.verdict in {"faster", "slower", "same"})
-    if len({each.verdict for each in own}) > 1:
-        yield from (f"{verdict} on {count} of {len(own)}" for verdict, count in sure.items())
     marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
     total = sum(cell.trials for cell in cells)
     yield from (f"{count} of {total} runs {mark}" for mark, count in sorted(marks.items()))
@@ -286,13 +288,17 @@ def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
 def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     ratio = c.ratio if metric.by_loss else c.ratio.inverse
     verdict = metric.words[c.verdict == "slower"] if c.verdict in {"faster", "slower"} else c.verdict
-    labels = dict.fromkeys((c.subject.label, c.other.label))  # two devices may be two cards
+    verdict = "one run" if verdict == "one trial" else verdict
+    source = c.subject.source if c.subject.source == c.other.source else ""
+    labels = dict.fromkeys(
+        _plain(label, source) for label in (c.subject.label, c.other.label)
+    )  # two devices may be two cards
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
     marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of(cell))]
     return (
         c.subject.model,
-        c.subject_name + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
-        c.other_name,
+        _plain(c.subject_name, source) + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
+        _plain(c.other_name, source),
         "" if c.axis == "precision" else f"{c.subject.precision}{policy_text(c.subject.batch_policy)}",
         "" if c.axis == "card" else " and ".join(labels),
         Estimate(ratio.value, ratio.low, ratio.high),

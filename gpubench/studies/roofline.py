@@ -1,7 +1,7 @@
 """Roofline: what bounds each case, its share of the peak, and why a mixed precision is not faster."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from gpubench.analysis.cells import Cell
@@ -51,7 +51,7 @@ def _table(known: Sequence[tuple[Cell, Bound]]) -> Table:
         Column("bound by"),
         Column("MFU", "share", "higher"),
         Column("peak"),
-        Column("limit", "s"),
+        Column("limit, s", "s"),
         Column("evidence", note=True),
     )
     lines = [
@@ -68,7 +68,10 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
         pools[cell.label, cell.precision].append((cell, bound))
     for (label, precision), own in pools.items():
         shares = [bound.mfu for _, bound in own if bound.mfu is not None]
-        by = words.listed(dict.fromkeys(bound.word for _, bound in own if bound.word != "unknown") or ["unknown"])
+        bounds = Counter(bound.word for _, bound in own)
+        known_words = {word: count for word, count in bounds.items() if word != "unknown"}
+        of = f" of {len(own)}" if len(bounds) > 1 else ""
+        by = words.listed([f"{w} ({n}{of})" if of else w for w, n in known_words.items()] or ["unknown"])
         low, high = (min(shares), max(shares)) if shares else (math.nan, math.nan)
         figure = "" if not shares else f"{low:.0%}" if f"{low:.0%}" == f"{high:.0%}" else f"{low:.0%} to {high:.0%}"
         said = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")

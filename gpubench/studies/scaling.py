@@ -72,7 +72,7 @@ def _finding(curve: Curve, title: str) -> Finding:
         models=(model,),
         trials=(last.trials, first.trials),
         said=f"{said}: {last.efficiency:.0%} kept",
-        origin=f"{model}, {last.efficiency:.0%} kept",
+        origin=f"{last.efficiency:.0%} kept",
         place=card,
         facts={"title": title},
         cases=curve.cases,

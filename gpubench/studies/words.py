@@ -62,7 +62,9 @@ def basis(each: Finding) -> str:
     words = [each.suite, each.on, *each.settings[:2], runs(each.trials)]
     if each.interval:
         words.append(f"95%: {gain(each.interval[0])} to {gain(each.interval[1])}")
-    if each.verdict not in UNSAID:
+    if "/" in each.verdict:  # `1/2 faster`
+        words.append(f"{each.verdict.replace('/', ' of ')}, not sure of the others")
+    elif each.verdict not in UNSAID:
         reasons = {"one run": "so no verdict", "one trial": "so no verdict", "unsure": "not sure"}
         words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
     return ", ".join(name(word, FACT) for word in (*words, *each.caveats) if word)
@@ -71,6 +73,12 @@ def basis(each: Finding) -> str:
 def author(source: str) -> str:
     """Who published a figure, from where it was."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
+
+
+def label_of(cell: Cell, cells: Sequence[Cell]) -> str:
+    """A cell's card beside others: without the name of who measured it where that is the same of all."""
+    same = len({each.source for each in cells}) == 1
+    return cell.label.removesuffix(f" ({author(cell.source)})") if same and cell.source else cell.label
 
 
 def facts_of(cell: Cell) -> dict[str, str]:
@@ -113,17 +121,19 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
     """Parameters that all cells share and that are not what their suite has by default."""
     shared = set.intersection(*(set(cell.params.split()) for cell in cells))
     first = cells[0]
-    usual = _usual(first.suite, text_of(first.row["suite_version"]), first.model, first.params)
-    yield from sorted(pair for pair in shared if usual and pair not in usual and not pair.startswith("epochs="))
+    usual = _usual(first.suite, first.model, first.params)
+    yield from sorted(
+        pair for pair in shared if usual and "=" in pair and pair not in usual and not pair.startswith("epochs=")
+    )
 
 
 @cache
-def _usual(suite_name: str, version: str, model: str, params: str) -> frozenset[str]:
-    """The parameters that a built-in suite in this version has by default, and those that follow from a preset."""
+def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
+    """The parameters that a built-in suite has by default, and those that follow from a preset."""
     try:
-        found = suite.find(suite_name) if suite_name in suite.built_in_names() else None
-        if found is None or str(found.suite.version) != version:
+        if suite_name not in suite.built_in_names():
             return frozenset()
+        found = suite.find(suite_name)
         own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
         preset = {**found.resolve_params(chosen, model)}
