@@ -1,5 +1,6 @@
 """Bar charts, and charts of ratios: dots with whiskers beside a line at what they are compared with."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
@@ -85,7 +86,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     said = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     scale = _scale(chart, rows, left, width - edge - (said + 0.15 if said else 0.0))
     colours = _colours(chart, listed=listed)
-    marks = dict(zip(chart.marks, (palette()[5], palette()[2]), strict=False))
+    marks = dict(zip(chart.marks, itertools.cycle((palette()[5], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
     if len(set(colours.values())) > 1 and not listed:
