@@ -123,8 +123,8 @@ def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
     assert [name for head in heads for name in " ".join(head[1:]).replace("figure ", "").split()] == [
         str(at) for at in range(12)
     ]
-    for row, line in enumerate(lines, start=1):
-        parts = [part.split()[1:] for part in found if part.split()[0] == f"m{row}"]
+    for at, line in enumerate(lines, start=1):
+        parts = [part.split()[1:] for part in found if part.split()[0] == f"m{at}"]
         assert [float(text.replace(",", "")) for part in parts for text in part] == list(line[1:])
 
 

@@ -109,8 +109,8 @@ def test_ddp_and_fsdp_train_on_two_processes(cli_process, tmp_path):
 def trick(name, seconds, **changes):
     params = " ".join(f"{switch}={str(switch == name).lower()}" for switch in SWITCHES) + " width=64"
     usual = {"suite": "tricks", "studies": "ablation", "model": name, "params": params,
-             "peak_memory_bytes": 10**9, "accuracy": 0.9, "epochs": 30, "loader_wait": 0.1, "valid_seconds": 1.0, "resident_samples_per_second": 700.0,
-             "device": "cpu", "cpu_count": 2, "data": "cifar10"}  # fmt: skip
+             "peak_memory_bytes": 10**9, "accuracy": 0.9, "epochs": 30, "loader_wait": 0.1, "valid_seconds": 1.0,
+             "resident_samples_per_second": 700.0, "device": "cpu", "cpu_count": 2, "data": "cifar10"}  # fmt: skip
     return rows(seconds, **(usual | changes))
 
 
