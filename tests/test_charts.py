@@ -176,6 +176,14 @@ def test_a_missing_figure_says_why(light):
     assert len(dashed) == 2
 
 
+def test_ratios_have_as_many_digits_as_the_widest_interval_leaves(light):
+    assert {"1.61", "1.59"} <= set(words(figure_of(ratios((1.606, 1.600, 1.610), (1.59, 1.5, 1.7)))))
+
+
+def test_what_is_compared_with_is_among_the_numbers_of_the_axis(light):
+    assert {"1", "5", "10"} <= set(words(figure_of(ratios((2.0, 1.9, 2.1), (14.0, 13.0, 14.5)))))
+
+
 def test_unequal_batches_stand_beside_their_bars(light):
     groups = (BarGroup("a", (Bar(OLD, 1.0, note="batch 408"), Bar(NEW, 2.0, note="batch 720"))),)
     assert {"batch 408", "batch 720"} <= set(words(figure_of(pairs(groups=groups))))
@@ -186,6 +194,8 @@ def test_many_bars_make_it_higher_and_the_rest_is_counted(light):
     assert 4.5 < figure_of(singles(30)).get_figheight() < 10
     figure = figure_of(singles(70, foot="One run each."))
     assert "One run each. And 30 more" in words(figure)
+    whole = BarGroup("resnet50", tuple(Bar(f"card {n}", 9.0 + n) for n in range(70)))
+    assert {"resnet50", "card 39", "One run each. And 30 more"} <= set(words(figure_of(pairs(groups=(whole,)))))
 
 
 def test_values_far_from_each_other_have_a_logarithmic_axis(light):

@@ -1,5 +1,6 @@
 """Bar charts, and charts of ratios: dots with whiskers beside a line at what they are compared with."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +35,7 @@ def values_of(chart: Bars) -> list[float]:
 def logarithmic(chart: Bars) -> bool:
     """Whether its values are too far from each other to be seen beside each other."""
     values = values_of(chart)
-    return bool(values) and min(values) > 0 and max(values) / min(values) > LOG_FROM
+    return bool(values) and chart.reference is None and min(values) > 0 and max(values) / min(values) > LOG_FROM
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     said = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     scale = _scale(chart, rows, left, width - edge - (said + 0.15 if said else 0.0))
     colours = _colours(chart, listed=listed)
-    marks = dict(zip(chart.marks, (palette()[5], palette()[2]), strict=False))
+    marks = dict(zip(chart.marks, itertools.cycle((palette()[5], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
     if len(set(colours.values())) > 1 and not listed:
@@ -161,24 +162,19 @@ def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Sca
 
 def _limits(chart: Bars) -> _Scale:
     """The ends of the axis; a whisker that is much longer than all else does not stretch it."""
-    log = logarithmic(chart)
-    there, back = (math.log, math.exp) if log else (float, float)
-    base = [] if chart.reference is None else [chart.reference]
-    marks = [value for own in chart.marks.values() for value in own.values()]
-    inner = [there(value) for value in [*values_of(chart), *marks, *base] if value > 0 or not log]
+    values = [*values_of(chart), *(value for own in chart.marks.values() for value in own.values())]
+    if logarithmic(chart):
+        return _Scale(10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)), max(values), log=True)
+    values += [] if chart.reference is None else [chart.reference]
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
-    whiskers = [(there(low), there(high)) for low, high in intervals if low > 0 or not log]
-    low, high = min(inner), max(inner)
-    usual = statistics.median(end - begin for begin, end in whiskers or [(0.0, 0.0)])
-    reach = max(0.6 * (high - low), 1.2 * usual)
-    low = max(min([low, *(begin for begin, _ in whiskers)]), low - reach)
-    high = min(max([high, *(end for _, end in whiskers)]), high + reach)
-    if chart.reference is not None:
-        margin = 0.04 * (high - low) or 0.1
-        return _Scale(back(low - margin), back(high + margin), log)
-    if log:
-        return _Scale(10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)), back(high), log)
-    return _Scale(min(0.0, low), max(0.0, high) or 1.0, log)
+    usual = statistics.median(high - low for low, high in intervals or [(0.0, 0.0)])
+    reach = max(0.6 * (max(values) - min(values)), 1.2 * usual)
+    low = max(min([*values, *(low for low, _ in intervals)]), min(values) - reach)
+    high = min(max([*values, *(high for _, high in intervals)]), max(values) + reach)
+    if chart.reference is None:
+        return _Scale(min(0.0, low), max(0.0, high) or 1.0, log=False)
+    margin = 0.04 * (high - low) or 0.1
+    return _Scale(low - margin, high + margin, log=False)
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:

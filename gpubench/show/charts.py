@@ -73,8 +73,9 @@ def drawn(chart: Chart, unit: str = "") -> Chart:
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart, unit)
     groups = _kept(chart.groups)
+    more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
     subtitle = f"{chart.subtitle}; logarithmic axis" if bars.logarithmic(chart) else chart.subtitle
-    return replace(chart, groups=groups, subtitle=subtitle, foot=_foot(chart, len(chart.groups) - len(groups)))
+    return replace(chart, groups=groups, subtitle=subtitle, foot=_foot(chart, more))
 
 
 def _foot(chart: Chart, more: int) -> str:
@@ -101,9 +102,10 @@ def _in_unit(chart: Bars, unit: str) -> Bars:
 
 
 def _kept(groups: Sequence[BarGroup]) -> tuple[BarGroup, ...]:
-    """As many groups as there is room for, and those that sum up."""
-    count, kept = 0, []
+    """As many groups as there is room for, of the first as many bars, and those that sum up."""
+    count, kept = 0, list[BarGroup]()
     for group in groups:
         count += len(group.bars)
-        kept += [group] if group.strong or count <= MOST_BARS else []
+        if group.strong or count <= MOST_BARS or not kept:
+            kept.append(replace(group, bars=group.bars[:MOST_BARS]))
     return tuple(kept)

@@ -1,6 +1,7 @@
 """How every chart looks: one style in a light and a dark theme, its footer, and the rows it is saved with."""
 
 import warnings
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -75,10 +76,8 @@ def wide(text: str, size: float, weight: str = "normal") -> float:
 
 def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
     """The text, `shortened` where it is wider than `inches`."""
-    characters = len(text)
-    while characters > 3 and wide(shortened(text, characters), size, weight) > inches:
-        characters -= 1
-    return shortened(text, characters)
+    more = bisect(range(4, len(text) + 1), inches, key=lambda kept: wide(shortened(text, kept), size, weight))
+    return shortened(text, 3 + more)
 
 
 def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
