@@ -404,7 +404,7 @@ def compare(
         str,
         typer.Option(
             metavar="TEXT",
-            help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, in full.",
+            help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, with its tables.",
             rich_help_panel=SHOWN,
         ),
     ] = "",

@@ -159,20 +159,20 @@ def stopped(tmp_path, monkeypatch):
 
 def test_ctrl_c_in_a_trial_counts_the_rows_and_says_how_to_go_on(stopped, tmp_path):
     out = tmp_path / "a.csv"
-    assert stopped(2, out=out) == (130, f"stopped: 2 of 6 rows are in {out}; the same command goes on")
+    assert stopped(2, out=out) == (130, f"stopped: 2 of 6 trials are in {out}; the same command goes on")
     assert [row["status"] for row in rows_of(out)] == ["ok"] * 2 + ["interrupted"] * 4
-    assert stopped(1, out=out) == (130, f"stopped: 3 of 6 rows are in {out}; the same command goes on")
+    assert stopped(1, out=out) == (130, f"stopped: 3 of 6 trials are in {out}; the same command goes on")
 
 
 def test_ctrl_c_in_a_folder_names_the_file_to_go_on_with(stopped, tmp_path):
     code, line = stopped(0, out=tmp_path)
     (out,) = tmp_path.glob("*.csv")
-    assert (code, line) == (130, f"stopped: 0 of 6 rows are in {out}; the same command with --out {out} goes on")
+    assert (code, line) == (130, f"stopped: 0 of 6 trials are in {out}; the same command with --out {out} goes on")
 
 
 def test_ctrl_c_in_a_batch_search(stopped, tmp_path):
     out = tmp_path / "a.csv"
-    line = f"stopped: 0 of 6 rows are in {out}; the same command goes on"
+    line = f"stopped: 0 of 6 trials are in {out}; the same command goes on"
     assert stopped(1, out=out, batch="fastest") == (130, line)
 
 
@@ -266,7 +266,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert re.fullmatch(r"stopped: \d+ of 100 rows are in .*a\.csv; the same command goes on", err.splitlines()[-1])
+    assert re.fullmatch(r"stopped: \d+ of 100 trials are in .*a\.csv; the same command goes on", err.splitlines()[-1])
     statuses = [row["status"] for row in rows_of(out)]
     assert set(statuses) == {"ok", "interrupted"}
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)

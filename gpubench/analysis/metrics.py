@@ -17,6 +17,8 @@ from gpubench.rows.row import COLUMNS
 from gpubench.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
+SOME = 12
+"""Values that a message can name."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         left = frame[~fits if negated else fits]
         if left.empty:
             there = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})
-            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), there)}")
+            some = f"; there is {', '.join(there)}" if len(there) <= SOME else ""
+            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), there) or some}")
         frame = left
     return frame

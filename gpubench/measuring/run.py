@@ -304,7 +304,7 @@ class Runner:
             # With the batches that are known by now, so that a later run need not look for them.
             rest = [replace(trial, case=case) for trial in waiting if (case := self.batches.so_far(trial.case))]
             finished = before_this + sum(status in FINISHED for status in statuses)
-            done = f"{finished} of {before_this + len(statuses) + len(rest)} rows are in {self.path}"
+            done = f"{finished} of {before_this + len(statuses) + len(rest)} trials are in {self.path}"
             named = "" if self.path == self.options.out else f" with --out {self.path}"
             done = f"{done}; the same command{named} goes on"
             lost = isinstance(stop, NodeLost)
@@ -315,7 +315,7 @@ class Runner:
         if statuses:
             for line in self.found(self.path, self.sessions):
                 console.print(line, markup=False, soft_wrap=True)
-            console.print(f"wrote {self.path}\nnext: gpubench compare {self.path}", markup=False)
+            console.print(f"wrote {self.path}\nnext: gpubench compare {self.path} --charts charts", markup=False)
         return 0 if GOOD.issuperset([*before, *statuses]) else SOME_FAILED
 
     def _with_batch(self, trial: Trial) -> Trial | None:

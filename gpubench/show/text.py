@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 def as_csv(answer: Answer) -> str:
     """Every table in one, for a spreadsheet: a line says which section and table it is of, and fills its columns."""
     tables = [(section, table) for section in answer.sections for table in section.tables]
-    names = ["section", "study", "table", "sentence", "verdict"]
+    names = ["section", "study", "table", "sentence", "verdict", "value", "low", "high", "figure"]
     names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat_names(table))]))
     lines: list[dict[str, Any]] = [
         {
@@ -92,6 +92,9 @@ def as_csv(answer: Answer) -> str:
             "table": "findings",
             "sentence": each.sentence,
             "verdict": each.verdict,
+            "value": each.value,
+            "figure": each.figure,
+            **dict(zip(("low", "high"), each.interval or (None, None), strict=True)),
         }
         for each in answer.findings
     ]

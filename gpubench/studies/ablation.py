@@ -52,7 +52,7 @@ def _finding(c: Comparison) -> Finding:
         interval=interval,
         verdict="one run" if c.verdict == "one trial" else c.verdict,
         trials=(c.subject.trials, c.other.trials),
-        said=f"{name} is {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
+        said=f"{name} {'may be' if c.verdict == 'unsure' else 'is'} {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
         origin=c.subject.suite,
         place=place,
         facts=words.facts_of(c.other),

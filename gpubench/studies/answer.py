@@ -21,6 +21,8 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "stages": stages.sections,
     "roofline": roofline.sections,
 }
+NAMES = 5
+"""First columns of a table, in which it names its cards."""
 NEITHER = "no two rows differ in {} alone"
 
 
@@ -196,7 +198,7 @@ def _about(section: Section, card: str) -> Section | None:
     tables = tuple(
         kept
         for table in section.tables
-        if (kept := replace(table, lines=tuple(line for line in table.lines if fits(line)))).lines
+        if (kept := replace(table, lines=tuple(line for line in table.lines if fits(line[:NAMES])))).lines
     )
     if not (findings or tables):
         return None

@@ -73,9 +73,9 @@ def batch_text(cell: Cell) -> str:
 def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
     """What each figure is the median of, and on what it was measured."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
-    columns = [
-        Column(name, note=name == "values") for name in ("model", "card", "precision", "figures", "values", *facts)
-    ]
+    long = any(len(part.values) > 1 for cell in cells for part in cell.parts or (cell,))
+    names = ("model", "card", "precision", "figures", "values", *facts)
+    columns = [Column(name, note=long and name == "values") for name in names]
     lines: list[tuple[Value, ...]] = [
         (
             *(part.model, words.label_of(cell, cells), part.precision, part.measured),

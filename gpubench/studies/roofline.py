@@ -9,7 +9,7 @@ from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
-from gpubench.studies.bound import Bound, bound_of, peaks_used, why_not_faster
+from gpubench.studies.bound import OVER, Bound, bound_of, peaks_used, why_not_faster
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
 
@@ -67,7 +67,7 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
     for cell, bound in known:
         pools[cell.label, cell.precision].append((cell, bound))
     for (label, precision), own in pools.items():
-        shares = [bound.mfu for _, bound in own if bound.mfu is not None]
+        shares = [bound.mfu for _, bound in own if bound.mfu is not None and bound.mfu <= OVER]
         bounds = Counter(bound.word for _, bound in own)
         known_words = {word: count for word, count in bounds.items() if word != "unknown"}
         of = f" of {len(own)}" if len(bounds) > 1 else ""
@@ -98,7 +98,7 @@ def _unknown(bounds: Sequence[tuple[Cell, Bound]]) -> Iterator[str]:
     """Why it is not known what bounds cases that were measured here, with the cases."""
     cases: dict[str, list[str]] = defaultdict(list)
     for cell, bound in bounds:
-        if bound.word == "unknown" and not cell.source:
+        if bound.word == "unknown" and cell.mode != "published":
             cases[bound.evidence].append(f"{cell.model} {cell.precision} on {cell.label}")
     yield from (f"not known what bounds {words.listed(names)}: {evidence}" for evidence, names in cases.items())
 
