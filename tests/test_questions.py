@@ -370,7 +370,7 @@ def test_the_command_takes_them_all(path, prices):
         ("precison=fp32", "did you mean precision"),
         ("precision=fp23", "no row is left; did you mean fp32"),
         ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"),
-        ("model=vgg", "no row is left$"),
+        ("model=vgg", "no row is left; there is resnet"),
     ],
 )
 def test_a_choice_of_rows_that_cannot_be_made_says_why(tmp_path, where, why):

@@ -14,7 +14,7 @@ def text_of(value: Value, column: Column) -> str:
         half = (value.high - value.low) / 2 if value.low is not None and value.high is not None else None
         return number(value.value, column, half)
     if isinstance(value, tuple):
-        return ", ".join(significant(each, each / 1e5) for each in value)
+        return ", ".join(f"{each:,.0f}" if each >= 1e5 else f"{each:.6g}" for each in value)
     return value if isinstance(value, str) else "" if value is None else number(value, column)
 
 

@@ -43,6 +43,7 @@ def _finding(c: Comparison) -> Finding:
     interval = (gain.low, gain.high) if gain.low and gain.high else None
     name = words.name(c.subject_name)
     place = c.subject.label
+    verb = "may be" if c.verdict == "unsure" else "is"
     return Finding(
         kind="ablation",
         suite=c.subject.suite,
@@ -52,7 +53,7 @@ def _finding(c: Comparison) -> Finding:
         interval=interval,
         verdict="one run" if c.verdict == "one trial" else c.verdict,
         trials=(c.subject.trials, c.other.trials),
-        said=f"{name} {'may be' if c.verdict == 'unsure' else 'is'} {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
+        said=f"{name} {verb} {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
         origin=c.subject.suite,
         place=place,
         facts=words.facts_of(c.other),
