@@ -315,7 +315,8 @@ class Runner:
         if statuses:
             for line in self.found(self.path, self.sessions):
                 console.print(line, markup=False, soft_wrap=True)
-            console.print(f"wrote {self.path}\nnext: gpubench compare {self.path} --charts charts", markup=False)
+            ending = f"wrote {self.path}\nnext: gpubench compare {self.path} --charts charts"
+            console.print(ending, markup=False, soft_wrap=True)
         return 0 if GOOD.issuperset([*before, *statuses]) else SOME_FAILED
 
     def _with_batch(self, trial: Trial) -> Trial | None:

@@ -134,6 +134,8 @@ def _markdown_table(table: Table) -> str:
             ends = interval_text(value, column)
             cells.append(f"{text_of(value, column)} ({ends})" if ends else text_of(value, column))
         texts.append(cells)
+    if not texts:
+        return ""
     used = [at for at in range(len(table.columns)) if any(line[at] for line in texts)]
     columns = [table.columns[at] for at in used]
     numbers = {column.name for column in columns if column.unit}
