@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class Group:
     left_out: tuple[str, ...] = ()
     """Cells that found no partner."""
 
-    @property
+    @cached_property
     def cases(self) -> list[Cell]:
         """Cells and holes, in order."""
         return in_order([*self.cells, *self.holes])

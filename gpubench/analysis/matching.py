@@ -218,7 +218,7 @@ def is_ablation(cell: Cell) -> bool:
 
 def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
     """What the cells of one group agree in: `shared`; of an ablation the session instead of what its changes set."""
-    if not is_ablation(cell) or "params" not in shared:
+    if not is_ablation(cell) or "params" not in shared or not (cell.session or cell.parts):
         return texts_of(cell, shared)
     return texts_of(cell, [*(column for column in shared if column not in {"params", "processes"}), "session"])
 
@@ -226,10 +226,10 @@ def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
 def against_plain(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """(change, plain) for each change of an ablation that ran beside `plain`."""
     own = [cell for cell in cells if is_ablation(cell) and not cell.parts]
-    return [
-        (cell, plain)
-        for plain in own
-        if plain.model == PLAIN
-        for cell in own
-        if cell.model != PLAIN and texts_of(cell, TOGETHER) == texts_of(plain, TOGETHER)
-    ]
+    found = []
+    for cell in own:
+        beside = [c for c in own if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(cell, TOGETHER)]
+        # A change may be the precision itself; else its own plain is the one of its precision.
+        alike = [c for c in beside if c.precision == cell.precision]
+        found += [(cell, plain) for plain in alike or beside[:1] if cell.model != PLAIN]
+    return found

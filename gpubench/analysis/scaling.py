@@ -262,7 +262,7 @@ def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, fl
         try:
             what = (str(each["algorithm"]), bool(each["fusion_bytes"]), str(each["what"]), int(each["bytes"]))
             seconds, busbw = float(each["seconds"]), float(each["busbw"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if 0 < seconds < math.inf and what[-1] > 0:
             yield (processes, group, *what), seconds, busbw

@@ -45,6 +45,8 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     """
     if shape.fail_on_slower is not None and question.baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by): slower than what?")
+    if shape.fail_on_slower is not None and shape.only:
+        raise UserError("--fail-on-slower judges every case: choose rows with --where, not with --only")
     if shape.fail_on_slower is not None and metric_named(question.metric).by_loss:
         raise UserError("--fail-on-slower is no gate for accuracy: half a point of it is what its verdicts judge")
     loaded = load_rows(paths, keep=shape.charts is not None)

@@ -10,7 +10,7 @@ def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         names, *lines = json.loads(str(text))
         return list(names), [dict(zip(names, line, strict=True)) for line in lines]
-    except (ValueError, TypeError):  # no JSON, no list, lines of another length
+    except (ValueError, TypeError, OverflowError, RecursionError):  # no JSON, no list, lines of another length
         return [], []
 
 
@@ -31,6 +31,13 @@ def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]
     Lines are stages with their own hours, or epochs with the hours since the beginning; those of epochs begin
     with the first, else nobody could tell what came before.
     """
+    try:
+        return _hours(table)
+    except (ValueError, TypeError, OverflowError):  # figures that are none
+        return []
+
+
+def _hours(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     if table and "epoch" not in table[0]:
         return [(int(line["size"]), float(line["hours"])) for line in table]
     if not table or table[0]["epoch"] != 1:

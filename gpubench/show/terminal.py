@@ -220,7 +220,7 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
     others = [each for each in findings if each.kind != "card"]
     known = [{part.model: part for part in each.parts} for each in cards]
     alike = {(each.what, each.verdict, each.settings) for each in cards}
-    plain = all(not each.unit and not each.decided for each in cards)
+    plain = all(not each.unit and each.verdict == "one run" and not each.caveats for each in cards)
     whole = all(len(own) == len(each.parts) for own, each in zip(known, cards, strict=True))  # each model once
     if not (len(alike) == 1 and len({each.where for each in cards}) == len(cards) <= 2 and plain and whole):
         return []

@@ -54,7 +54,7 @@ def _finding(c: Comparison) -> Finding:
         verdict="one run" if c.verdict == "one trial" else c.verdict,
         trials=(c.subject.trials, c.other.trials),
         said=f"{name} {verb} {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
-        origin=c.subject.suite,
+        origin=f"{c.subject.precision}, {c.subject.suite}",
         place=place,
         facts=words.facts_of(c.other),
         caveats=tuple(words.marks_of(c.subject)),
@@ -141,7 +141,7 @@ def _evidence(change: Cell, plain: Cell) -> str:
     if change.precision != plain.precision:
         resident = [_rate(cell.number("resident_samples_per_second")) for cell in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
-    if change.epochs != plain.epochs:
+    if abs(change.epochs - plain.epochs) > 0:  # both known
         return f"epochs {change.epochs:.0f} against {plain.epochs:.0f}"
     waits = [cell.number("loader_wait") for cell in (change, plain)]
     checks = [cell.number("valid_seconds") for cell in (change, plain)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import STACK, Cell, short
+from gpubench.analysis.cells import STACK, Cell, short, text_of
 from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.scaling import cases_of, params_of
 from gpubench.studies import words
@@ -48,7 +48,7 @@ def _curve(cell: Cell) -> Curve:
     try:
         tried = json.loads(str(cell.row["batch_curve"]) or "[]")
         found = {int(batch): (float(rate), float(more[0]) if more else math.nan) for batch, rate, *more in tried}
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return {}
     return {batch: found[batch] for batch in sorted(found) if batch > 0 and 0 < found[batch][0] < math.inf}
 
@@ -134,7 +134,8 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         points.append([_size(own) for _, own in rows.groupby(rows["global_batch"].astype(int))])
         cases.append(cases_of(rows))
     facts = [
-        {"precision": str(each["precision"]), **{k: f"{k}={v}" for k, v in params_of(each["params"]).items()}}
+        {name: f"{name}={text_of(each[name])}" for name in ("data", "mode", "suite_version", *STACK)}
+        | {"precision": str(each["precision"]), **{k: f"{k}={v}" for k, v in params_of(each["params"]).items()}}
         | {"model": str(each["model"]), "card": short(str(each["card"]))}
         for each in known
     ]
@@ -143,7 +144,9 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     for at, each in enumerate(known):
         by_suite[str(each["suite"])].append(at)
     for suite, places in by_suite.items():
-        lines = {recipe_titles[at] or "accuracy": points[at] for at in places}
+        titles = [recipe_titles[at] or "accuracy" for at in places]
+        titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
+        lines = dict(zip(titles, (points[at] for at in places), strict=True))
         yield _accuracy_section(suite, lines, known[places[0]], frozenset[int]().union(*(cases[at] for at in places)))
 
 

@@ -68,7 +68,7 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         place=label,
         origin=ladder.suite,
         facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
-        charts=(_chart(ladder),),
+        charts=(_chart(ladder, last),),
         cases=ladder.cases,
     )
 
@@ -143,7 +143,7 @@ def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
     return Table("side by side", (Column("step"), *(Column(name, "s", "lower") for name in names)), tuple(lines))
 
 
-def _chart(ladder: "Ladder") -> Bars:
+def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     """A bar per rung with its gain, and the compute limit as a mark."""
     groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
@@ -152,7 +152,7 @@ def _chart(ladder: "Ladder") -> Bars:
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else ""))
     marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
-    first, last = ladder.rungs[0], ladder.rungs[-1]
+    first, last = ladder.rungs[0], last or ladder.rungs[-1]
     return Bars(
         words.slug(f"{ladder.suite} ladder {ladder.name}"),
         _said(ladder.name, first, last),

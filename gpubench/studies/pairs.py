@@ -73,7 +73,7 @@ def is_change(c: Comparison) -> bool:
 def is_shown_elsewhere(group: Group) -> bool:
     """Whether another study shows every cell: all are changes of an ablation, the batches of one, or rungs."""
     if all(map(is_ablation, group.cases)):
-        return True
+        return any(map(is_change, group.comparisons))
     if all("batch" in cell.studies.split() and not math.isnan(cell.accuracy) for cell in group.cases):
         return True
     models = {cell.model for cell in group.cells if not math.isnan(cell.rung)}
@@ -95,8 +95,9 @@ def _why_nothing(group: Group, result: Result) -> str:
 def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
     """The comparisons that differ in their model alone, as one."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
+    only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
     for c in own:
-        if c.subject.batch_policy in TWIN_POLICIES:
+        if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
             continue  # it tells the batch's part of a speedup, which is another question
         place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
         place = place if c.axis != "card" else ""

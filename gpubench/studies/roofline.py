@@ -72,10 +72,11 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
         known_words = {word: count for word, count in bounds.items() if word != "unknown"}
         of = f" of {len(own)}" if len(bounds) > 1 else ""
         by = words.listed([f"{w} ({n}{of})" if of else w for w, n in known_words.items()] or ["unknown"])
+        peak = next((bound.peak for _, bound in own if bound.mfu is not None), "")
         low, high = (min(shares), max(shares)) if shares else (math.nan, math.nan)
         figure = "" if not shares else f"{low:.0%}" if f"{low:.0%}" == f"{high:.0%}" else f"{low:.0%} to {high:.0%}"
         said = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")
-        said = f"{said} {figure} of the {own[0][1].peak} peak" if shares else said.removesuffix(", at")
+        said = f"{said} {figure} of the {peak} peak" if shares else said.removesuffix(", at")
         models = tuple(dict.fromkeys(cell.model for cell, _ in own))
         yield Finding(
             kind="roofline",
