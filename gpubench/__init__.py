@@ -33,7 +33,7 @@ def compare(
     baseline: str | None = None,
     metric: str = "seconds",
     prices: str | Path | None = None,
-    where: Iterable[str] = (),
+    where: "str | Iterable[str]" = (),
     only: str = "",
     allow_mismatch: bool = False,
 ) -> "Answer":
@@ -47,6 +47,7 @@ def compare(
     from gpubench.studies import answer as answers
 
     loaded = rows if isinstance(rows, Loaded) else load(rows)
-    question = Question(by, baseline, allow_mismatch, metric, Path(prices) if prices else None, tuple(where))
+    wheres = (where,) if isinstance(where, str) else tuple(where)
+    question = Question(by, baseline, allow_mismatch, metric, Path(prices) if prices else None, wheres)
     answer = answers.answer_of(loaded, question)
     return answers.only(answer, only) if only else answer

@@ -32,11 +32,62 @@ FLAG = ""
 MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 WHAT, HOW_LONG, WHERE, FILES = "What", "How long", "Where", "Files"
 SIDES, SHOWN, DRAWN, MODEL = "What is compared", "What is shown", "Charts", "Scaling model"
-AS_IN_COMPARE = "As in `compare`."
 app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
 
 Files = Annotated[
     list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports that carry their rows.")
+]
+
+By = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Column to compare along, or two: card, precision, torch,card, batch_size, ...",
+        autocompletion=completion.columns,
+        rich_help_panel=SIDES,
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VALUE",
+        help="Value of that column that speedups are relative to: by default fp32, or the slowest.",
+        rich_help_panel=SIDES,
+    ),
+]
+MetricName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal.",
+        autocompletion=completion.one_of(*completion.METRICS),
+        rich_help_panel=SIDES,
+    ),
+]
+Price = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML with dollars per hour, or price and years, of each card.",
+        rich_help_panel=SIDES,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="Only these rows; COLUMN!=VALUE leaves them out. Repeatable.",
+        rich_help_panel=SIDES,
+    ),
+]
+AllowMismatch = Annotated[
+    bool,
+    typer.Option(
+        "--allow-mismatch",
+        metavar=FLAG,
+        help="Compare what is not alike too, without verdict; says where.",
+        rich_help_panel=SIDES,
+    ),
 ]
 
 
@@ -342,48 +393,11 @@ As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 
 @advised
 def compare(
     files: Files,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Column to compare along, or two: card, precision, torch,card, batch_size, ...",
-            autocompletion=completion.columns,
-            rich_help_panel=SIDES,
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VALUE",
-            help="Value of that column that speedups are relative to: by default fp32, or the slowest.",
-            rich_help_panel=SIDES,
-        ),
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal.",
-            autocompletion=completion.one_of(*completion.METRICS),
-            rich_help_panel=SIDES,
-        ),
-    ] = "seconds",
-    price: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="TOML with dollars per hour, or price and years, of each card.",
-            rich_help_panel=SIDES,
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=VALUE",
-            help="Only these rows; COLUMN!=VALUE leaves them out. Repeatable.",
-            rich_help_panel=SIDES,
-        ),
-    ] = None,
+    by: By = None,
+    baseline: Baseline = None,
+    metric: MetricName = "seconds",
+    price: Price = None,
+    where: Where = None,
     table: Annotated[
         str,
         typer.Option(
@@ -436,15 +450,7 @@ def compare(
             rich_help_panel=DRAWN,
         ),
     ] = "",
-    allow_mismatch: Annotated[
-        bool,
-        typer.Option(
-            "--allow-mismatch",
-            metavar=FLAG,
-            help="Compare what is not alike too, without verdict; says where.",
-            rich_help_panel=SIDES,
-        ),
-    ] = False,
+    allow_mismatch: AllowMismatch = False,
     fail_on_slower: Annotated[
         str | None,
         typer.Option(
@@ -512,28 +518,12 @@ def report(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write; without, a new report.html."),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help=AS_IN_COMPARE, autocompletion=completion.columns, rich_help_panel=SIDES),
-    ] = None,
-    baseline: Annotated[str | None, typer.Option(metavar="VALUE", help=AS_IN_COMPARE, rich_help_panel=SIDES)] = None,
-    metric: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help=AS_IN_COMPARE,
-            autocompletion=completion.one_of(*completion.METRICS),
-            rich_help_panel=SIDES,
-        ),
-    ] = "seconds",
-    price: Annotated[Path | None, typer.Option(metavar="FILE", help=AS_IN_COMPARE, rich_help_panel=SIDES)] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help=f"{AS_IN_COMPARE} Repeatable.", rich_help_panel=SIDES),
-    ] = None,
-    allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", metavar=FLAG, help=AS_IN_COMPARE, rich_help_panel=SIDES)
-    ] = False,
+    by: By = None,
+    baseline: Baseline = None,
+    metric: MetricName = "seconds",
+    price: Price = None,
+    where: Where = None,
+    allow_mismatch: AllowMismatch = False,
 ) -> None:
     """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
     from gpubench.analysis.compare import Question

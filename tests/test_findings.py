@@ -148,7 +148,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
             "resnet, resnet18, 6 runs a side, 95%: 1.50 to 2.50",
         ),
         ({"verdict": "unsure", "trials": (6, 6)}, "resnet, resnet18, 6 runs a side, not sure"),
-        ({"verdict": "one trial", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs, so no verdict"),
+        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs, so no verdict"),
         ({"verdict": "", "trials": (3, 0)}, "resnet, resnet18, 3 runs"),
         ({"verdict": "", "trials": (1, 0), "models": ("a", "b")}, "resnet, 2 models, 1 run"),
         ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs a side"),
@@ -229,7 +229,7 @@ def test_findings_that_read_alike_say_in_what_they_differ(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.14, "2.14 s"), (89, "89 s"), (95, "2 min"), (2075, "35 min"), (6300, "1 h 45"), (36e3, "10 h 00")],
+    [(2.14, "2.14 s"), (89, "89 s"), (95, "1 min 35"), (2075, "35 min"), (6300, "1 h 45"), (36e3, "10 h 00")],
 )
 def test_times_as_people_say_them(seconds, text):
     assert duration(seconds) == text

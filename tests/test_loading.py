@@ -446,7 +446,11 @@ def test_rows_as_the_text_they_were(tmp_path):
     third = dict(zip(records.COLUMNS, loaded.table([2]).decode().split("\n")[1].split(","), strict=True))
     assert {name: text for name, text in third.items() if text} == {
         "schema": "1", "suite": "a", "model": "b", "precision": "fp32", "status": "failed",
+        "end": "end",
     }  # fmt: skip
+    (tmp_path / "carried.csv").write_bytes(loaded.table())
+    again = load([tmp_path / "carried.csv"])
+    assert (len(again.frame), again.problems) == (3, [])
     assert seconds_of(load([tmp_path / "none.csv"], keep=True).table()) == []
 
 

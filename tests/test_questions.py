@@ -133,7 +133,7 @@ def test_is_mixed_precision_as_accurate_within_half_a_point(tmp_path, mixed, ver
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({"trials": 1}, "one trial"),
+        ({"trials": 1}, "one run"),
         ({"trials": 2}, "few trials"),
         ({"params": "epochs=30", "allow_mismatch": True}, "not alike"),
         ({"torch": "2.10.0"}, "precision + stack"),

@@ -153,3 +153,58 @@ def test_lightnings_advice_is_not_shown(caplog):
     rank_zero_module.log.removeHandler(caplog.handler)
     assert not caplog.records
     assert not rank_zero_module.log.isEnabledFor(20), rank_zero_module.log.name
+
+
+OTHER_CARD = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb", "session": "s2"}
+
+
+def changes(answer):
+    """What every change is worth: (change, precision, card, gain)."""
+    return [
+        (each.subject, each.origin.partition(",")[0], each.place, round(each.value, 2))
+        for each in answer.findings
+        if each.kind == "ablation"
+    ]
+
+
+def test_tricks_are_compared_between_cards_too(tmp_path):
+    steady = [100, 101, 102, 99, 98, 100.5]
+    slow = [2 * seconds for seconds in steady]
+    found = [*trick("plain", steady), *trick("loading", [s / 2 for s in steady])]
+    found += [*trick("plain", slow, **OTHER_CARD), *trick("loading", [s / 4 for s in slow], **OTHER_CARD)]
+    answer = answered(tmp_path, found)
+    assert {(each.what, round(each.value, 1)) for each in answer.findings if each.kind == "card"} == {
+        ("RTX 2080 Ti / GTX 1080 Ti", 1.4)
+    }
+    assert changes(answer) == [("loading", "fp32", "GTX 1080 Ti", 4.0), ("loading", "fp32", "RTX 2080 Ti", 2.0)]
+
+
+def test_a_change_is_held_against_the_plain_pipeline_of_its_precision(tmp_path):
+    bf16 = {"precision": "bf16"}
+    found = [*trick("plain", [100.0]), *trick("loading", [80.0])]
+    found += [*trick("plain", [50.0], **bf16), *trick("loading", [25.0], **bf16), *trick("mixed", [40.0], **bf16)]
+    card = "RTX 2080 Ti"
+    assert changes(answered(tmp_path, found)) == [
+        ("loading", "bf16", card, 2.0), ("loading", "fp32", card, 1.25), ("mixed", "bf16", card, 1.25),
+    ]  # fmt: skip
+
+
+def test_published_tricks_of_two_recipes_are_not_mixed(tmp_path):
+    own = {"session": "", "source": "somebody", "mode": "published", "studies": "ablation", "suite": "mine"}
+    found = [
+        *rows([100.0], model="plain", params="epochs=1", **own), *rows([80.0], model="a", params="epochs=1", **own),
+        *rows([1000.0], model="plain", params="epochs=10", **own), *rows([500.0], model="a", params="epochs=10", **own),
+    ]  # fmt: skip
+    assert sorted(gain for *_, gain in changes(answered(tmp_path, found))) == [1.25, 2.0]
+
+
+def test_tricks_are_shown_by_another_figure_too(tmp_path):
+    found = [*trick("plain", [100.0]), *trick("loading", [100.0], samples_per_second=1000.0)]
+    answer = answered(tmp_path, found, metric="rate")
+    assert changes(answer) == [("loading", "fp32", "RTX 2080 Ti", 2.0)]
+
+
+def test_a_change_without_its_plain_pipeline_keeps_its_seconds(tmp_path):
+    lost = trick("plain", [None], status="failed", reason="no memory")
+    answer = answered(tmp_path, [*lost, *trick("loading", [50.0, 51.0])])
+    assert [line["seconds"] for line in table(section(answer, "pairs"), "cases")] == ["50.5", "failed"]

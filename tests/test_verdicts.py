@@ -182,7 +182,7 @@ def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
         [Comparison("precision", cell(FAST, precision="fp16"), cell(SIX), "fp16", "fp32", FASTER), *settled, *alone]
     )
     assert (judgement.verdict, judgement.notes) == ("faster", ())
-    assert [(c.verdict, c.notes) for c in rest] == [("not alike", ("why",))] * 3 + [("one trial", ())]
+    assert [(c.verdict, c.notes) for c in rest] == [("not alike", ("why",))] * 3 + [("one run", ())]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_smaller_side_has_to_have_six_trials():
     for sides in ((SIX, SIX[:5]), (SIX[:5], SIX)):
         ((verdict, _),) = verdicts(FASTER, subject=sides[0], other=sides[1])
         assert verdict == "few trials"
-    assert verdicts(FASTER, subject=SIX[:1]) == [("one trial", ())]
+    assert verdicts(FASTER, subject=SIX[:1]) == [("one run", ())]
 
 
 def advice(ratio, subject, other, axis="precision"):

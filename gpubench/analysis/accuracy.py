@@ -73,7 +73,7 @@ def _judge(c: Comparison, difference: Difference | None, adjusted_p: float) -> C
 def _verdict(c: Comparison, difference: Difference | None, adjusted_p: float) -> str:
     specimens = c.ratio.specimens
     if difference is None:
-        return "one trial"
+        return "one run"
     if min(c.subject.trials, c.other.trials) < stats.DECIDING_TRIALS and specimens < stats.DECIDING_SPECIMENS:
         return "few trials"
     if adjusted_p >= 1 - CONFIDENCE:

@@ -1,7 +1,7 @@
 """Rows to matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -25,7 +25,7 @@ from gpubench.analysis.cells import (
     only_sums,
 )
 from gpubench.analysis.geomeans import Mean, means_of
-from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, wished
+from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, switches_of, wished
 from gpubench.analysis.metrics import SECONDS, Metric, filtered, metric_named, valued
 from gpubench.analysis.specimens import combined
 from gpubench.analysis.time_to_goal import expected, unsure_of_shares
@@ -139,17 +139,18 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     if metric is not SECONDS and not ok.any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_bad(frame[~ok], left_out, metric.name)
-    labels = labels_of(every)
+    labels = labels_of(frame)
     cells, holes = combined(cells_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
     wish = wished(question.baseline, axes, cells) if question.baseline else None
     shared = [column for column in GROUP if column not in {*axes, *follows}]
     if question.allow_mismatch:
         shared = ["suite"]
     grouped: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    switches = switches_of([*cells, *holes])
     for cell in cells:
-        grouped[kind_of(cell, shared)].append(cell)
+        grouped[kind_of(cell, shared, switches)].append(cell)
     groups = [_group(members, axes, wish, question, metric) for members in grouped.values()]
-    _place_holes(holes, groups, [column for column in shared if column != "basis"])
+    _place_holes(holes, groups, [column for column in shared if column != "basis"], switches)
     if not metric.by_loss:
         groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
@@ -193,11 +194,11 @@ def _group(
     return Group(members, comparisons, left_out=tuple(dict.fromkeys(left_out)))
 
 
-def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str]) -> None:
+def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str], switches: Collection[str]) -> None:
     """Each hole goes to the first group of its kind, or to one of its own."""
-    places = {kind_of(group.cells[0], shared): group for group in reversed(groups)}
+    places = {kind_of(group.cells[0], shared, switches): group for group in reversed(groups)}
     for hole in holes:
-        key = kind_of(hole, shared)
+        key = kind_of(hole, shared, switches)
         if key not in places:
             places[key] = Group([])
             groups.append(places[key])

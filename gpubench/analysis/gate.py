@@ -6,7 +6,7 @@ from gpubench.analysis.matching import axis_value
 from gpubench.analysis.verdicts import Comparison
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
-NO_VERDICT = {"not alike", "not judged", "incomplete", "one trial", "few trials"}
+NO_VERDICT = {"not alike", "not judged", "incomplete", "one run", "few trials"}
 
 
 def gate(result: Result, limit: float) -> tuple[int, list[str]]:

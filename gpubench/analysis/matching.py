@@ -1,7 +1,7 @@
 """Which cell is compared with which: buckets of like cells, the baseline, the closest partner."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpubench.analysis import stats
@@ -216,11 +216,23 @@ def is_ablation(cell: Cell) -> bool:
     return "ablation" in cell.studies.split()
 
 
-def kind_of(cell: Cell, shared: Sequence[str]) -> tuple[str, ...]:
-    """What the cells of one group agree in: `shared`; of an ablation the session instead of what its changes set."""
-    if not is_ablation(cell) or "params" not in shared or not (cell.session or cell.parts):
+def switches_of(cells: Sequence[Cell]) -> frozenset[str]:
+    """The parameters that changes of ablations set: those in which the models of one session differ."""
+    values: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for cell in cells:
+        for part in cell.parts or (cell,):
+            if is_ablation(part) and part.session:
+                for name, _, value in (pair.partition("=") for pair in part.params.split()):
+                    values[part.suite, part.session, part.card][name].add(value)
+    return frozenset(name for own in values.values() for name, found in own.items() if len(found) > 1)
+
+
+def kind_of(cell: Cell, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
+    """What the cells of one group agree in: `shared`; of an ablation without what its changes set."""
+    if not is_ablation(cell) or "params" not in shared:
         return texts_of(cell, shared)
-    return texts_of(cell, [*(column for column in shared if column not in {"params", "processes"}), "session"])
+    recipe = " ".join(pair for pair in cell.params.split() if pair.partition("=")[0] not in switches)
+    return (*texts_of(cell, [column for column in shared if column not in {"params", "processes"}]), recipe)
 
 
 def against_plain(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:

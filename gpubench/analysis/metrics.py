@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.analysis.cells import short
+from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
 from gpubench.rows.read import FLAGS, NUMBERS
@@ -45,6 +46,17 @@ class Metric:
         if self.by_loss:
             return "ratio"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
+
+    def gain_of(self, ratio: Ratio) -> Ratio:
+        """How many times better the subject is: of a ratio of the values that are compared, of which less is better.
+
+        Ratios of accuracies come back from their judge as those of the accuracies themselves.
+        """
+        return ratio if self.by_loss else ratio.inverse
+
+    def word_of(self, verdict: str) -> str:
+        """A verdict in the words of this metric: `cheaper` for `faster`."""
+        return dict(zip(("faster", "slower"), self.words, strict=True)).get(verdict, verdict)
 
     def shown(self, value: float) -> float:
         """The figure a reader expects, from the one that is compared."""

@@ -42,7 +42,7 @@ ACROSS = 0.99
 """Level of the interval that decides between specimens, of which there are always few."""
 
 Verdict = Literal[
-    "faster", "slower", "same", "unsure", "one trial", "few trials", "one specimen", "few specimens",
+    "faster", "slower", "same", "unsure", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip
 """`one specimen`, `few specimens`: these differ, but their cards need not."""
 
@@ -232,7 +232,7 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
     under 5% and the whole deciding interval lies beyond the minimum effect (docs/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
-        return "one trial"
+        return "one run"
     if trials < DECIDING_TRIALS and r.specimens < DECIDING_SPECIMENS:
         return "few trials"
     if adjusted_p is not None and adjusted_p < 1 - CONFIDENCE:

@@ -23,7 +23,7 @@ class Shape:
     every: bool = False
     """Every section, not only what was found."""
     only: str = ""
-    """A suite, a kind of question, or a part of a card's name: this in full, and nothing else."""
+    """A suite, a kind of question, or a part of a card's name: this alone, with its tables."""
     charts: Path | None = None
     every_chart: bool = False
     chart_kinds: tuple[str, ...] = ("png", "svg")
@@ -69,8 +69,8 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         code, lines = gate(result, shape.fail_on_slower)
         print(*lines, sep="\n", file=sys.stderr)
         return code
-    asked = [each for each in answer.findings if each.kind != "roofline" or shape.only.lower() == "roofline"]
-    return 0 if asked else NOTHING_COMPARABLE
+    by_study = shape.only.lower() in answers.STUDIES
+    return 0 if any(by_study or not each.says_why for each in answer.findings) else NOTHING_COMPARABLE
 
 
 def _print(answer: Answer, shape: Shape) -> None:

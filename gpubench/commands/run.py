@@ -21,7 +21,7 @@ def found(path: Path, sessions: Collection[str]) -> list[str]:
 
         rows = load_rows([path])
         own = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-        findings = [each for each in answer_of(own, Question()).findings if each.kind != "roofline"]
+        findings = [each for each in answer_of(own, Question()).findings if not each.says_why]
         return [line for each in findings[:MOST] for line in wrapped(each.sentence)]
     except (Exception, KeyboardInterrupt):
         return []

@@ -136,14 +136,14 @@ def _lines_of(frame: pd.DataFrame) -> _Kept:
     """Rows of `_closely` as lines of a table of ours."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(
-        frame.reindex(columns=list(COLUMNS), fill_value="").itertuples(index=False)
+        frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end").itertuples(index=False)
     )
     return _Kept(COLUMNS, out.getvalue().encode().split(b"\n")[:-1])
 
 
 def _in_columns(names: Sequence[str], line: bytes) -> bytes:
     """A line of a table with other columns as one with ours."""
-    known = dict(zip(names, _split(line.decode()), strict=True))
+    known = {"end": "end", **dict(zip(names, _split(line.decode()), strict=True))}
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow([known.get(name, "") for name in COLUMNS])
     return out.getvalue().encode()

@@ -67,18 +67,10 @@ def size_text(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: `35 min`, `1 h 45`, `2.1 s`."""
+    """As a person says it: `2.1 s`, `1 min 40`, `35 min`, `1 h 45`."""
     if seconds < 90:
         return f"{seconds:.3g} s"
+    if seconds < 570:
+        return f"{round(seconds) // 60} min {round(seconds) % 60:02}"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
-
-
-def seconds_text(seconds: float, half_width: float | None = None) -> str:
-    """As `significant`."""
-    return significant(seconds, half_width)
-
-
-def rate_text(rate: float) -> str:
-    """Samples a second with three digits; empty where they are not known."""
-    return significant(rate) if 0 < rate < math.inf else ""

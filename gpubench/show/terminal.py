@@ -17,17 +17,15 @@ NAME, WHAT, FROM = 36, 28, 22
 MOST = 12
 """Findings on the screen."""
 COLUMNS = ("speedup", "95%", "verdict", "what", "from")
-BESIDE = ("roofline",)
-"""Kinds of finding that say why, not how much: they are not on the first screen."""
 KEYS = 3
-"""Columns that say which line it is, where a table has but one."""
+"""At most so many of the first columns say which line it is."""
 LONGEST = 34
 """Columns of a text in a table that is too wide otherwise."""
 
 
 def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
     """At most LINES lines, none wider than WIDTH; `in_full` where the sections follow."""
-    every = [each for each in answer.findings if each.kind not in BESIDE] or list(answer.findings)
+    every = [each for each in answer.findings if not each.says_why] or list(answer.findings)
     findings = every[:MOST]
     head, tail = [*wrapped(answer.headline)[:4], ""], ["", *_tail(answer, every, len(findings), in_full)]
     by_model = _by_model(findings, duration if answer.unit == "s" else significant)
@@ -43,7 +41,7 @@ def everything(answer: Answer, width: int | None = None, *, every_table: bool = 
     for section in answer.sections:
         lines += ["", *_section(section, width, every_table)]
     if answer.left_out:
-        lines += ["", "LEFT OUT", *_items(answer.left_out, width)]
+        lines += ["", "Left out:", *_items(answer.left_out, width)]
     return lines
 
 
@@ -70,8 +68,9 @@ def _items(texts: Sequence[str], width: int) -> Iterator[str]:
 def table_lines(table: Table, width: int) -> list[str]:
     """A table no wider than `width`.
 
-    Columns without anything in them are left out, texts that are the same in all lines go into the heading, notes
-    below the table; what is still too wide is cut, and then parted into blocks that repeat the first column.
+    Columns without anything in them are left out; texts and counts that are the same in all lines go into the heading,
+    notes below the table. Long texts are cut where it is too wide, and then it is parted into blocks, each of which
+    repeats the columns that tell the lines apart.
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
     columns: list[tuple[Column, list[str]]] = []
@@ -187,7 +186,7 @@ def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
     """Its line in a table: value, interval, verdict, what, from."""
     interval = f"{gain(each.interval[0])}-{gain(each.interval[1])}" if each.interval else ""
     place = f" on {each.place}" if each.place else ""
-    verdict = "one run" if each.verdict == "one trial" else each.verdict
+    verdict = f"{each.sure[0]}/{len(each.parts)} {each.sure[1]}" if each.sure else each.verdict
     line = (
         each.figure or gain(each.value),
         interval,
@@ -261,7 +260,7 @@ def _tail(answer: Answer, every: Sequence[Finding], seen: int, in_full: bool) ->
         more = len(every) - seen
         parts.append(f"{more} more finding{'s' * (more > 1)}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(each.suite for each in answer.findings))
-        parts += [f"One suite in full: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
+        parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
         parts += ["Why: --only roofline."] if len(every) < len(answer.findings) else []
     yield from wrapped(" ".join(parts))
     if any(each.baseline for each in every):

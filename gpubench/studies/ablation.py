@@ -6,17 +6,20 @@ from gpubench.analysis import stats
 from gpubench.analysis.cells import Cell
 from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.matching import PLAIN
+from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, known
-from gpubench.studies.pairs import is_change
+from gpubench.studies.pairs import compares_more, is_change
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group that holds changes against `plain`; of seconds alone."""
-    for group in result.groups if result.metric.name == "seconds" else []:
-        changes = sorted((c for c in group.comparisons if is_change(c)), key=lambda c: c.ratio.value)
+    """One for each group that holds changes against `plain`, the best change first."""
+    metric = result.metric
+    for group in result.groups:
+        changes = [c for c in group.comparisons if is_change(c)]
+        changes.sort(key=lambda c: -metric.gain_of(c.ratio).value)
         if not changes:
             continue
         title = words.title_of(group.cases)
@@ -24,13 +27,9 @@ def sections(result: Result) -> Iterator[Section]:
             "ablation",
             changes[0].subject.suite,
             title,
-            tuple(_finding(c) for c in changes),
-            (
-                _table(changes, group),
-                cases_table(group.cases, result.metric),
-                evidence_table(group.cells, result.metric),
-            ),
-            (_chart(changes, title),),
+            tuple(_finding(c, metric) for c in changes),
+            (_table(changes, group, metric), *_cells(group, metric)),
+            (_chart(changes, title, metric),),
             (),
             group.left_out,
             words.recipe_of(group.cases),
@@ -38,12 +37,11 @@ def sections(result: Result) -> Iterator[Section]:
         )
 
 
-def _finding(c: Comparison) -> Finding:
-    gain = c.ratio.inverse
+def _finding(c: Comparison, metric: Metric) -> Finding:
+    gain = metric.gain_of(c.ratio)
     interval = (gain.low, gain.high) if gain.low and gain.high else None
     name = words.name(c.subject_name)
     place = c.subject.label
-    verb = "may be" if c.verdict == "unsure" else "is"
     return Finding(
         kind="ablation",
         suite=c.subject.suite,
@@ -51,9 +49,9 @@ def _finding(c: Comparison) -> Finding:
         baseline=PLAIN,
         value=gain.value,
         interval=interval,
-        verdict="one run" if c.verdict == "one trial" else c.verdict,
+        verdict=metric.word_of(c.verdict),
         trials=(c.subject.trials, c.other.trials),
-        said=f"{name} {verb} {words.times(gain.value)} as fast as {PLAIN} on {words.name(place)}",
+        said=f"{words.better(name, PLAIN, gain.value, c.verdict, metric)} on {words.name(place)}",
         origin=f"{c.subject.precision}, {c.subject.suite}",
         place=place,
         facts=words.facts_of(c.other),
@@ -62,11 +60,16 @@ def _finding(c: Comparison) -> Finding:
     )
 
 
-def _table(changes: Sequence[Comparison], group: Group) -> Table:
+def _cells(group: Group, metric: Metric) -> tuple[Table, ...]:
+    """Its cases and their evidence, where pairs do not show them."""
+    return () if compares_more(group) else (cases_table(group.cases, metric), evidence_table(group.cells, metric))
+
+
+def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table:
     """A line per change; those that could not run say why."""
     columns = (
         Column("change"),
-        Column("speedup", "ratio", "higher"),
+        Column(metric.gain, "ratio", "higher"),
         Column("verdict"),
         Column("p", "p"),
         Column("peak memory", "bytes", "lower"),
@@ -78,12 +81,13 @@ def _table(changes: Sequence[Comparison], group: Group) -> Table:
     )
     lines: list[tuple[Value, ...]] = []
     for c in changes:
-        gain, change, plain = c.ratio.inverse, c.subject, c.other
+        gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
+        said = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
         lines.append(
             (
-                *(c.subject_name, Estimate(gain.value, gain.low, gain.high), c.verdict, gain.p),
+                *(c.subject_name, Estimate(gain.value, gain.low, gain.high), metric.word_of(c.verdict), gain.p),
                 *(known(change.peak_memory_bytes), known(plain.peak_memory_bytes), known(change.accuracy)),
-                *(known(change.epochs), known(plain.epochs), verdict_in_words(c)),
+                *(known(change.epochs), known(plain.epochs), said),
             )
         )
     nothing = (None,) * (len(columns) - 4)
@@ -91,23 +95,23 @@ def _table(changes: Sequence[Comparison], group: Group) -> Table:
     return Table("changes", columns, tuple(lines))
 
 
-def _chart(changes: Sequence[Comparison], title: str) -> Bars:
+def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = []
     for c in changes:
-        gain = c.ratio.inverse
+        gain = metric.gain_of(c.ratio)
         interval = (gain.low, gain.high) if gain.low and gain.high else None
         bar = Bar(c.subject_name, gain.value, interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
         groups.append(BarGroup(c.subject_name, (bar,)))
     best = next((c for c in changes if c.verdict == "faster"), None)
-    title_of_best = f"No change is surely faster than {PLAIN}"
+    title_of_best = f"No change is surely {metric.words[0]} than {PLAIN}"
     if best is not None:
-        gain_of_best = words.times(best.ratio.inverse.value)
-        title_of_best = f"{words.name(best.subject_name)} gains most: {gain_of_best} as fast as {PLAIN}"
+        gained = metric.gain_of(best.ratio).value
+        title_of_best = words.better(words.name(best.subject_name), PLAIN, gained, best.verdict, metric)
     cells = [cell for c in changes for cell in (c.subject, c.other)]
     return Bars(
         words.slug(f"{cells[0].suite} changes {cells[0].label}"),
         title_of_best,
-        f"Speedup over {PLAIN}, with 95% intervals; above 1 is faster; {title}",
+        f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(groups),
         "ratio",
         reference=1.0,

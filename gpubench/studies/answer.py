@@ -1,7 +1,7 @@
 """All that some rows say to a question: every study's sections, and all findings in order."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, ladder, pairs, roofline, scaling, stages, words
-from gpubench.studies.section import Answer, Bars, Chart, Finding, Lines, Section, in_order
+from gpubench.studies.section import Answer, Bars, Chart, Finding, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "pairs": pairs.sections,
@@ -21,9 +21,8 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "stages": stages.sections,
     "roofline": roofline.sections,
 }
-NAMES = 5
-"""First columns of a table, in which it names its cards."""
-NEITHER = "no two rows differ in {} alone"
+NAMES_CARDS = {"card", "subject", "baseline", "on"}
+"""Columns of tables in which a card may be named."""
 
 
 def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
@@ -61,9 +60,9 @@ def answer_to(
     def table(cases: frozenset[int] | None) -> bytes:
         return loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)])
 
-    gains = [each for each in findings if each.kind != "roofline"]
+    gains = [each for each in findings if not each.says_why]
     return Answer(
-        headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result, sections)}.",
+        headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
         tuple(findings),
         tuple(sections),
         result.metric.gain,
@@ -84,9 +83,9 @@ def count_files(paths: Sequence[Path]) -> int:
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
-def _why_nothing(result: Result, sections: Sequence[Section]) -> str:
-    notes = [note for section in sections for note in section.notes if "has no result" in note]
-    return "; ".join(dict.fromkeys(notes)) or NEITHER.format(" or ".join(result.axes))
+def _why_nothing(result: Result) -> str:
+    lost = dict.fromkeys(line for group in result.groups for line in pairs.without_result(group, result))
+    return "; ".join(lost) or f"no two rows differ in {' or '.join(result.axes)} alone"
 
 
 def _rule(metric: Metric) -> str:
@@ -173,13 +172,7 @@ def only(answer: Answer, wish: str) -> Answer:
     else:
         chosen = [about for section in answer.sections if (about := _about(section, wanted)) is not None]
     if not chosen:
-        cards = {
-            str(line[1])
-            for section in answer.sections
-            for table in section.tables
-            if table.name == "cases"
-            for line in table.lines
-        }
+        cards = {name for section in answer.sections for table in section.tables for name in _cards_in(table)}
         there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
         raise UserError(f"--only {wish}: there is {', '.join(there)}{did_you_mean(wish, there)}")
     findings = in_order([finding for section in chosen for finding in section.findings])
@@ -191,20 +184,26 @@ def only(answer: Answer, wish: str) -> Answer:
 def _about(section: Section, card: str) -> Section | None:
     """What of a section is about a card: findings, lines and charts that name it; None for nothing."""
 
-    def fits(texts: Collection[object]) -> bool:
-        return any(isinstance(text, str) and card in text.lower() for text in texts)
+    def fits(texts: Iterable[Value]) -> bool:
+        return any(card in text.lower() for text in texts if isinstance(text, str))
 
     findings = tuple(each for each in section.findings if fits((each.subject, each.baseline, each.place)))
-    tables = tuple(
-        kept
-        for table in section.tables
-        if (kept := replace(table, lines=tuple(line for line in table.lines if fits(line[:NAMES])))).lines
-    )
+    tables = []
+    for table in section.tables:
+        at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]
+        lines = tuple(line for line in table.lines if fits(line[n] for n in at))
+        # A table that names no card is one of the findings' own.
+        tables += [replace(table, lines=lines)] if lines else [table] if findings and not at else []
     if not (findings or tables):
         return None
-    charts = tuple(chart for chart in section.charts if isinstance(chart, Bars | Lines) and _shows(chart, card))
+    charts = tuple(chart for chart in section.charts if findings or _shows(chart, card))
     left_out = tuple(line for line in section.left_out if card in line.lower())
-    return replace(section, findings=findings, tables=tables, charts=charts, left_out=left_out)
+    return replace(section, findings=findings, tables=tuple(tables), charts=charts, left_out=left_out)
+
+
+def _cards_in(table: Table) -> Iterator[str]:
+    at = [n for n, column in enumerate(table.columns) if column.name == "card"]
+    yield from (str(line[n]) for line in table.lines for n in at)
 
 
 def _shows(chart: Chart, card: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,7 +147,8 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         titles = [recipe_titles[at] or "accuracy" for at in places]
         titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
         lines = dict(zip(titles, (points[at] for at in places), strict=True))
-        yield _accuracy_section(suite, lines, known[places[0]], frozenset[int]().union(*(cases[at] for at in places)))
+        behind_all = frozenset[int]().union(*(cases[at] for at in places))
+        yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
 
 
 def _size(rows: pd.DataFrame) -> Size:
@@ -158,8 +159,9 @@ def _size(rows: pd.DataFrame) -> Size:
 
 
 def _accuracy_section(
-    suite: str, lines: Mapping[str, list[Size]], known: Mapping[str, Any], cases: frozenset[int]
+    suite: str, lines: Mapping[str, list[Size]], known: Sequence[Mapping[str, Any]], cases: frozenset[int]
 ) -> Section:
+    data, cards, versions = ({str(each[name]) for each in known} for name in ("data", "card", "torch"))
     columns = (
         Column("recipe"),
         Column("batch", "count"),
@@ -177,12 +179,12 @@ def _accuracy_section(
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
-        f"Accuracy on {known['data']} in per cent by samples of a step; higher is better",
+        f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better",
         tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
         "samples of a step",
         "accuracy, %",
         log_x=2,
-        foot=f"{short(str(known['card']))}; torch {known['torch']}",
+        foot=f"{words.listed(sorted(map(short, cards)))}; torch {words.listed(sorted(versions))}",
         cases=cases,
     )
     findings = tuple(_held(suite, name, own, cases) for name, own in lines.items() if len(own) > 1)

@@ -53,11 +53,11 @@ def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
     ]
     lines: list[list[Value]] = [
         [
-            *(cell.model, words.label_of(cell, cells), cell.precision, batch_text(cell), estimate(cell, metric)),
+            *(cell.model, label, cell.precision, batch_text(cell), estimate(cell, metric)),
             *(known(cell.samples_per_second), cell.trials or None),
             *(known(cell.accuracy), known(cell.top5), known(cell.perplexity), words.notes_of(cell)),
         ]
-        for cell in cells
+        for cell, label in zip(cells, words.labels_of(cells), strict=True)
     ]
     double = [at for at, column in enumerate(columns) if at > 4 and column.name == metric.title]  # there already
     kept = [at for at in range(len(columns)) if at not in double]
@@ -78,11 +78,11 @@ def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
     columns = [Column(name, note=long and name == "values") for name in names]
     lines: list[tuple[Value, ...]] = [
         (
-            *(part.model, words.label_of(cell, cells), part.precision, part.measured),
+            *(part.model, label, part.precision, part.measured),
             tuple(map(metric.shown, part.values)),
             *(text_of(part.row[name]) for name in facts),
         )
-        for cell in cells
+        for cell, label in zip(cells, words.labels_of(cells), strict=True)
         for part in cell.parts or (cell,)
     ]
     return Table("evidence", tuple(columns), tuple(lines))

@@ -50,7 +50,8 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
     findings = tuple(_finding(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
-    charts = tuple(_curve_charts(suite, curves, titles, findings[0].said, cases))
+    said = findings[0].said if len(findings) == 1 else f"{suite}: what more processes gain"
+    charts = tuple(_curve_charts(suite, curves, titles, said, cases))
     return Section(
         "scaling", suite, f"{suite}: what more processes gain", findings, tables, charts, tuple(notes), cases=cases
     )
@@ -171,6 +172,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
         said=f"The fastest all-reduce of {count} processes moves {speed} ({largest.algorithm})",
         origin=f"{count} processes",
         figure=speed,
+        place=short(str(sums.known["card"])),
         cases=sums.cases,
     )
     return Section(

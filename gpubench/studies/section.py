@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "batch", "stages", "roofline")
 """Kinds of finding, the one that is asked for most first."""
-DECIDED = frozenset({"faster", "slower", "same", "non-inferior", "inferior"})
+DECIDED = frozenset(
+    {
+        *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
+        *("cheaper", "dearer", "smaller", "larger", "better", "worse"),
+    }
+)
+"""Verdicts that say something, in the words of every metric."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +216,8 @@ class Finding:
     """95%."""
     verdict: str = ""
     """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
+    sure: tuple[int, str] | None = None
+    """Of how many of its models a verdict holds, where of the others nobody is sure."""
     models: tuple[str, ...] = ("",)
     trials: tuple[int, int] = (1, 0)
     """Of the subject and of the baseline, the fewest of a model; 0 where there is no baseline."""
@@ -245,9 +253,10 @@ class Finding:
         """The answer and what it rests on, as one sentence."""
         return f"{self.said} ({self.basis})." if self.basis else f"{self.said}."
 
-    def with_charts(self, charts: tuple[Chart, ...]) -> "Finding":
-        """The same, with pictures."""
-        return replace(self, charts=charts)
+    @property
+    def says_why(self) -> bool:
+        """Whether it explains a figure and compares nothing."""
+        return self.kind == "roofline"
 
     @property
     def decided(self) -> bool:

@@ -7,10 +7,11 @@ from functools import cache
 
 from gpubench import suite
 from gpubench.analysis.cells import Cell, text_of
+from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
 from gpubench.rows.read import shown
-from gpubench.studies.section import Finding
+from gpubench.studies.section import DECIDED, Finding
 
 NAME, FACT = 36, 60
 """Characters of a name and of a fact in a sentence."""
@@ -22,8 +23,11 @@ COMMON = {
     "processes": "{} processes",
 }
 """What rows of one group share, and how it is said."""
-UNSAID = {"no test", "", "faster", "slower", "same", "non-inferior", "inferior"}
-"""Verdicts that need no excuse."""
+POSITIVE = {
+    "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
+    "larger": "large", "better": "accurate",
+}  # fmt: skip
+"""How good what is better by a metric's word is."""
 
 
 def gain(value: float) -> str:
@@ -49,6 +53,12 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def better(subject: str, baseline: str, value: float, verdict: str, metric: Metric, verb: str = "be") -> str:
+    """`A is 1.42 times as fast as B`; `may be` where nobody is sure."""
+    does = f"may {verb}" if verdict == "unsure" else {"be": "is"}.get(verb, f"{verb}s")
+    return f"{subject} {does} {times(value)} as {POSITIVE[metric.words[0]]} as {baseline}"
+
+
 def runs(trials: tuple[int, int]) -> str:
     """How many runs of each side."""
     one, other = trials
@@ -62,10 +72,10 @@ def basis(each: Finding) -> str:
     words = [each.suite, each.on, *each.settings[:2], runs(each.trials)]
     if each.interval:
         words.append(f"95%: {gain(each.interval[0])} to {gain(each.interval[1])}")
-    if "/" in each.verdict:  # `1/2 faster`
-        words.append(f"{each.verdict.replace('/', ' of ')}, not sure of the others")
-    elif each.verdict not in UNSAID:
-        reasons = {"one run": "so no verdict", "one trial": "so no verdict", "unsure": "not sure"}
+    if each.sure:
+        words.append(f"{each.sure[0]} of {len(each.parts)} {each.sure[1]}, not sure of the others")
+    elif each.verdict not in {*DECIDED, "no test", ""}:
+        reasons = {"one run": "so no verdict", "unsure": "not sure"}
         words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
     return ", ".join(name(word, FACT) for word in (*words, *each.caveats) if word)
 
@@ -75,10 +85,11 @@ def author(source: str) -> str:
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
 
 
-def label_of(cell: Cell, cells: Sequence[Cell]) -> str:
-    """A cell's card beside others: without the name of who measured it where that is the same of all."""
-    same = len({each.source for each in cells}) == 1
-    return cell.label.removesuffix(f" ({author(cell.source)})") if same and cell.source else cell.label
+def labels_of(cells: Sequence[Cell]) -> list[str]:
+    """Their cards, without the name of who measured where that is the same of all."""
+    sources = {cell.source for cell in cells}
+    author_of_all = f" ({author(next(iter(sources)))})" if len(sources) == 1 and "" not in sources else ""
+    return [cell.label.removesuffix(author_of_all) for cell in cells]
 
 
 def facts_of(cell: Cell) -> dict[str, str]:

@@ -1,0 +1,150 @@
+"""The charts of pairs: both sides of a finding, every case and every ratio of a recipe, a trend over versions."""
+
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpubench.analysis.cells import Cell, short
+from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.metrics import Metric
+from gpubench.analysis.verdicts import Comparison
+from gpubench.studies import words
+from gpubench.studies.cases import behind, estimate, policy_text
+from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Finding, Line, Lines, Part, Point
+
+
+def pictures(each: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
+    """The time of both sides with the speedup of each model, and the speedups with their intervals."""
+    stem = words.slug(f"{each.suite} {each.subject} over {each.baseline} {each.where}")
+    groups = [
+        BarGroup(
+            part.model,
+            (
+                Bar(each.baseline, part.baseline, note=_batch_note(part, part.baseline_batch)),
+                Bar(each.subject, part.subject, note=_batch_note(part, part.subject_batch)),
+            ),
+            f"{words.gain(part.value)}x",
+        )
+        for part in each.parts
+    ]
+    dots = [BarGroup(part.model, (Bar(each.subject, part.value, part.interval),)) for part in each.parts]
+    if len(each.parts) > 1:
+        groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True))
+        dots.append(BarGroup("mean", (Bar(each.subject, each.value, each.interval),), strong=True))
+    times = f"Seconds for {_recipe(each, cells)}; lower is better"
+    speedups = f"Speedup over {each.baseline}, {_recipe(each, cells)}; above 1 is faster"
+    bars = Bars(f"{stem}-seconds", each.said, times, tuple(groups), "s", winner=each.subject, cases=each.cases)
+    ratios = Bars(f"{stem}-speedup", each.said, speedups, tuple(dots), "ratio", reference=1.0, cases=each.cases)
+    return bars, ratios
+
+
+def _batch_note(part: Part, size: float) -> str:
+    return f"batch {size:.0f}" if part.subject_batch != part.baseline_batch and not math.isnan(size) else ""
+
+
+def _recipe(each: Finding, cells: Sequence[Cell]) -> str:
+    """What was run, as far as all of it is the same."""
+    epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
+    known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
+    if not known:
+        return f"a whole run of {each.suite}"
+    count = epochs.pop()
+    return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
+
+
+def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Chart]:
+    """Every case, every ratio, and what a trend over versions looks like."""
+    if not group.cells:
+        return
+    metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
+    cases = behind(group.cases)
+    foot, way = words.origin(group.cells), "higher" if metric.inverse else "lower"
+    by_model: dict[str, list[Bar]] = defaultdict(list)
+    for cell in group.cases:
+        by_model[cell.model].append(_bar(cell, metric))
+    bars = _best_first([BarGroup(model, tuple(own)) for model, own in by_model.items()], higher=metric.inverse)
+    what = "Seconds of a whole run" if metric.name == "seconds" else metric.title
+    title = f"{suite}: every case"
+    subtitle = f"{what}; {way} is better; {about}"
+    yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
+    for axis in dict.fromkeys(c.axis for c in own):
+        along = [c for c in own if c.axis == axis]
+        dots = [
+            BarGroup(model, tuple(_dot(c, metric) for c in along if c.subject.model == model))
+            for model in dict.fromkeys(c.subject.model for c in along)
+        ]
+        dots = _best_first(dots, higher=True)
+        bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
+        ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
+        subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
+        name = words.slug(f"{about} {axis} {metric.gain}")
+        title = f"{suite}: {metric.gain} by {axis}"
+        yield Bars(name, title, subtitle, tuple(dots), "ratio", reference=1.0, foot=foot, cases=cases)
+    if "torch" in result.axes and (trend := _trend(group.cells, metric)):
+        ticks = tuple((float(at), text) for at, text in enumerate(_versions(group.cells)))
+        title, subtitle = f"{suite}: {metric.title} over torch versions", f"{metric.title}; {way} is better"
+        name = words.slug(f"{about} trend")
+        yield Lines(name, title, subtitle, trend, "torch", metric.title, ticks=ticks, foot=foot, cases=cases)
+
+
+def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
+    """The bars of every group in the same order: that of how near they come to the best of their groups."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for group in groups:
+        values = {bar: bar.value for bar in group.bars if bar.value}
+        best = (max if higher else min)(values.values(), default=1.0)
+        for bar, value in values.items():
+            shares[bar.name].append(best / value if higher else value / best)
+    places = {name: statistics.fmean(own) for name, own in shares.items()}
+
+    def place(bar: Bar) -> float:
+        return places.get(bar.name, math.inf)
+
+    return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in groups]
+
+
+def _bar(cell: Cell, metric: Metric) -> Bar:
+    name = cell.label
+    if cell.processes > 1:  # on a CPU they share the one
+        count = f"{cell.processes:.0f}"
+        name = f"{name} ({count} processes)" if cell.device == "cpu" else f"{count} x {name}"
+    name = f"{name} {cell.precision}{policy_text(cell.batch_policy)}"
+    figure = estimate(cell, metric)
+    if not isinstance(figure, Estimate):
+        return Bar(name, None, text=str(figure or "no figure"))
+    ends = (figure.low, figure.high) if figure.low is not None and figure.high is not None else None
+    return Bar(name, figure.value, ends)
+
+
+def _dot(c: Comparison, metric: Metric) -> Bar:
+    ratio = metric.gain_of(c.ratio)
+    where = f"{c.subject.precision * (c.axis != 'precision')}{policy_text(c.subject.batch_policy)}".strip()
+    place = c.subject.label if c.axis != "card" else ""
+    name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
+    note = c.verdict if c.verdict in {"same", "unsure"} else ""
+    return Bar(name, ratio.value, (ratio.low, ratio.high) if ratio.low and ratio.high else None, note=note)
+
+
+def _version(cell: Cell) -> tuple[tuple[int, ...], str]:
+    plain = cell.torch.partition("+")[0]
+    return tuple(map(int, re.findall(r"\d+", plain))), plain
+
+
+def _versions(cells: Sequence[Cell]) -> list[str]:
+    """Versions of torch without their builds, oldest first."""
+    return [text for _, text in sorted(set(map(_version, cells)))]
+
+
+def _trend(cells: Sequence[Cell], metric: Metric) -> tuple[Line, ...]:
+    places = {text: at for at, text in enumerate(_versions(cells))}
+    lines: dict[str, list[Point]] = defaultdict(list)
+    for cell in cells:
+        low, high = sorted(map(metric.shown, cell.interval or (cell.median, cell.median)))
+        at = float(places[_version(cell)[1]])
+        name = f"{cell.model} {cell.precision} {short(cell.card)}"
+        lines[name].append(Point(at, metric.shown(cell.median), low, high))
+    by_x = {name: tuple(sorted(points, key=lambda point: point.x)) for name, points in lines.items()}
+    return tuple(Line(name, points) for name, points in by_x.items() if len(points) > 1)
