@@ -31,13 +31,13 @@ from typing import Any
 
 import torch
 
-from gpubench import suite
 from gpubench.analysis.stats import median, median_interval
-from gpubench.datasets import load_cifar
-from gpubench.measuring import precision
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Trial
+from gpubench.data.datasets import load_cifar
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import precision
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 CIFAR10 = suite.find("cifar10")
 COLUMNS = ("side", "seed", "epochs", "images", "batch", "train_seconds", "images_per_second", "all_seconds", "accuracy")

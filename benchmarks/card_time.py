@@ -19,15 +19,16 @@ from unittest.mock import patch
 
 from rich.console import Console
 
-from gpubench import suite
-from gpubench.measuring import environment, peak
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.plan import Options, plan
-from gpubench.measuring.process import Outcome
-from gpubench.measuring.run import Runner
-from gpubench.measuring.sampling import sampling_for
+from gpubench.hardware import environment
+from gpubench.plan.plan import Options, plan
 from gpubench.rows import row as records
-from gpubench.trial import Case, Measurement, Trial, trial_from_json
+from gpubench.runner import measured_peaks
+from gpubench.runner.process import Outcome
+from gpubench.runner.run import Runner
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Measurement, Trial, trial_from_json
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 GIB = 2**30
 EPOCHS, TRAIN_IMAGES, VALID_IMAGES = 30, 50_000, 10_000
@@ -195,8 +196,8 @@ def simulate(card: Card, **wishes: Any) -> Timed:
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patched:
         fakes: list[tuple[object, str, Callable[..., Any]]] = [
-            (peak, "known", lambda *_: None),
-            (peak, "_remember", lambda *_: None),
+            (measured_peaks, "known", lambda *_: None),
+            (measured_peaks, "_remember", lambda *_: None),
             (records, "append", noted),
         ]
         for where, name, fake in fakes:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from gpubench import suite
 from gpubench.analysis.stats import median, median_interval
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
 
 CIFAR10 = suite.find("cifar10")
 RUNGS = ("no-duplicates", "preprocess-once", "batched-rng")

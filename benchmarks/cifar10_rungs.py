@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from gpubench import suite
-from gpubench.measuring import precision
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import precision
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 CIFAR10 = suite.find("cifar10")
 COLUMNS = (

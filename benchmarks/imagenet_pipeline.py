@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from gpubench import images, suite
-from gpubench.trial import Case, Trial
+from gpubench.data import images
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
 
 
 def bare(arguments: argparse.Namespace) -> Iterable[torch.Tensor]:

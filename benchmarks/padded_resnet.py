@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.suites import resnet
 
-from gpubench.suite import Param
+from gpubench.suite.suite import Param
 
 if TYPE_CHECKING:
-    from gpubench.measuring.clock import Clock
-    from gpubench.trial import Trial
+    from gpubench.suite.trial import Trial
+    from gpubench.training.clock.clock import Clock
 
 full_learner = resnet.full_learner
 

@@ -13,10 +13,10 @@ import subprocess
 import sys
 from statistics import median
 
-from gpubench.measuring import peak
-from gpubench.measuring.environment import devices_of
-from gpubench.measuring.plan import choose_devices
-from gpubench.measuring.process import describe
+from gpubench.hardware.environment import devices_of
+from gpubench.plan.plan import choose_devices
+from gpubench.runner import measured_peaks
+from gpubench.runner.process import describe
 
 LIMIT = 0.1
 INDEPENDENT = """
@@ -65,8 +65,8 @@ def main() -> int:
             if side == "theirs":
                 found[side] = independent(arguments)
             else:
-                soak = peak.soak_seconds(device)
-                ours = peak.measure(device, facts["torch"], arguments.precision, arguments.threads, soak)
+                soak = measured_peaks.soak_seconds(device)
+                ours = measured_peaks.measure(device, facts["torch"], arguments.precision, arguments.threads, soak)
                 found[side] = ours.flops_per_second, ours.bytes_per_second
         products.append(found["ours"][0] / found["theirs"][0])
         copies.append(found["ours"][1] / found["theirs"][1])

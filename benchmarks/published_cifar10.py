@@ -9,8 +9,8 @@ author's second run of the first five posts (davidcpage/cifar10-fast, experiment
 import sys
 from pathlib import Path
 
-from gpubench import suite
 from gpubench.rows.row import Row, append
+from gpubench.suite import suite
 
 POSTS = "github.com/davidcpage/cifar10-fast@f79e8b89, README and bag_of_tricks.ipynb"
 AGAIN = "github.com/davidcpage/cifar10-fast@f79e8b89, experiments.ipynb"

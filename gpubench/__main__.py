@@ -1,5 +1,5 @@
 """`python -m gpubench`: the same program as the `gpubench` command."""
 
-from gpubench.cli import app
+from gpubench.cli.app import app
 
 app()

@@ -23,21 +23,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench import crops, datasets, images
+from gpubench.data import crops, datasets, images
+from gpubench.data.images import Made, Spec
+from gpubench.data.schedules import Phase, Schedule, read, schedule_of
 from gpubench.errors import UserError
-from gpubench.images import Made, Spec
-from gpubench.measuring.shards import Shard, shards
-from gpubench.phases import Phase, Schedule, read, schedule_of
-from gpubench.suite import Param, ParamValue, Suite
+from gpubench.suite.suite import Param, ParamValue, Suite
+from gpubench.training.sharding import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import PIL.Image
     import torch
     from numpy.typing import NDArray
 
-    from gpubench.measuring.clock import Clock
-    from gpubench.measuring.precision import Mode
-    from gpubench.trial import Case, Trial
+    from gpubench.suite.trial import Case, Trial
+    from gpubench.training.clock.clock import Clock
+    from gpubench.training.precision import Mode
 
     Decoder = Callable[[bytes], PIL.Image.Image]
 
@@ -60,7 +60,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
     from torch.nn.functional import cross_entropy
 
-    from gpubench.measuring.ranks import quiet
+    from gpubench.training.process_group import quiet
 
     params = trial.params
     schedule = schedule_of(params.phases)
@@ -139,10 +139,10 @@ class Network:
         from torch.optim.swa_utils import get_ema_multi_avg_fn
         from torchvision.models import resnet
 
-        from gpubench.measuring.layout import layout
-        from gpubench.measuring.precision import mode_of
-        from gpubench.measuring.ranks import distributed
-        from gpubench.measuring.stepping import Stepper
+        from gpubench.training.memory_format import layout
+        from gpubench.training.precision import mode_of
+        from gpubench.training.process_group import distributed
+        from gpubench.training.stepper import Stepper
 
         params = trial.params
         self.device = torch.device(trial.case.device)
@@ -288,7 +288,7 @@ def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
     """The mean of these losses over all processes."""
     import torch
 
-    from gpubench.measuring.ranks import weighted_mean
+    from gpubench.training.process_group import weighted_mean
 
     return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
 
@@ -460,7 +460,7 @@ def workers_of(trial: Trial) -> int:
 
     No more than MOST_WORKERS: two batches of each lie ready in shared memory, of which a container has little.
     """
-    from gpubench.measuring.environment import cpu_count
+    from gpubench.hardware.environment import cpu_count
 
     if trial.params.workers >= 0:
         return int(trial.params.workers)
@@ -483,7 +483,7 @@ class Pass:
     images_per_step: int = 0
     """Of all processes."""
     weights: Sequence[float] = ()
-    """Of the loss in each step, where processes have unequal shares of it (gpubench.measuring.shards)."""
+    """Of the loss in each step, where processes have unequal shares of it (gpubench.training.sharding)."""
 
     def __len__(self) -> int:
         return len(self.specs)

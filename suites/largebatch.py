@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.measuring.shards import Shard, shards
-from gpubench.suite import Param, Suite
+from gpubench.suite.suite import Param, Suite
+from gpubench.training.sharding import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.measuring.clock import Clock
-    from gpubench.trial import Case, Trial
+    from gpubench.suite.trial import Case, Trial
+    from gpubench.training.clock.clock import Clock
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -44,10 +44,10 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from gpubench.measuring.clock import Notes
-    from gpubench.measuring.precision import mode_of
-    from gpubench.measuring.ranks import distributed, quiet, weighted_mean
-    from gpubench.measuring.stepping import LossScale
+    from gpubench.training.clock.clock import Notes
+    from gpubench.training.precision import mode_of
+    from gpubench.training.process_group import distributed, quiet, weighted_mean
+    from gpubench.training.stepper import LossScale
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -113,8 +113,8 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
     """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
     import torch
 
-    from gpubench.measuring.lars import Lars
-    from gpubench.measuring.stepping import begin_momentum
+    from gpubench.training.lars import Lars
+    from gpubench.training.stepper import begin_momentum
 
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
     others = [weight for weight in network.parameters() if weight.ndim <= 1]
@@ -167,7 +167,7 @@ def load_images(trial: Trial) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
             for many in (TRAIN_IMAGES, TEST_IMAGES)
         ]
     else:
-        from gpubench.datasets import load_cifar
+        from gpubench.data.datasets import load_cifar
 
         splits = load_cifar("cifar10", Path(trial.data_dir))
         found = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]

@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.measuring.shards import Shard, shards
-from gpubench.suite import Param, ParamValue, Suite
+from gpubench.suite.suite import Param, ParamValue, Suite
+from gpubench.training.sharding import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
     from fastai.learner import Learner
 
-    from gpubench.measuring.clock import Clock
-    from gpubench.trial import Trial
+    from gpubench.suite.trial import Trial
+    from gpubench.training.clock.clock import Clock
 
 CLASSES = 100
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -41,8 +41,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from fastai.callback.schedule import fit_one_cycle  # noqa: F401  (adds it to Learner)
     from fastai.data.core import DataLoaders
 
-    from gpubench.measuring.fastai import share, train_resident
-    from gpubench.measuring.ranks import weighted_mean
+    from gpubench.training.fastai import share, train_resident
+    from gpubench.training.process_group import weighted_mean
 
     params = trial.params
     device = torch.device(trial.case.device)
@@ -120,9 +120,9 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
     from fastai.metrics import accuracy
     from fastai.optimizer import OptimWrapper
 
-    from gpubench.measuring.fastai import callbacks
-    from gpubench.measuring.layout import layout
-    from gpubench.measuring.precision import mode_of
+    from gpubench.training.fastai import callbacks
+    from gpubench.training.memory_format import layout
+    from gpubench.training.precision import mode_of
 
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
@@ -143,7 +143,7 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
 
 def weights_file(trial: Trial) -> Path:
     """The state dict of torchvision's ImageNet weights, version 1, for the trial's model."""
-    from gpubench.datasets import locate_weights
+    from gpubench.data.datasets import locate_weights
 
     path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
     assert path is not None  # the parent found it before it planned this trial
@@ -165,7 +165,7 @@ def load_images(trial: Trial) -> tuple[Any, Any, Any, Any]:
         images = torch.randint(0, 256, (train + valid, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice)
         labels = torch.randint(0, CLASSES, (train + valid,), generator=dice)
         return images[:train], labels[:train], images[train:], labels[train:]
-    from gpubench.datasets import load_cifar
+    from gpubench.data.datasets import load_cifar
 
     train_split, test_split = load_cifar("cifar100", Path(trial.data_dir))
     return (
@@ -201,7 +201,7 @@ class DeviceLoader:
     def __init__(self, images: Any, labels: Any, trial: Trial, *, augment: bool) -> None:
         import torch
 
-        from gpubench.measuring.layout import layout
+        from gpubench.training.memory_format import layout
 
         self.device = torch.device(trial.case.device)
         self.images, self.labels = images.to(self.device), labels.to(self.device)
@@ -290,7 +290,7 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
     import torch
     from torch.utils.data import DataLoader
 
-    from gpubench.measuring.layout import memory_format
+    from gpubench.training.memory_format import memory_format
 
     dataset: Any = PilImages(images, labels, trial, augment)
     batches: Any = ShardedBatches(len(images), trial, augment)

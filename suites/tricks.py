@@ -24,14 +24,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite import Param, ParamValue, Suite
+from gpubench.suite.suite import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
     from torch import nn
 
-    from gpubench.measuring.clock import Clock
-    from gpubench.trial import Case, Trial
+    from gpubench.suite.trial import Case, Trial
+    from gpubench.training.clock.clock import Clock
 
 TRAIN_IMAGES, VALID_IMAGES, TEST_IMAGES = 45_000, 5_000, 10_000
 CLASSES, SIZE = 10, 32
@@ -209,7 +209,7 @@ class Pipeline:
 
     def notes(self) -> Any:
         """The loss scale, for the row."""
-        from gpubench.measuring.clock import Notes
+        from gpubench.training.clock.clock import Notes
 
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
@@ -283,7 +283,7 @@ def precision_plugin(trial: Trial) -> Any:
     """Lightning's part that computes in the trial's precision. Trick 3 is `16-mixed` or `bf16-mixed`."""
     from lightning.fabric.plugins import MixedPrecision, Precision
 
-    from gpubench.measuring.precision import mode_of
+    from gpubench.training.precision import mode_of
 
     name = trial.case.precision
     if name in {"fp32", "tf32"}:
@@ -314,7 +314,7 @@ def other_processes(trial: Trial) -> Iterator[Any]:
     import torch.distributed as dist
 
     from gpubench.errors import Unsupported
-    from gpubench.measuring.ranks import leave
+    from gpubench.training.process_group import leave
 
     ranks, kind = ranks_of(trial.case.params), torch_device_type(trial.case.device)
     if ranks == 1:
@@ -352,8 +352,8 @@ def other(trial: Trial, rank: int, port: int) -> None:
     import torch
     import torch.distributed as dist
 
-    from gpubench.measuring import precision
-    from gpubench.measuring.ranks import leave
+    from gpubench.training import precision
+    from gpubench.training.process_group import leave
 
     ranks, params = ranks_of(trial.case.params), trial.params
     if params.threads:
@@ -441,7 +441,7 @@ def load_images(trial: Trial) -> list[tuple[Any, Any]]:
         images = dice.integers(0, 256, (many, SIZE, SIZE, 3), dtype=np.uint8)
         labels = dice.integers(0, CLASSES, many)
     else:
-        from gpubench.datasets import load_cifar
+        from gpubench.data.datasets import load_cifar
 
         splits = load_cifar("cifar10", Path(trial.data_dir))
         images = np.concatenate([split.images for split in splits]).transpose(0, 2, 3, 1)

@@ -20,16 +20,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.apex import LAST_WITH_AMP, installed
 from gpubench.errors import UserError
-from gpubench.suite import Param, ParamValue, Suite
+from gpubench.hardware.apex import LAST_WITH_AMP, installed
+from gpubench.suite.suite import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.measuring.clock import Clock, Notes
-    from gpubench.measuring.precision import Mode
-    from gpubench.trial import Case, Trial
+    from gpubench.suite.trial import Case, Trial
+    from gpubench.training.clock.clock import Clock, Notes
+    from gpubench.training.precision import Mode
 
 VOCABULARY = 33_278
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
@@ -42,8 +42,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from gpubench.measuring.precision import mode_of
-    from gpubench.measuring.stepping import Stepper
+    from gpubench.training.precision import mode_of
+    from gpubench.training.stepper import Stepper
 
     params = trial.params
     device = torch.device(trial.case.device)
@@ -229,7 +229,7 @@ class ApexStepper:
     ) -> None:
         from apex.fp16_utils import FP16_Optimizer
 
-        from gpubench.measuring.stepping import Tally
+        from gpubench.training.stepper import Tally
 
         scale = {"static_loss_scale": loss_scale} if loss_scale else {"dynamic_loss_scale": True}
         self.model, self.inner, self.clip_norm = model, optimizer, clip_norm
@@ -251,8 +251,8 @@ class ApexStepper:
 
     def notes(self) -> Notes:
         """What there is to say when the training is over."""
-        from gpubench.measuring.clock import Notes
-        from gpubench.measuring.stepping import dtypes_of
+        from gpubench.training.clock.clock import Notes
+        from gpubench.training.stepper import dtypes_of
 
         bad = self.losses.last_is_bad
         return Notes(
@@ -325,7 +325,7 @@ def real_text(root: Path) -> tuple[Any, Any, Any, int]:
     """Tokens, int64 (N,), of the corpus under `root`, and its vocabulary."""
     import torch
 
-    from gpubench.datasets import load_corpus
+    from gpubench.data.datasets import load_corpus
 
     corpus = load_corpus("wikitext-2", root)
     train_part, valid_part, test_part = (
@@ -375,7 +375,7 @@ def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
 
 def refuse(case: Case) -> str:
     """Why this case cannot be trained: no RNN in that precision, or no Apex for it."""
-    from gpubench.trial import rnn_refusal
+    from gpubench.suite.trial import rnn_refusal
 
     if case.model != "transformer" and (why := rnn_refusal(case.precision, case.device)):
         return why

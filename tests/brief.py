@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gpubench.measuring.sampling import Sampling, sampling_for
+from gpubench.training.clock.sampling import Sampling, sampling_for
 
 
 def brief(mode: str) -> Sampling:

@@ -18,11 +18,11 @@ import pytest
 from inside import described, run_inside, skip_sleep
 from typer.testing import CliRunner
 
-from gpubench import datasets
-from gpubench.cli import app
-from gpubench.doctor import nvidia_cards
-from gpubench.measuring import environment
-from gpubench.measuring.run import run
+from gpubench.cli.app import app
+from gpubench.data import datasets
+from gpubench.hardware import environment
+from gpubench.hardware.advice import nvidia_cards
+from gpubench.runner.run import run
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Files run side by side, and torch's threads are many times slower where they have to share their cores.
@@ -58,9 +58,9 @@ def cli(tmp_path, monkeypatch):
     """Runs gpubench inside this process, in `tmp_path`; each trial too, and sleep takes no time (tests/inside.py)."""
     monkeypatch.chdir(tmp_path)
     skip_sleep(monkeypatch)
-    monkeypatch.setattr("gpubench.measuring.process.describe", lambda: described()["facts"])
-    monkeypatch.setattr("gpubench.measuring.run.run", partial(run, run_child=run_inside))
-    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", lambda: 0.1)  # half a second, and told elsewhere
+    monkeypatch.setattr("gpubench.runner.process.describe", lambda: described()["facts"])
+    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=run_inside))
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)  # half a second, and told elsewhere
 
     def invoke(*arguments: object) -> Done:
         result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)

@@ -13,8 +13,8 @@ import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 
-from gpubench.measuring import worker
-from gpubench.measuring.process import Outcome
+from gpubench.runner.process import Outcome
+from gpubench.worker import tasks
 
 
 def run_inside(
@@ -45,7 +45,7 @@ def run_inside(
         with redirect_stdout(printed), redirect_stderr(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             settled = lambda: any(word and word.get("settled") for word in told)  # noqa: E731
-            answer = worker.answer_to(json.loads(json.dumps(task)), send, settled)
+            answer = tasks.answer_to(json.loads(json.dumps(task)), send, settled)
     finally:
         os.environ.clear()
         os.environ.update(environ)
@@ -73,4 +73,4 @@ def skip_sleep(monkeypatch):
 @cache
 def described():
     """What torch says of this machine; it says the same all day."""
-    return worker.answer_to({"task": "describe"}, lambda event: None)
+    return tasks.answer_to({"task": "describe"}, lambda event: None)

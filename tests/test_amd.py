@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpubench.conditions import CardCheck, CardState, Processes, Reading, of_card
-from gpubench.measuring import amd, apple
-from gpubench.measuring.amd import find
+from gpubench.hardware import amd, apple
+from gpubench.hardware.amd import find
+from gpubench.hardware.state import CardCheck, CardState, Processes, Reading, of_card
 
 BUS = "0000:c1:00"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpubench import apex
-from gpubench.doctor import of_apex
+from gpubench.hardware import apex
+from gpubench.hardware.advice import of_apex
 
 NOW = ("optimizers", "multi_tensor_apply", "normalization")
 THEN = (*NOW, "amp", "fp16_utils", "parallel", "RNN")

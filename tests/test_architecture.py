@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -11,62 +12,33 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpubench"
 TORCH = {"torch", "torchvision", "fastai"}
-MAY_IMPORT_TORCH = {
-    "measuring/worker.py",
-    "measuring/trial_runner.py",
-    "measuring/device.py",
-    "measuring/precision.py",
-    "measuring/stepping.py",  # an optimizer's step is torch's
-    "measuring/fastai.py",
-    "measuring/lars.py",  # an optimizer
-    "measuring/layout.py",  # torch's constants; asks the card whether it has tensor cores
-    "measuring/counting.py",  # a dispatch mode beside that of precision.py
-    "measuring/rates.py",  # what a device reaches; runs in a child
-    "measuring/selftest_suite.py",  # a suite; it lies in the package because no user benchmarks it
-    # Only ever imported by a child: the agent of several processes, what they join, and where machines meet.
-    "measuring/agent.py",
-    "measuring/ranks.py",
-    "measuring/meeting.py",
-}
+MAY_IMPORT_TORCH = ("training/", "worker/", "commands/selftest_suite.py")
+"""Rooms of a child process; and a suite that lies in the package because no user benchmarks it."""
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
-ROOMS = [
-    {"__init__.py"},  # asks for the rest where it is called
-    {"errors.py", "interval.py"},
-    {
-        "arguments.py",
-        "suite.py",
-        "trial.py",
-        "corpus.py",
-        "datasets.py",
-        "apex.py",
-        "doctor.py",
-        "crops.py",
-        "images.py",
-        "phases.py",
-        "conditions.py",
-        "rows/",
+GROUND = {"errors", "interval"}
+"""Modules of a few lines beside the rooms, which every room may import, and which import none."""
+MAY_IMPORT = {
+    "suite": set(),
+    "rows": set(),
+    "data": set(),
+    "hardware": {"suite", "data"},
+    "training": {"suite", "hardware"},
+    "worker": {"suite", "hardware", "training"},
+    "plan": {"suite", "data", "hardware"},
+    "runner": {"suite", "hardware", "plan", "rows"},
+    "analysis": {"suite", "rows"},
+    "studies": {"suite", "rows", "analysis"},
+    "interop": {"rows", "analysis", "data"},
+    "show": {"rows", "studies"},
+    "commands": {
+        *("suite", "data", "hardware", "training", "plan", "runner", "rows", "analysis", "studies", "interop", "show"),
     },
-    {"measuring/", "analysis/"},
-    {"studies/", "interop/"},
-    {"show/"},
-    {"commands/"},
-    {
-        "completion.py",
-        "ceiling.py",
-        "selftest.py",
-        "preparing.py",
-    },  # measure with one wing, look up and judge with the other
-    {"cli.py", "__main__.py"},
-]
-"""Lower ones first; a module imports only from its own line or from a lower one."""
-LAYERS = [
-    {module for module in MODULES for room in rooms if module == room or module.startswith(room)} for rooms in ROOMS
-]
-for layer_of_init in LAYERS[2:]:
-    layer_of_init.discard("__init__.py")
+    "cli": {"suite", "data", "plan", "runner", "rows", "analysis", "interop", "commands"},
+}
+"""Per room the rooms that its modules may import beside their own."""
 COMPARING = ("analysis/", "studies/", "show/", "interop/")
-"""Rooms that know no suite by name, and import nothing that measures."""
+"""Rooms that know no suite by name."""
 KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""
 
@@ -95,24 +67,28 @@ def module_of(name: str) -> str | None:
 IMPORTS = {module: imports(PACKAGE / module) for module in MODULES}
 
 
-def layer(module: str) -> int:
-    return next(number for number, members in enumerate(LAYERS) if module in members)
+def room_of(module: str) -> str:
+    return module.partition("/")[0].removesuffix(".py")
 
 
-def test_every_module_has_a_layer():
-    assert {module for members in LAYERS for module in members} == set(MODULES)
+def test_every_folder_is_a_room_that_says_what_lives_in_it():
+    rooms = {room_of(module) for module in MODULES if "/" in module}
+    assert rooms == set(MAY_IMPORT)
+    for module in MODULES:
+        if module.endswith("/__init__.py"):
+            assert len(ast.get_docstring(ast.parse((PACKAGE / module).read_text())).split()) > 20, module
 
 
-def test_a_module_imports_only_from_below_and_comparing_never_from_measuring():
+def test_a_room_imports_only_the_rooms_below_it():
     wrong = [
         f"{module} imports {used}"
         for module, names in IMPORTS.items()
-        if module != "__init__.py"
+        if "/" in module
         for used in filter(None, map(module_of, names))
-        if used != "__init__.py"
-        and (layer(used) > layer(module) or (used.startswith("measuring/") and module.startswith(COMPARING)))
+        if room_of(used) not in {room_of(module), *GROUND, *MAY_IMPORT[room_of(module)]} and used != "__init__.py"
     ]
     assert wrong == []
+    TopologicalSorter(MAY_IMPORT).prepare()  # raises CycleError
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -137,22 +113,26 @@ def test_what_compares_knows_no_suite_by_name():
     assert wrong == []
 
 
-def test_a_room_of_what_compares_holds_a_dozen_files_at_most():
-    rooms = {room: [module for module in MODULES if module.startswith(room)] for room in (*COMPARING, "rows/")}
-    assert {room: len(files) for room, files in rooms.items() if len(files) > 15} == {}
+def test_a_folder_holds_a_dozen_files_at_most():
+    folders = Counter(str(Path(module).parent) for module in MODULES)
+    assert {folder: number for folder, number in folders.items() if number > 13} == {}
 
 
-def test_only_a_few_modules_may_know_torch():
-    knowing = {module for module, names in IMPORTS.items() if {name.partition(".")[0] for name in names} & TORCH}
-    assert knowing - MAY_IMPORT_TORCH == set()
+def knows_torch(module: str) -> bool:
+    return bool({name.partition(".")[0] for name in IMPORTS[module]} & TORCH)
+
+
+def test_torch_is_imported_by_what_runs_in_a_child_alone():
+    assert [module for module in MODULES if knows_torch(module) and not module.startswith(MAY_IMPORT_TORCH)] == []
 
 
 def test_no_parent_module_imports_a_childs_module():
     wrong = [
         f"{module} would import torch through {used}"
         for module, names in IMPORTS.items()
-        if module not in MAY_IMPORT_TORCH
-        for used in {module_of(name) for name in names} & MAY_IMPORT_TORCH
+        if not module.startswith(MAY_IMPORT_TORCH)
+        for used in filter(None, map(module_of, names))
+        if knows_torch(used)
     ]
     assert wrong == []
 
@@ -179,7 +159,7 @@ def test_most_commands_never_import_torch():
     ]
     script = f"""
 import contextlib, io, sys
-from gpubench.cli import app
+from gpubench.cli.app import app
 for line in {lines!r}:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
         app(line)
@@ -191,6 +171,6 @@ for line in {lines!r}:
 
 
 def test_help_loads_nothing_heavy():
-    script = "import sys, gpubench.cli; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
+    script = "import sys, gpubench.cli.app; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

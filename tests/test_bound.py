@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.analysis.peaks import find
 from gpubench.rows.read import load
-from gpubench.studies import bound
-from gpubench.studies.bound import bound_of, limit_seconds, why_not_faster
+from gpubench.studies.roofline import bound
+from gpubench.studies.roofline.bound import bound_of, limit_seconds, why_not_faster
+from gpubench.studies.roofline.listed_peaks import find
 
 SUITES = Path(__file__).parent / "suites"
 

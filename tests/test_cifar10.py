@@ -10,13 +10,14 @@ from brief import brief
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
-from gpubench import datasets, suite
-from gpubench.measuring import precision
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.counting import Work
-from gpubench.measuring.precision import KINDS, mode_of
+from gpubench.data import datasets
 from gpubench.rows.read import load
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import precision
+from gpubench.training.clock.clock import Clock
+from gpubench.training.flops import Work
+from gpubench.training.precision import KINDS, mode_of
 
 CIFAR10 = suite.find("cifar10")
 OWN = CIFAR10.suite.train.__globals__

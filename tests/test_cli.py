@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gpubench import completion
-from gpubench.arguments import parse_duration, parse_size
-from gpubench.cli import app, doctor
-from gpubench.conditions import Host
-from gpubench.doctor import Check
+from gpubench.cli.app import app, completion, doctor
+from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.errors import UserError
-from gpubench.measuring.plan import Options
-from gpubench.suite import COMMON_PARAMS, built_in_names, find
+from gpubench.hardware.advice import Check
+from gpubench.hardware.state import Host
+from gpubench.plan.plan import Options
+from gpubench.suite.suite import COMMON_PARAMS, built_in_names, find
 
 invoke = CliRunner().invoke
 
@@ -59,7 +58,7 @@ def test_bad_durations(text):
         ("x = 1\n", "defines no SUITE"),
         ("import nothing_like_this\n", "ModuleNotFoundError"),
         ("1 / 0\n", "ZeroDivisionError"),
-        ("from gpubench.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "no model"),
+        ("from gpubench.suite.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "no model"),
     ],
 )
 def test_suite_files_that_do_not_load(cli, tmp_path, source, words):
@@ -120,7 +119,7 @@ def test_list_of_one_suite_shows_all_its_parameters(cli):
 def asked(monkeypatch):
     """The Options that `gpubench run` passes on, instead of running them."""
     got: list[Options] = []
-    monkeypatch.setattr("gpubench.measuring.run.run", lambda options, **_: got.append(options) or 0)
+    monkeypatch.setattr("gpubench.runner.run.run", lambda options, **_: got.append(options) or 0)
     return got
 
 
@@ -160,7 +159,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
-    monkeypatch.setattr("gpubench.measuring.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
+    monkeypatch.setattr("gpubench.runner.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
     monkeypatch.setattr("sys.argv", ["gpubench", *shlex.split(ON_SLURM)])
     assert invoke(app, shlex.split(ON_SLURM)).exit_code == 0
     ((wishes, arguments, options, _),) = got
@@ -200,7 +199,7 @@ def test_the_shell_completes_values_and_imports_nothing_heavy():
     """One process completes them all."""
     script = f"""
 import contextlib, io, json, os, sys
-from gpubench.cli import app
+from gpubench.cli.app import app
 os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
 told = []
 for line in {list(COMPLETED)!r}:
@@ -257,10 +256,10 @@ def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatc
     }  # fmt: skip
     facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [cpu]}
     quiet = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
-    monkeypatch.setattr("gpubench.measuring.host.host", lambda cpu_count: quiet)
-    monkeypatch.setattr("gpubench.measuring.process.describe", lambda: facts)
-    monkeypatch.setattr("gpubench.doctor.nvidia_cards", list)
-    monkeypatch.setattr("gpubench.doctor.ROOMY_BYTES", 1)
+    monkeypatch.setattr("gpubench.hardware.host.host", lambda cpu_count: quiet)
+    monkeypatch.setattr("gpubench.runner.process.describe", lambda: facts)
+    monkeypatch.setattr("gpubench.hardware.advice.nvidia_cards", list)
+    monkeypatch.setattr("gpubench.hardware.advice.ROOMY_BYTES", 1)
     healthy = invoke(app, ["doctor"])
     assert healthy.exit_code == 0
     assert "ok    cpu: A CPU; precisions fp32, tf32, fp16, bf16" in healthy.stdout
@@ -279,7 +278,7 @@ def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monk
         seen.append(capsys.readouterr())
         yield Check("fix", "slow", "do this")
 
-    monkeypatch.setattr("gpubench.measuring.checkup.checks", checks)
+    monkeypatch.setattr("gpubench.commands.doctor.checks", checks)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert doctor.__wrapped__(files=None, against=None, data=None) == 4
     assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")

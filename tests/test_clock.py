@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.measuring.clock import Clock, Notes, first_dimension
-from gpubench.measuring.peers import Peers
-from gpubench.measuring.sampling import drift, sampling_for
-from gpubench.trial import Lap
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.clock import Clock, Notes, first_dimension
+from gpubench.training.clock.peers import Peers
+from gpubench.training.clock.sampling import drift, sampling_for
 
 
 class Time:

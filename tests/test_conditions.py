@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, processes
 
-from gpubench.conditions import (
+from gpubench.hardware.environment import switches
+from gpubench.hardware.nvidia import find
+from gpubench.hardware.state import (
     CardCheck,
     CardState,
     Host,
@@ -17,8 +19,6 @@ from gpubench.conditions import (
     of_switches,
     untold,
 )
-from gpubench.measuring.environment import switches
-from gpubench.measuring.nvml import find
 
 FINE = CardCheck(
     device="cuda:0",

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from gpubench import corpus, datasets
+from gpubench.data import corpus, datasets
 from gpubench.errors import UserError
 
 TEXTS = {"train": "the cat sat\n\n the dog\n", "valid": "a cat\n", "test": "the end\n"}

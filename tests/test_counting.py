@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.analysis.peaks import find
-from gpubench.measuring.counting import Work
-from gpubench.studies.bound import limit_seconds
+from gpubench.studies.roofline.bound import limit_seconds
+from gpubench.studies.roofline.listed_peaks import find
+from gpubench.training.flops import Work
 
 
 def work_of(step):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench import datasets
+from gpubench.data import datasets
 from gpubench.errors import UserError
 
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.doctor import Card, of_torch
 from gpubench.errors import UserError
-from gpubench.measuring import device
-from gpubench.measuring.environment import devices_of
-from gpubench.measuring.plan import choose_devices
+from gpubench.hardware.advice import Card, of_torch
+from gpubench.hardware.environment import devices_of
+from gpubench.plan.plan import choose_devices
+from gpubench.training import device
 
 CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]

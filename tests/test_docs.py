@@ -14,11 +14,11 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 
 import gpubench
-from gpubench import suite
-from gpubench.cli import app
-from gpubench.doctor import LEGACY_BUILD
+from gpubench.cli.app import app
+from gpubench.hardware.advice import LEGACY_BUILD
 from gpubench.rows import row as records
 from gpubench.rows.read import load
+from gpubench.suite import suite
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -60,7 +60,7 @@ def test_the_page_of_commands_is_the_codes(tmp_path):
     if version("typer") != tested:
         pytest.skip(f"docs/cli.md was made with typer {tested}")
     made = tmp_path / "cli.md"
-    command = [sys.executable, "-m", "typer", "gpubench.cli", "utils", "docs"]
+    command = [sys.executable, "-m", "typer", "gpubench.cli.app", "utils", "docs"]
     subprocess.run([*command, "--name", "gpubench", "--title", "Commands", "--output", made], check=True)
     assert made.read_text() == (ROOT / "docs" / "cli.md").read_text()
 

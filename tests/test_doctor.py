@@ -6,8 +6,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpubench import doctor
-from gpubench.doctor import Card, has_kernels, of_torch
+from gpubench.hardware import advice
+from gpubench.hardware.advice import Card, has_kernels, of_torch
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -98,17 +98,17 @@ def test_a_machine_without_a_card_is_no_fault():
 
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "ROOMY_BYTES", 1)
-    found = list(doctor.surroundings(None, tmp_path / "new" / "results"))
+    monkeypatch.setattr(advice, "ROOMY_BYTES", 1)
+    found = list(advice.surroundings(None, tmp_path / "new" / "results"))
     assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
     assert not [f for f in found if f.level == "fix"]
-    monkeypatch.setattr(doctor, "ROOMY_BYTES", 1 << 60)
-    assert len([f for f in doctor.surroundings(None, tmp_path) if f.level == "fix"]) == 2
-    assert any("not there" in f.text for f in doctor.surroundings(tmp_path, tmp_path))
+    monkeypatch.setattr(advice, "ROOMY_BYTES", 1 << 60)
+    assert len([f for f in advice.surroundings(None, tmp_path) if f.level == "fix"]) == 2
+    assert any("not there" in f.text for f in advice.surroundings(tmp_path, tmp_path))
 
 
 def test_every_check_that_is_not_ok_says_what_to_do(tmp_path):
-    package = Path(doctor.__file__).parent
+    package = Path(advice.__file__).parent
     calls = [
         call
         for path in package.rglob("*.py")
@@ -120,7 +120,7 @@ def test_every_check_that_is_not_ok_says_what_to_do(tmp_path):
         level = getattr(call.args[0], "value", "")
         assert level == "ok" or len(call.args) == 3, ast.unparse(call)
     everything = of_torch(facts(card="V100", capability="7.0"), [Card("V100", "550.1", "12.4")])
-    everything += doctor.surroundings(tmp_path, tmp_path)
+    everything += advice.surroundings(tmp_path, tmp_path)
     assert all(check.advice for check in everything if check.level != "ok")
 
 
@@ -135,12 +135,12 @@ def silent_nvml(monkeypatch):
 
 
 def test_no_driver_is_no_card(silent_nvml, monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "DRIVER_TRACES", (tmp_path / "nvidia0",), raising=False)
-    assert doctor.nvidia_cards() == []
+    monkeypatch.setattr(advice, "DRIVER_TRACES", (tmp_path / "nvidia0",), raising=False)
+    assert advice.nvidia_cards() == []
 
 
 def test_a_driver_whose_library_does_not_answer_is_a_card_with_a_problem(silent_nvml, monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "DRIVER_TRACES", (tmp_path,), raising=False)
-    (fix,) = fixes(facts(), doctor.nvidia_cards())
+    monkeypatch.setattr(advice, "DRIVER_TRACES", (tmp_path,), raising=False)
+    (fix,) = fixes(facts(), advice.nvidia_cards())
     assert "NVML" in fix.text
     assert "restart the machine" in fix.advice

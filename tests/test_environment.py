@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.measuring import environment
-from gpubench.measuring.environment import without_names
+from gpubench.hardware import environment
+from gpubench.hardware.environment import without_names
 
 
 def test_a_user_without_a_name_takes_nothing_away(monkeypatch):

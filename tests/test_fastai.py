@@ -11,8 +11,8 @@ from fastai.learner import Learner
 from fastai.optimizer import OptimWrapper
 from torch import nn
 
-from gpubench.measuring.fastai import PrecisionCallback, callbacks, train_resident
-from gpubench.measuring.precision import KINDS, mode_of
+from gpubench.training.fastai import PrecisionCallback, callbacks, train_resident
+from gpubench.training.precision import KINDS, mode_of
 
 BATCHES, BATCH = 3, 4
 

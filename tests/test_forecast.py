@@ -5,9 +5,9 @@ from datetime import datetime
 
 import pytest
 
-from gpubench.measuring.forecast import data_of, forecast, moment, span
-from gpubench.measuring.plan import Options
-from gpubench.trial import Case, Trial
+from gpubench.plan.forecast import data_of, forecast, moment, span
+from gpubench.plan.plan import Options
+from gpubench.suite.trial import Case, Trial
 
 NOW = datetime(2026, 11, 22, 15, 28)
 CASE = Case(

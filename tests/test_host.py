@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gpubench.measuring import host
+from gpubench.hardware import host
 
 
 def write(path, text):

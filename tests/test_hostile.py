@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench.cli import app
+from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import row as records
 from gpubench.rows.read import load

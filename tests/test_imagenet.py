@@ -13,15 +13,17 @@ import torch
 from brief import brief
 from PIL import Image, ImageDraw
 
-from gpubench import datasets, images, suite
+from gpubench.data import datasets, images
+from gpubench.data.schedules import schedule_of
 from gpubench.errors import UserError
-from gpubench.measuring import environment, precision
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.counting import Work
-from gpubench.measuring.trial_runner import judged
-from gpubench.phases import schedule_of
+from gpubench.hardware import environment
 from gpubench.rows.read import load
-from gpubench.trial import Case, Measurement, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Measurement, Trial
+from gpubench.training import precision
+from gpubench.training.clock.clock import Clock
+from gpubench.training.flops import Work
+from gpubench.worker.run_trial import judged
 
 IMAGENET = suite.find("imagenet")
 MODULE = sys.modules[IMAGENET.suite.train.__module__]  # now: whoever loads the suite again puts another in its place

@@ -5,7 +5,7 @@ import random
 import pytest
 from PIL import Image
 
-from gpubench import crops, images
+from gpubench.data import crops, images
 from gpubench.errors import UserError
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpubench.measuring.lapping import Laps
-from gpubench.measuring.sampling import Stop, sampling_for
-from gpubench.trial import Lap
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.laps import Laps
+from gpubench.training.clock.sampling import Stop, sampling_for
 
 FULL = replace(sampling_for("full", accelerator=False), lap_seconds=0.5, most_laps=None)
 

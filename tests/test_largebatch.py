@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gpubench import suite
 from gpubench.rows.read import load
+from gpubench.suite import suite
 
 PARTS = suite.find("largebatch").suite.train.__globals__
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from waiting import Waits
 
-from gpubench import suite
-from gpubench.measuring.counting import Work
-from gpubench.measuring.lars import Lars
+from gpubench.suite import suite
+from gpubench.training.flops import Work
+from gpubench.training.lars import Lars
 
 LR, MOMENTUM, DECAY, TRUST = 0.5, 0.9, 5e-5, 1e-3
 

@@ -1,6 +1,6 @@
 """NCCL's own log, in the words of its source (NVIDIA/nccl, src/enqueue.cc and src/transport/net.cc)."""
 
-from gpubench.measuring.nccl import settings, told
+from gpubench.hardware.nccl import settings, told
 
 LOG = """
 h:1:2 [0] NCCL INFO NCCL version 2.27.3+cuda12.9

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.measuring.nodes import parse_rendezvous
 from gpubench.rows.read import load
+from gpubench.runner.nodes import parse_rendezvous
 
 SUITE = Path(__file__).parent / "suites" / "ranks.py"
 

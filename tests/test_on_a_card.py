@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import suite
+from gpubench.suite import suite
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.errors import UserError
-from gpubench.measuring.blame import Failure, cause, together
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.peers import Peers, lap_of_all, numbers_of, unlikeness
-from gpubench.measuring.sampling import sampling_for
-from gpubench.measuring.shards import shards
-from gpubench.trial import Lap, Measurement
+from gpubench.suite.trial import Lap, Measurement
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of, unlikeness
+from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.sharding import shards
+from gpubench.worker.failures import Failure, cause, together
 
 LAP = Lap("train", 0, "timed", 4, 40, 2.0, 0.5)
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from gpubench.data.schedules import BUILT_IN, TINY, TITAN_RTX, line_of, parse, read, schedule_of
 from gpubench.errors import UserError
-from gpubench.phases import BUILT_IN, TINY, TITAN_RTX, line_of, parse, read, schedule_of
 
 PLAIN = """
 lr_batch = 128

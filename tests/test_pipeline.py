@@ -21,10 +21,10 @@ import pytest
 from inside import run_inside, skip_sleep
 from rich.console import Console
 
-from gpubench.measuring.environment import cpu_count
-from gpubench.measuring.interrupts import Interrupts
-from gpubench.measuring.plan import Options
-from gpubench.measuring.run import run
+from gpubench.hardware.environment import cpu_count
+from gpubench.plan.plan import Options
+from gpubench.runner.run import run
+from gpubench.runner.signals import Interrupts
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -146,7 +146,7 @@ class StopAt:
 def stopped(tmp_path, monkeypatch):
     """Runs until Ctrl-C comes in task `at`; returns the exit code and the last line."""
     skip_sleep(monkeypatch)
-    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", lambda: 0.1)
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
 
     def run_stopped(at: int, **options) -> tuple[int, str]:
         told = Console(file=io.StringIO(), width=200)
@@ -180,7 +180,7 @@ def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpubench.measuring.host.reference_seconds", interrupted)
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", interrupted)
     line = "stopped before the first trial: no row was added; give the same command again"
     assert stopped(9, out=tmp_path / "a.csv") == (130, line)
     assert not (tmp_path / "a.csv").exists()
@@ -333,7 +333,7 @@ def test_sigterm_ends_as_ctrl_c_does(tmp_path):
 
 
 WHAT_A_CHILD_HAS = """
-from gpubench.suite import Suite
+from gpubench.suite.suite import Suite
 
 
 def train(trial, clock):
@@ -438,7 +438,7 @@ def test_a_row_names_neither_user_nor_home(cli, tmp_path):
     leaky.write_text(
         '''"""Leaks."""
 from pathlib import Path
-from gpubench.suite import Suite
+from gpubench.suite.suite import Suite
 
 
 def train(trial, clock):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import (
+from gpubench.hardware.environment import Device
+from gpubench.plan.plan import (
     Options,
     check_names,
     check_processes,
@@ -19,8 +19,8 @@ from gpubench.measuring.plan import (
     plan,
     schedule,
 )
-from gpubench.suite import LoadedSuite, Param, Suite, params_text
-from gpubench.trial import Case
+from gpubench.suite.suite import LoadedSuite, Param, Suite, params_text
+from gpubench.suite.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 GPU1 = replace(GPU, device="cuda:1", device_hash="bb")

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from gpubench.measuring import precision
-from gpubench.measuring.precision import KINDS, OperandWatch, PrecisionError, Probe, mode_of
-from gpubench.trial import PRECISIONS
+from gpubench.suite.trial import PRECISIONS
+from gpubench.training import precision
+from gpubench.training.precision import KINDS, OperandWatch, PrecisionError, Probe, mode_of
 
 
 @pytest.fixture(autouse=True)

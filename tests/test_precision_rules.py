@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from gpubench.measuring import precision
-from gpubench.measuring.precision import KINDS, Kind, OperandWatch, PrecisionError, Probe, mode_of
+from gpubench.training import precision
+from gpubench.training.precision import KINDS, Kind, OperandWatch, PrecisionError, Probe, mode_of
 
 FLOAT, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
 

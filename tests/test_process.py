@@ -15,10 +15,10 @@ import psutil
 import pytest
 from inside import run_inside, skip_sleep
 
-from gpubench import suite
-from gpubench.measuring import process
-from gpubench.measuring.process import Outcome, run_child
-from gpubench.trial import Case, Trial, measurement_from_json, trial_to_json
+from gpubench.runner import process
+from gpubench.runner.process import Outcome, run_child
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_json
 
 
 def task(tmp_path: Path, body: str) -> dict[str, object]:
@@ -26,7 +26,7 @@ def task(tmp_path: Path, body: str) -> dict[str, object]:
     path = tmp_path / "odd.py"
     source = f'''
 """An odd suite."""
-from gpubench.suite import Suite
+from gpubench.suite.suite import Suite
 
 
 def train(trial, clock):
@@ -120,7 +120,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
     job.write_text(json.dumps(task(tmp_path, body)))
     script = f"""
 import json
-from gpubench.measuring.process import run_child
+from gpubench.runner.process import run_child
 run_child(json.load(open({str(job)!r})))
 """
     parent = subprocess.Popen([sys.executable, "-c", script])

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import pytest
 
-from gpubench.measuring.projection import Epoch, Phase, Stage, epoch_from_json, stage_of, stage_seconds, summarise
-from gpubench.trial import Lap
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.projection import Epoch, Phase, Stage, epoch_from_json, stage_of, stage_seconds, summarise
 
 
 def lap(seconds, samples, kind="timed", *, phase="train", epoch=0, wait=0.0):

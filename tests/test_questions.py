@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.metrics import METRICS, metric_named, read_prices
-from gpubench.cli import app
+from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import row as records
 from gpubench.show.terminal import everything, screen

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.measuring import agent, ranks
 from gpubench.rows.read import load
+from gpubench.training import process_group
+from gpubench.worker import elastic
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def trial(cli_process, tmp_path, left_over):
-    """Runs tests/suites/ranks.py with these --set values; returns the rows. No process may be left."""
+    """Runs tests/suites/process_group.py with these --set values; returns the rows. No process may be left."""
 
     def run(*arguments, **settings):
         pairs = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
@@ -60,7 +61,17 @@ def test_a_straggler_is_named(trial):
 
 
 def test_a_goal_that_all_miss_is_the_groups_row(cli_process, tmp_path, left_over):
-    asked = ["--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--full", "--processes", 2]
+    asked = [
+        "--suite",
+        SUITES / "ranks.py",
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+        "--full",
+        "--processes",
+        2,
+    ]
     done = cli_process("run", *asked, "--set", "goal=99", "--out", "a.csv")
     assert done.returncode == 4, done.stderr
     assert not left_over()
@@ -138,9 +149,11 @@ def test_no_process_outlives_a_killed_run(tmp_path, left_over):
 
 def test_gradients_are_views_of_what_is_sent(monkeypatch):
     made = {}
-    monkeypatch.setattr(ranks, "DistributedDataParallel", lambda model, **options: made.update(options) or model)
+    monkeypatch.setattr(
+        process_group, "DistributedDataParallel", lambda model, **options: made.update(options) or model
+    )
     trial = SimpleNamespace(case=SimpleNamespace(processes=2, device="cpu"))
-    ranks.distributed(torch.nn.Linear(2, 2), trial, broadcast_buffers=False)
+    process_group.distributed(torch.nn.Linear(2, 2), trial, broadcast_buffers=False)
     assert made == {"device_ids": None, "gradient_as_bucket_view": True, "broadcast_buffers": False}
 
 
@@ -150,8 +163,8 @@ def test_gradients_are_views_of_what_is_sent(monkeypatch):
 def test_processes_are_bound_to_the_cpus_beside_their_cards(device, nodes, bound, monkeypatch):
     pytest.importorskip("torch.numa.binding")
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    options = agent.near_their_cards(device, nodes)
+    options = elastic.near_their_cards(device, nodes)
     assert bool(options) == bound
     assert not bound or options["numa_options"].affinity_mode.value == "node"
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert not agent.near_their_cards(device, nodes), "torch does it with numactl"
+    assert not elastic.near_their_cards(device, nodes), "torch does it with numactl"

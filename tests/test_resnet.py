@@ -6,10 +6,10 @@ import pytest
 import torch
 from brief import brief
 
-from gpubench import suite
-from gpubench.measuring import precision
-from gpubench.measuring.clock import Clock
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import precision
+from gpubench.training.clock.clock import Clock
 
 RESNET = suite.find("resnet")
 SMALL = {"image_size": "32", "train_images": "32", "valid_images": "16", "epochs": "1", "workers": "1"}

@@ -1,4 +1,4 @@
-"""From what came back to the row, and what a resumed run makes of the rows that are there (measuring/rows.py)."""
+"""From what came back to the row, and what a resumed run makes of the rows that are there (runner/resume.py)."""
 
 import json
 import math
@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gpubench.conditions import CardState
 from gpubench.errors import UserError
-from gpubench.measuring.environment import Device, Environment
-from gpubench.measuring.peak import Peak
-from gpubench.measuring.plan import Options
-from gpubench.measuring.rows import Earlier, case_terms, row_of, terms_of
+from gpubench.hardware.environment import Device, Environment
+from gpubench.hardware.state import CardState
+from gpubench.plan.plan import Options
 from gpubench.rows import row as records
-from gpubench.trial import Case, Lap, Measurement, Telemetry, Trial
+from gpubench.runner.measured_peaks import Peak
+from gpubench.runner.resume import Earlier, case_terms, row_of, terms_of
+from gpubench.suite.trial import Case, Lap, Measurement, Telemetry, Trial
 
 GPU = Device("cuda:0", "cuda", "NVIDIA H100", 80 * 10**9, "9.0", "550.54", "aaaa", {})
 CARD = CardState(power_limit_watts=650.0, default_power_limit_watts=700.0, ecc="on", numa_node=1)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpubench.measuring.sampling import DRIFT, FLAT, Sampling, Stop, drift, sampling_for
-from gpubench.trial import Lap
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.sampling import DRIFT, FLAT, Sampling, Stop, drift, sampling_for
 
 
 def lap(seconds, samples=10, steps=1):

@@ -9,13 +9,13 @@ import torch
 from answers import answered, section, table, texts
 from rows import row
 
-from gpubench import suite
 from gpubench.analysis.cells import completed, once
 from gpubench.analysis.scaling import curves_of, steps_of, sums_of
 from gpubench.rows import row as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
 
 SCALING = suite.find("scaling")
 PARTS = SCALING.suite.train.__globals__

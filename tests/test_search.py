@@ -6,12 +6,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options
-from gpubench.measuring.process import Outcome
-from gpubench.measuring.search import MOST, Batches, cap_of, confirm, fit_batch
-from gpubench.suite import LoadedSuite, Suite, find
-from gpubench.trial import Case, Measurement, Trial
+from gpubench.hardware.environment import Device
+from gpubench.plan.plan import Options
+from gpubench.runner.batch_search import MOST, Batches, cap_of, confirm, fit_batch
+from gpubench.runner.process import Outcome
+from gpubench.suite.suite import LoadedSuite, Suite, find
+from gpubench.suite.trial import Case, Measurement, Trial
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 CASE = Case(

@@ -7,15 +7,9 @@ import pytest
 from inside import described, run_inside
 from rows import row
 
-from gpubench import selftest
 from gpubench.analysis.stats import ratio
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.environment import Device, devices_of
-from gpubench.measuring.plan import Options
-from gpubench.measuring.run import run
-from gpubench.measuring.sampling import sampling_for
-from gpubench.rows import row as records
-from gpubench.selftest import (
+from gpubench.commands import selftest
+from gpubench.commands.selftest import (
     Check,
     check_overhead,
     check_projection,
@@ -25,6 +19,12 @@ from gpubench.selftest import (
     marked_shared,
     verdict,
 )
+from gpubench.hardware.environment import Device, devices_of
+from gpubench.plan.plan import Options
+from gpubench.rows import row as records
+from gpubench.runner.run import run
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 CLOCK = {"resolution_seconds": 1e-7, "step_seconds": 0.01, "clock_seconds_per_step": 2e-6} | {
     f"pair_{number}": 1.0 + (number - 7) / 1000 for number in range(14)

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.precision import KINDS, mode_of
-from gpubench.measuring.sampling import sampling_for
-from gpubench.measuring.stepping import Stepper, Tally
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.precision import KINDS, mode_of
+from gpubench.training.stepper import Stepper, Tally
 
 SCALED = ["fp16", "fp16-master"]
 RATE = 2.0**-7

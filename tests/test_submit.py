@@ -4,7 +4,7 @@ import pytest
 from rows import rows
 from typer.testing import CliRunner
 
-from gpubench.cli import app
+from gpubench.cli.app import app
 from gpubench.interop.submit import missing
 from gpubench.rows import row as records
 

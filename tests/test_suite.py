@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import suite
 from gpubench.errors import UserError
-from gpubench.suite import Param, Suite
+from gpubench.suite import suite
+from gpubench.suite.suite import Param, Suite
 
 SUITES = Path(__file__).parent / "suites"
 GOOD = """
 '''A suite.
 
 More of it.'''
-from gpubench.suite import Param, Suite
+from gpubench.suite.suite import Param, Suite
 SUITE = Suite(train=print, models=("m",), version=1, params={
     "kind": Param("a", "a kind", choices=("a", "b")), "size": Param(4, "a size"), "on": Param(False, "a switch"),
 }, presets={"kind": {"b": {"size": 8}}})
@@ -53,7 +53,7 @@ def test_a_users_file_is_found_by_its_path(tmp_path):
         ("x = 1\n", "defines no SUITE"),
         ("SUITE = 3\n", "defines no SUITE"),
         ("import nothing_of_this_name\n", "No module named"),
-        ("from gpubench.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
+        ("from gpubench.suite.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
     ],
 )
 def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):

@@ -7,18 +7,18 @@ import psutil
 import pytest
 from nvml_answers import H100, P2000, UUID, V100S, Nvml, processes
 
-from gpubench import suite
-from gpubench.conditions import CardState, Commands, Processes, Reading
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.environment import Device, cpu_facts, environment_of
-from gpubench.measuring.nvml import find
-from gpubench.measuring.plan import Options
-from gpubench.measuring.process import run_child
-from gpubench.measuring.projection import Epoch, Phase
-from gpubench.measuring.run import Runner
-from gpubench.measuring.sampling import sampling_for
-from gpubench.measuring.telemetry import Foreign, Sampler, fell, foreign, settled
-from gpubench.trial import Case, Lap, Telemetry, Trial
+from gpubench.hardware.environment import Device, cpu_facts, environment_of
+from gpubench.hardware.nvidia import find
+from gpubench.hardware.state import CardState, Commands, Processes, Reading
+from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
+from gpubench.plan.plan import Options
+from gpubench.runner.process import run_child
+from gpubench.runner.run import Runner
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Lap, Telemetry, Trial
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.projection import Epoch, Phase
+from gpubench.training.clock.sampling import sampling_for
 
 LAP_EVENT = {"event": "lap", "phase": "train"}
 
@@ -221,7 +221,7 @@ def test_with_nothing_to_read_nothing_is_done():
 SLEEPS = '''"""Half a second a step."""
 import time
 
-from gpubench.suite import Suite
+from gpubench.suite.suite import Suite
 
 
 def train(trial, clock):

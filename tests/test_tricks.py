@@ -8,11 +8,11 @@ from answers import answered, section, table
 from brief import brief
 from rows import rows
 
-from gpubench import suite
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options, plan
+from gpubench.hardware.environment import Device
+from gpubench.plan.plan import Options, plan
 from gpubench.rows.read import load
+from gpubench.suite import suite
+from gpubench.training.clock.clock import Clock
 
 TRICKS = suite.find("tricks")
 INSIDE = TRICKS.suite.train.__globals__

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from gpubench.interval import median_interval
-from gpubench.measuring.plan import Options
-from gpubench.measuring.until import half_width, why_stop, widths_of
+from gpubench.plan.plan import Options
+from gpubench.runner.stopping import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]

@@ -14,14 +14,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench import suite
 from gpubench.errors import UserError
-from gpubench.measuring import precision, stepping
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.environment import Device
-from gpubench.measuring.plan import Options, choose_batch, plan
+from gpubench.hardware.environment import Device
+from gpubench.plan.plan import Options, choose_batch, plan
 from gpubench.rows.read import load
-from gpubench.trial import PRECISIONS, Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import PRECISIONS, Case, Trial
+from gpubench.training import precision, stepper
+from gpubench.training.clock.clock import Clock
 
 WORDLM = suite.find("wordlm")
 INSIDE = WORDLM.suite.train.__globals__
@@ -140,7 +140,7 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
     made, rates, seen = [], [], []
     scripted = iter([5.0, 6.0, math.nan, 4.0, 4.0, 3.0])  # five epochs and the test
 
-    class Spy(stepping.Stepper):
+    class Spy(stepper.Stepper):
         def __init__(self, mode, model, optimizer, clock, **options):
             made.append((model, optimizer))
             super().__init__(mode, model, optimizer, clock, **options)
@@ -151,7 +151,7 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
         rates.append(made[0][1].param_groups[0]["lr"])
         return next(scripted)
 
-    monkeypatch.setattr(stepping, "Stepper", Spy)
+    monkeypatch.setattr(stepper, "Stepper", Spy)
     monkeypatch.setitem(INSIDE, "mean_loss", loss)
     quality, _, _ = run_small(text, epochs="5")
     assert rates == [20.0, 20.0, 5.0, 1.25, 1.25, 0.3125]
@@ -163,14 +163,14 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
 def test_gradients_are_clipped(text, monkeypatch):
     steps = []
 
-    class Spy(stepping.Stepper):
+    class Spy(stepper.Stepper):
         def step(self):
             before = [p.detach().clone() for p in self._parameters()]
             super().step()
             moved = [(new.detach() - old).norm() for new, old in zip(self._parameters(), before, strict=True)]
             steps.append(float(torch.stack(moved).norm()))
 
-    monkeypatch.setattr(stepping, "Stepper", Spy)
+    monkeypatch.setattr(stepper, "Stepper", Spy)
     run_small(text, lr="3", clip="0.01")
     assert 0 < max(steps) <= 3 * 0.01 * 1.001
 
@@ -297,7 +297,7 @@ def test_a_corpus_too_small_for_the_batch_is_a_row_that_says_so(cli, tmp_path, t
 PAGES = """
 import re
 from pathlib import Path
-from gpubench.suite import Suite
+from gpubench.suite.suite import Suite
 def train(trial, clock):
     import torch
     large = torch.ones(2**25)

@@ -3,8 +3,8 @@
 import pytest
 from rows import cell
 
-from gpubench import suite
 from gpubench.studies import words
+from gpubench.suite import suite
 
 
 @pytest.mark.parametrize(

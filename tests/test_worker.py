@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpubench import suite
-from gpubench.measuring import fastai, precision, trial_runner
 from gpubench.rows.read import load
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import fastai, precision
+from gpubench.worker import run_trial
 
 LIAR = Path(__file__).parent / "suites" / "liar.py"
 
@@ -23,7 +24,7 @@ def measure(name, path=LIAR, model="mlp", **settings):
         mode="quick", data="synthetic",
     )  # fmt: skip
     trial = Trial(case, 0, 1)
-    return trial_runner.measure(trial, trial_runner.clock_for(trial, lambda event: None, None))["measurement"]
+    return run_trial.measure(trial, run_trial.clock_for(trial, lambda event: None, None))["measurement"]
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])

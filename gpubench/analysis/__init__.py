@@ -1,4 +1,4 @@
 """Rows to cells, cells to pairs, pairs to verdicts: arithmetic and rules, no sentences and no drawing.
 
-Imports `rows` alone. `studies` and `interop` call it.
+Imports `rows`, and the terms of `suite`. `studies`, `interop` and `commands` call it.
 """

@@ -15,7 +15,7 @@ from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
 from gpubench.rows.read import FLAGS, NUMBERS
 from gpubench.rows.row import COLUMNS
-from gpubench.trial import TRAINED
+from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
 SOME = 12

@@ -7,7 +7,7 @@ import pandas as pd
 
 from gpubench.analysis.cells import CELL, Cell
 from gpubench.analysis.verdicts import Comparison
-from gpubench.trial import TRAINED
+from gpubench.suite.trial import TRAINED
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":

@@ -1,4 +1,4 @@
-"""What each command does, above all other rooms: asks for rows, studies and faces, and gives an exit code.
+"""What each command does that is more than one call: asks for rows, studies and faces, and gives an exit code.
 
-Only `cli.py` calls them.
+Imports every room but `worker`, which is a process of its own. Only `cli` calls it.
 """

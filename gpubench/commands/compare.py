@@ -64,7 +64,7 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
         for line in draw(answer, shape.charts, every=shape.every_chart, kinds=kinds, theme=theme, unit=unit):
             print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
     if shape.fail_on_slower is not None:
-        from gpubench.analysis.gate import gate
+        from gpubench.commands.gate import gate
 
         code, lines = gate(result, shape.fail_on_slower)
         print(*lines, sep="\n", file=sys.stderr)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.analysis import peaks
-from gpubench.doctor import Check
 from gpubench.errors import UserError
+from gpubench.hardware.advice import Check
 from gpubench.rows.read import load
+from gpubench.studies.roofline import listed_peaks
 
 BAND = 0.10
 """Two healthy specimens of a card, with their hosts, differ by less than this (published: up to 5% inside one node)."""
@@ -75,7 +75,7 @@ def _by_peak(rows: pd.DataFrame, what: str) -> Check:
     """Without rows of others: the best matrix product measured here against what the card is listed to reach."""
     first = rows.iloc[0]
     others = "add files of others who ran this recipe: --against FOLDER"
-    card = peaks.find(first["card"], first["card_memory_bytes"])
+    card = listed_peaks.find(first["card"], first["card_memory_bytes"])
     listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].dropna().median()
     if not listed or pd.isna(measured):
         return Check("note", f"{what}: no reference", others)

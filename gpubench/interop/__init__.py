@@ -1,4 +1,4 @@
 """Other tools' formats, in and out, and whether a file is fit to be published.
 
-Imports `rows` and `analysis`. Only commands call it.
+Imports `rows`, `analysis` and the names of datasets. Only commands call it.
 """

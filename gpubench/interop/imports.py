@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gpubench.datasets import CIFAR10, IMAGENET
+from gpubench.data.datasets import CIFAR10, IMAGENET
 from gpubench.errors import UserError
 from gpubench.interop.notebooks import runs_of
 from gpubench.rows.row import Row, append

@@ -1,4 +1,4 @@
-"""Faces: what a person sees of findings.
+"""Faces: what a person sees of sections, in a terminal, as text formats, as charts and as a page.
 
-`terminal` and `charts` know findings alone; `formats` and `report` still show cases and comparisons, too.
+Imports the types of `studies`, and `rows` for what a chart carries. Commands call it.
 """

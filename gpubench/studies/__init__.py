@@ -1,4 +1,5 @@
-"""Kinds of question: each file here makes findings, one sentence and one line each, of what was compared.
+"""Kinds of question (pairs, ladder, ablation, scaling, batch, stages, roofline): one file each makes sections.
 
-May import `comparing`; commands and the report ask for `findings_of`, and only faces (`show`) print it.
+A section holds findings, typed tables and described charts, and draws nothing. Imports `analysis`; `show` draws what
+is made here.
 """

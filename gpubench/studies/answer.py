@@ -9,7 +9,8 @@ from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
 from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, ladder, pairs, roofline, scaling, stages, words
+from gpubench.studies import ablation, batch, ladder, pairs, scaling, stages, words
+from gpubench.studies.roofline import roofline
 from gpubench.studies.section import Answer, Bars, Chart, Finding, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {

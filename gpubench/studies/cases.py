@@ -9,7 +9,7 @@ from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import Metric
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
-from gpubench.trial import TRAINED
+from gpubench.suite.trial import TRAINED
 
 
 def behind(cells: Iterable[Cell]) -> frozenset[int]:

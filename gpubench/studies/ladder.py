@@ -9,15 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis import peaks, stats
+from gpubench.analysis import stats
 from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, texts_of
 from gpubench.analysis.compare import Result
 from gpubench.rows.read import shown
 from gpubench.studies import words
-from gpubench.studies.bound import limit_seconds
 from gpubench.studies.cases import evidence_table
+from gpubench.studies.roofline import listed_peaks
+from gpubench.studies.roofline.bound import limit_seconds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
-from gpubench.trial import TRAINED
+from gpubench.suite.trial import TRAINED
 
 LIMITS = {"listed": "compute limit: the training at 100% of the listed peak", "measured": "at the measured peak"}
 """The peaks that a limit is reckoned with, and what its mark in a chart is called."""
@@ -246,7 +247,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
     limits = {}
     # Without dropna pandas before 3 warns of a median where nothing is known.
     flops, samples = rows["flops_per_sample"].dropna().median(), rows["run_samples"].dropna().median()
-    card = peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
+    card = listed_peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
     tops = {
         "listed": card.peak(str(first["precision"])) if card else None,
         "measured": _known(rows["measured_peak_flops"].dropna().median()),

@@ -5,13 +5,13 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from gpubench import suite
 from gpubench.analysis.cells import Cell, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
 from gpubench.rows.read import shown
 from gpubench.studies.section import DECIDED, Finding
+from gpubench.suite import suite
 
 NAME, FACT = 36, 60
 """Characters of a name and of a fact in a sentence."""

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gpubench.measuring import device, precision
 from gpubench.rows.read import load
+from gpubench.training import device, precision
 
 pytestmark = [
     pytest.mark.gpu,

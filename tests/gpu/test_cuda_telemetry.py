@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from gpubench.measuring import environment, nvml
-from gpubench.measuring.process import describe
+from gpubench.hardware import environment, nvidia
 from gpubench.rows.read import load
+from gpubench.runner.process import describe
 
 pytestmark = pytest.mark.gpu
 
@@ -21,7 +21,7 @@ def smi(uuid: str, *fields: str) -> list[str]:
 def card():
     facts = describe()
     device = next(each for each in environment.devices_of(facts) if each.kind == "cuda")
-    found = nvml.find(nvml.library(), device.uuid)
+    found = nvidia.find(nvidia.library(), device.uuid)
     assert found is not None, "torch's UUID names no card of NVML's"
     return device, found
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from waiting import Waits
 
-from gpubench import suite
-from gpubench.measuring import device as devices
-from gpubench.measuring import layout, precision
-from gpubench.measuring.clock import Clock
-from gpubench.measuring.sampling import sampling_for
-from gpubench.trial import Case, Trial
+from gpubench.suite import suite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import device as devices
+from gpubench.training import memory_format, precision
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 pytestmark = [
     pytest.mark.rehearsal,
@@ -90,7 +90,7 @@ def test_the_layout_of_a_trial_is_that_of_its_weights(name):
         net = module["Network"](trial, Clock(sampling_for("quick", accelerator=True)), 10)
     wanted = torch.contiguous_format if name == "fp32" else torch.channels_last
     assert net.model.layer1[0].conv1.weight.is_contiguous(memory_format=wanted)
-    assert layout.layout(trial.case) is wanted
+    assert memory_format.layout(trial.case) is wanted
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"])

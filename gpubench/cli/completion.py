@@ -1,0 +1,79 @@
+"""What the shell offers for an option when Tab is pressed. Each Tab starts Python: nothing heavy is imported."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+
+FORMATS = ("terminal", "markdown", "csv", "json")
+METRICS = (
+    "seconds", "rate", "energy", "value", "cost", "cost-per-epoch", "memory", "batch", "accuracy", "time-to-goal",
+)  # fmt: skip
+EXPORTS = ("benchstat", "pyperf", "timm", "mllog", "dawnbench")
+IMPORTS = ("timm", "lambda", "dawnbench", "notebooks")
+NOT_TO_COMPARE_BY = {"laps", "batch_curve", "table", "precision_proof", "started"}
+
+
+def one_of(*values: str) -> Callable[[str], list[str]]:
+    """Offers these values."""
+
+    def offered(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return offered
+
+
+def some_of(incomplete: str, values: Iterable[str]) -> list[str]:
+    """Offers the values for the last part of a list with commas, but for those that it has already."""
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{value}" for value in values if value.startswith(last) and value not in given]
+
+
+def suites(incomplete: str) -> list[str]:
+    """Built-in suites, and Python files where a path was begun."""
+    from gpubench.suite.suite import built_in_names
+
+    path = Path(incomplete)
+    folder = path if incomplete.endswith("/") else path.parent
+    files = sorted(str(file) for file in folder.glob("*.py")) if incomplete else []
+    return [name for name in [*built_in_names(), *files] if name.startswith(incomplete)]
+
+
+def precisions(incomplete: str) -> list[str]:
+    """Precisions and the words for several of them."""
+    from gpubench.suite.trial import PRECISIONS
+
+    return some_of(incomplete, ["both", "mixed", "all", *PRECISIONS])
+
+
+def devices(incomplete: str) -> list[str]:
+    """Kinds of devices, and the NVIDIA cards that the system shows."""
+    cards = sorted(path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
+    return some_of(incomplete, ["auto", "all", "cpu", "mps", "xpu", *(f"cuda:{card}" for card in cards or "0")])
+
+
+def models(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Models of the suites that were given, or of the usual one."""
+    from gpubench.errors import UserError
+    from gpubench.suite.suite import find_all
+
+    try:
+        loaded = find_all(ctx.params.get("suite") or ["resnet"])
+    except UserError:
+        return []
+    return some_of(incomplete, dict.fromkeys(model for each in loaded for model in each.suite.models))
+
+
+def columns(incomplete: str) -> list[str]:
+    """Columns to compare along."""
+    from gpubench.rows.row import COLUMNS
+
+    return some_of(incomplete, [name for name in COLUMNS if name not in NOT_TO_COMPARE_BY])
+
+
+def data_names(incomplete: str) -> list[str]:
+    """Datasets and weights that can be downloaded."""
+    from gpubench.data import datasets
+
+    return one_of(*datasets.names())(incomplete)

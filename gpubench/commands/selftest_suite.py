@@ -1,0 +1,132 @@
+"""The suite of `gpubench selftest`: one small network, and variants of it that show whether the tool measures right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from gpubench.suite.suite import Param, Suite
+
+if TYPE_CHECKING:
+    from gpubench.suite.trial import Trial
+    from gpubench.training.clock.clock import Clock
+
+PADDED_EVERY = 4
+"""The padded model takes each fourth step twice: 25% more, in proportion to whatever a step takes here."""
+PAIRS = 14
+BLOCK_SECONDS = 0.3
+EMPTY_STEPS = 20_000
+
+
+class Repeated:
+    """A few batches over and over, as many times as an epoch has steps."""
+
+    def __init__(self, batches: list[Any], steps: int) -> None:
+        self.batches, self.steps = batches, steps
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(self.steps):
+            yield self.batches[number % len(self.batches)]
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """`a` and `b` are the same; `padded` is slower by a known share; `liar` computes in fp32 whatever was asked;
+    `clock` times the clock itself and returns what it found."""
+    import torch
+
+    from gpubench.training.device import synchronize
+    from gpubench.training.precision import mode_of
+    from gpubench.training.stepper import Stepper
+
+    device = torch.device(trial.case.device)
+    width, model = trial.params.width, trial.case.model
+    mode = mode_of("fp32" if model == "liar" else trial.case.precision, trial.case.device)
+    layers = (torch.nn.Linear(width, 4 * width), torch.nn.ReLU(), torch.nn.Linear(4 * width, width))
+    network = mode.prepare(torch.nn.Sequential(*layers).to(device))
+    stepper = Stepper(mode, network, torch.optim.SGD(network.parameters(), lr=1e-3), clock)
+    batches = [torch.randn(trial.batch_size, width, device=device) for _ in range(8)]
+
+    def step(x: Any) -> None:
+        with mode.autocast():
+            loss = network(mode.input(x)).float().square().mean()
+        stepper.backward(loss)
+        stepper.step()
+
+    found: dict[str, float] = {}
+    if model == "clock":
+        found = _clock_of(clock, step, batches, lambda: synchronize(device))
+    for _ in clock.epochs(1):
+        for number, x in enumerate(clock.steps(Repeated(batches, trial.params.steps), phase="train"), start=1):
+            step(x)
+            if model == "padded" and number % PADDED_EVERY == 0:
+                step(x)
+    for number, x in enumerate(clock.resident()):
+        step(x)
+        if number:  # the watched step is proof enough; no data come from anywhere here
+            break
+    return found
+
+
+def _clock_of(
+    clock: Clock, step: Callable[[Any], None], batches: list[Any], synchronize: Callable[[], None]
+) -> dict[str, float]:
+    """Seconds of the timer and of the clock, and ratios of clocked over bare loops of real steps."""
+    readings = [time.perf_counter() for _ in range(10_000)]
+    differences = [b - a for a, b in pairwise(readings) if b > a]
+
+    def bare(loader: Repeated, work: Callable[[Any], object]) -> float:
+        synchronize()
+        started = time.perf_counter()
+        for x in loader:
+            work(x)
+        synchronize()
+        return time.perf_counter() - started
+
+    def clocked(loader: Repeated, work: Callable[[Any], object]) -> float:
+        started = time.perf_counter()
+        for x in clock.steps(loader, phase="selftest"):
+            work(x)
+        return time.perf_counter() - started
+
+    def nothing(x: Any) -> None:
+        pass
+
+    for _ in range(20):
+        bare(Repeated(batches, 1), step)
+    # The least: how many steps a trial has must not depend on what else ran for a moment.
+    step_seconds = min(bare(Repeated(batches, 5), step) / 5 for _ in range(5))
+    block = Repeated(batches, max(4, round(BLOCK_SECONDS / step_seconds)))
+    empty = Repeated(batches, EMPTY_STEPS)
+    costs = [(clocked(empty, nothing) - bare(empty, nothing)) / EMPTY_STEPS for _ in range(7)]
+    found = {
+        "resolution_seconds": min(differences, default=0.0),
+        "step_seconds": step_seconds,
+        "clock_seconds_per_step": median(costs),
+    }
+    for pair in range(PAIRS):  # in an order that alternates, so that drift hits both alike
+        if pair % 2:
+            with_clock, without = clocked(block, step), bare(block, step)
+        else:
+            without, with_clock = bare(block, step), clocked(block, step)
+        found[f"pair_{pair}"] = with_clock / without
+    return found
+
+
+SUITE = Suite(
+    train=train,
+    version=1,
+    models=("a", "b", "padded", "liar", "clock"),
+    params={
+        "steps": Param(1000, "steps of the one epoch"),
+        "width": Param(256, "features; the hidden layer has four times as many"),
+    },
+    unit="rows",
+    batch="256",
+    cpu_batch=256,
+)

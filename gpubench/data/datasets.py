@@ -1,0 +1,352 @@
+"""Where data comes from: official addresses, checksums, the cache, --data. Never imports torch."""
+
+import hashlib
+import os
+import pickle
+import sys
+import tarfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+from filelock import FileLock
+
+from gpubench.data import corpus, images
+from gpubench.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
+
+CIFAR10, IMAGENET = "cifar10", "imagenet"
+"""Datasets as rows call them."""
+TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
+"""Data that is a folder of the user's, given by --data, because its terms forbid passing it on."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset: the files it consists of, and the addresses they come from."""
+
+    folder: str
+    """Official name of the folder that holds the files."""
+    files: Mapping[str, str]
+    """File name to MD5, the sums its publisher states."""
+    urls: Mapping[str, str]
+    """Address to MD5 of what is downloaded: one archive that holds the folder, or the files themselves."""
+    about: str
+    is_corpus: bool = False
+    """Whether it is the three text files of a word-level corpus, for which any other such corpus may stand in."""
+
+
+_CIFAR = "https://www.cs.toronto.edu/~kriz"
+_WIKITEXT = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
+_WIKITEXT_FILES = {
+    "train.txt": "34a77ebe59551b3a3b3d8c0a2797c976",
+    "valid.txt": "d756d22ab2310e7e60c094bea5c5a8eb",
+    "test.txt": "781c9418ab9414bd09e4aad825aae752",
+}
+
+DATASETS: dict[str, Dataset] = {
+    "cifar10": Dataset(
+        "cifar-10-batches-py",
+        {
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+        },
+        {f"{_CIFAR}/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
+        "60,000 images of 32 x 32 in 10 classes, 170 MB (Krizhevsky 2009)",
+    ),
+    "cifar100": Dataset(
+        "cifar-100-python",
+        {
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        },
+        {f"{_CIFAR}/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
+        "60,000 images of 32 x 32 in 100 classes, 169 MB (Krizhevsky 2009)",
+    ),
+    "wikitext-2": Dataset(
+        "wikitext-2",
+        _WIKITEXT_FILES,
+        {f"{_WIKITEXT}/{name}": md5 for name, md5 in _WIKITEXT_FILES.items()},
+        "2 million words of Wikipedia, 13 MB, CC BY-SA (Merity et al. 2016)",
+        is_corpus=True,
+    ),
+}
+
+# torchvision's first ImageNet weights.
+_WEIGHTS = {
+    "resnet18-imagenet1k-v1": "resnet18-f37072fd.pth",
+    "resnet34-imagenet1k-v1": "resnet34-b627a593.pth",
+    "resnet50-imagenet1k-v1": "resnet50-0676ba61.pth",
+    "resnet101-imagenet1k-v1": "resnet101-63fe2227.pth",
+    "resnet152-imagenet1k-v1": "resnet152-394f9c45.pth",
+}
+_WEIGHTS_ADDRESS = "https://download.pytorch.org/models"
+
+
+def names() -> list[str]:
+    """Everything that `fetch` knows."""
+    return [*DATASETS, *_WEIGHTS]
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    return Path(platformdirs.user_cache_dir("gpubench"))
+
+
+def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
+    """The root that holds the folders of all datasets `wanted`, or None where they must be fetched.
+
+    Looks in `data` (--data: such a root, or such a folder itself), else in $GPUBENCH_DATA, else in the
+    cache. Raises UserError where a folder that the user named lacks a file, or a file is not the official
+    one: each is summed here, so that a bad one is found before hours of work. Of a corpus that the user
+    named any text will do; `row_name` tells what it is.
+    """
+    for name in wanted:
+        if name not in DATASETS and name not in TREES:
+            raise UserError(f"dataset {name}: there are {', '.join([*DATASETS, *TREES])}")
+    environment = os.environ.get(ENVIRONMENT_VARIABLE)
+    named = data or (Path(environment) if environment else None)
+    if wanted and wanted[0] in TREES:
+        return _locate_tree(named, by_option=data is not None)
+    if named is None:
+        root = cache_folder()
+        if not all(is_complete(name, root) for name in wanted):
+            return None
+    else:
+        if not named.is_dir():
+            option = f"--data {named}" if data else f"{ENVIRONMENT_VARIABLE}={named}"
+            raise UserError(f"{option}: no such folder")
+        named = named.absolute()  # `--data .` inside such a folder has a name then
+        itself = any(named.name == DATASETS[name].folder for name in wanted)
+        root = named.parent if itself else named
+    for name in wanted:
+        if named and DATASETS[name].is_corpus:
+            corpus.files_of(_corpus_folder(name, root))
+        else:
+            check(name, root)
+    return root
+
+
+def seen(name: str) -> Path | None:
+    """The root that has the dataset's files, unread: the folder of $GPUBENCH_DATA, or the cache."""
+    environment = os.environ.get(ENVIRONMENT_VARIABLE)
+    roots = [Path(environment).absolute()] if environment else []
+    return next((root for root in (*roots, cache_folder()) if is_complete(name, root)), None)
+
+
+def _locate_tree(named: Path | None, *, by_option: bool) -> Path | None:
+    if named is None:
+        return None
+    if not named.is_dir():
+        raise UserError(f"{'--data ' if by_option else ENVIRONMENT_VARIABLE + '='}{named}: no such folder")
+    found = images.find_tree(named.absolute())
+    if found is None and by_option:
+        images.read_tree(named)  # says what a tree looks like
+    return found
+
+
+def row_name(name: str, root: Path) -> str:
+    """What a row says of dataset `name` under `root`: its own name, or another for data that stands in for it.
+
+    A corpus is read whole, so that text that cannot be read is found here; raises UserError then.
+    """
+    if name in TREES:
+        return images.read_tree(root).name
+    if not DATASETS[name].is_corpus:
+        return name
+    folder = _corpus_folder(name, root)
+    load_corpus(name, root)
+    return corpus.name_of(folder, name, DATASETS[name].files)
+
+
+def load_corpus(name: str, root: Path) -> corpus.Corpus:
+    """The corpus that is, or stands in for, dataset `name` under `root`, as token numbers."""
+    return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
+
+
+def _corpus_folder(name: str, root: Path) -> Path:
+    """The official folder under `root`, or `root` itself where the text files lie there."""
+    official = root / DATASETS[name].folder
+    return official if official.is_dir() or corpus.file_of(root, "train") is None else root
+
+
+def is_complete(name: str, root: Path) -> bool:
+    """Whether every file of the dataset lies under `root` (its sum is checked when it is read)."""
+    dataset = DATASETS[name]
+    return all((root / dataset.folder / file).is_file() for file in dataset.files)
+
+
+def check(name: str, root: Path) -> None:
+    """Raise UserError naming the first file that is missing or is not the official one."""
+    dataset = DATASETS[name]
+    for file, md5 in dataset.files.items():
+        path = root / dataset.folder / file
+        _verified(path, md5, name)
+
+
+def _verified(path: Path, md5: str, name: str) -> bytes:
+    """The file's bytes, which are the ones that were summed: nothing can change in between."""
+    ways = (
+        f"`gpubench data fetch {name}` gets the official files into the cache, which is read without --data;"
+        " --synthetic needs none"
+    )
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise UserError(f"{path}: not there; {ways}") from None
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise UserError(f"{path}: not the official file (its MD5 differs: truncated or changed); {ways}")
+    return content
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images, uint8 (N, 3, 32, 32), and their labels, int64 (N,)."""
+
+    images: "NDArray[np.uint8]"
+    labels: "NDArray[np.int64]"
+
+
+def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
+    """Train and test split of `cifar10` or `cifar100` under `root`; the MD5 is checked before unpickling."""
+    import numpy as np
+
+    dataset = DATASETS[name]
+    parts: dict[bool, list[Any]] = {True: [], False: []}
+    for file, md5 in dataset.files.items():
+        content = _verified(root / dataset.folder / file, md5, name)
+        with warnings.catch_warnings():
+            # The official pickles date from before NumPy 2.4, which frowns at how they spell a dtype.
+            warnings.filterwarnings("ignore", message=r".*align")
+            parts[file.startswith("test")].append(pickle.loads(content, encoding="latin1"))
+    label = "fine_labels" if name == "cifar100" else "labels"
+    train, test = (
+        Split(
+            np.concatenate([np.asarray(part["data"], np.uint8) for part in parts[is_test]]).reshape(-1, 3, 32, 32),
+            np.concatenate([np.asarray(part[label], np.int64) for part in parts[is_test]]),
+        )
+        for is_test in (False, True)
+    )
+    return train, test
+
+
+def weights_url(name: str) -> str:
+    """The official address of pretrained weights."""
+    return f"{_WEIGHTS_ADDRESS}/{_WEIGHTS[name]}"
+
+
+def locate_weights(name: str, folder: Path | None) -> Path | None:
+    """The weights' file in `folder` (--weights), else in the cache; None where it is in neither.
+
+    Raises UserError where the file is not the official one.
+    """
+    for place in (folder, cache_folder() / "weights"):
+        if place is not None and (place / _WEIGHTS[name]).is_file():
+            path = place / _WEIGHTS[name]
+            if not _is_official_weights(path):
+                raise UserError(
+                    f"{path}: not torchvision's file (its SHA-256 differs: truncated or changed);"
+                    f" delete it, or `gpubench data fetch {name}` gets the official one into the cache"
+                )
+            return path
+    return None
+
+
+def _is_official_weights(path: Path) -> bool:
+    # torchvision's file names end in the first eight digits of the file's SHA-256.
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return digest.startswith(path.stem.rpartition("-")[2])
+
+
+def fetch(name: str) -> Path:
+    """Download a dataset or weights into the cache; returns the root of the data, or the weights' file.
+
+    What is there and whole is kept; what is wrong is downloaded again. Raises UserError for an unknown
+    name, without a network, on a full disk, or where a checksum differs.
+    """
+    if name in TREES:
+        raise UserError(
+            f"{name}: its terms forbid passing it on; image-net.org gives it to registered users;"
+            " use --data DIR with a tree train/CLASS/*.jpg and val/CLASS/*.jpg, or --synthetic"
+        )
+    if name not in names():
+        raise UserError(f"data fetch {name}: there are {', '.join(names())}")
+    root = cache_folder()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / ".lock"):  # two runs may want the same data at once
+            return _fetch_weights(name, root / "weights") if name in _WEIGHTS else _fetch_data(name, root)
+    except OSError as error:
+        raise UserError(
+            f"{root}: {name} cannot be kept there ({error.strerror});"
+            " make room, or use --data DIR (--weights DIR) with files you have"
+        ) from None
+
+
+def _fetch_weights(name: str, folder: Path) -> Path:
+    path = folder / _WEIGHTS[name]
+    if not (path.is_file() and _is_official_weights(path)):
+        path.unlink(missing_ok=True)
+        _download(weights_url(name), None, folder, name)
+        if not _is_official_weights(path):
+            path.unlink()
+            raise UserError(f"{weights_url(name)}: what arrived is not {name}; try again")
+    return path
+
+
+def _fetch_data(name: str, root: Path) -> Path:
+    dataset = DATASETS[name]
+    try:
+        check(name, root)
+    except UserError:
+        pass  # not there, or not whole
+    else:
+        return root
+    for url, md5 in dataset.urls.items():
+        if url.endswith(".tar.gz"):
+            archive = _download(url, md5, root, name)
+            with tarfile.open(archive) as tar:
+                tar.extractall(root, filter="data")
+            archive.unlink()
+        else:
+            _download(url, md5, root / dataset.folder, name)
+    check(name, root)
+    return root
+
+
+def _download(url: str, md5: str | None, folder: Path, name: str) -> Path:
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel("ERROR")
+    option = "--weights DIR" if name in _WEIGHTS else "--data DIR"
+    try:
+        return Path(
+            pooch.retrieve(
+                url,
+                known_hash=f"md5:{md5}" if md5 else None,
+                fname=url.rpartition("/")[2],
+                path=folder,
+                downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30),
+            )
+        )
+    except ValueError:  # pooch's word for a checksum that differs
+        raise UserError(f"{url}: what arrived is not {name} (its MD5 differs); try again") from None
+    except requests.RequestException as error:
+        raise UserError(
+            f"could not download {name} from {url} ({type(error).__name__}):"
+            f" use {option} with files you have, or --synthetic"
+        ) from None

@@ -1,0 +1,226 @@
+"""What to fix before measuring. Pure but for `surroundings`; torch's facts come from a child process."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpubench.data import datasets
+from gpubench.errors import UserError
+from gpubench.hardware.apex import LAST_WITH_AMP, Apex
+from gpubench.suite.trial import PRECISIONS
+
+ROOMY_BYTES = 1_000_000_000
+"""Free space that holds a dataset's archive, its files, and the rows of many runs."""
+
+OLDEST_OF_CUDA_13 = (7, 5)
+"""CUDA 13 builds kernels from Turing on (pytorch/pytorch#190385)."""
+
+LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://download.pytorch.org/whl/cu126"
+"""CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; 2.14 is the last release that has
+them (pytorch/pytorch#157517, #172352, #190385)."""
+
+LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md has constraints.txt"
+"""The other file would take the newer torch back."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `gpubench doctor`: `ok`, a `note`, or something to `fix`, with advice."""
+
+    level: Literal["ok", "note", "fix"]
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as the NVIDIA driver reports it, whether or not torch can use it."""
+
+    name: str
+    driver: str
+    driver_cuda: str
+    """Newest CUDA version the driver runs."""
+    problem: str = ""
+    """Why the driver does not answer, or empty."""
+
+
+def of_torch(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Check]:
+    """What torch's facts (see `process.describe`) and the driver's cards say."""
+    cudnn = facts["cudnn"] or "refused"
+    build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
+    found = [Check("ok", f"torch {facts['torch']} ({build})")]
+    # What torch does not see is known by name alone.
+    seen = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
+    if cards and not any(device["kind"] == "cuda" for device in seen):
+        card, refusal = cards[0], facts.get("cuda_refusal", "")
+        runs = f", which runs CUDA {card.driver_cuda}" if card.driver_cuda else ""
+        text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{runs})"
+        why = "; ".join(filter(None, (card.problem, refusal)))
+        found.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+    for device in seen:
+        found += _of_device(device, facts)
+    return found
+
+
+def unseen_advice(card: Card, cuda: str) -> str:
+    """What to do where a torch built for this version of CUDA (empty: for none) does not see the driver's card."""
+    if not cuda:
+        return "this torch is built without CUDA: pip install --force-reinstall torch"
+    if card.problem:
+        return "restart the machine, so that the driver's parts fit; start a container with docker run --gpus all"
+    if _version(card.driver_cuda) < (_version(cuda)[0], 0):
+        return f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}"
+    return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
+
+
+def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Check]:
+    memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
+    driver = f", driver {device['driver']}" if device["driver"] else ""
+    name = f"{device['device']}: {device['card']}{memory}{driver}"
+    capability, problem = device["capability"], device.get("problem", "")
+    if capability and not has_kernels(capability, facts["arch_list"]):
+        architecture = f"sm_{capability.replace('.', '')}"
+        there = ", ".join(facts["arch_list"])
+        return [
+            Check(
+                "fix",
+                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {there}",
+                _other_build(capability),
+            )
+        ]
+    if problem:
+        advice = "update the driver, then restart the machine"
+        if problem == facts.get("cudnn_refusal"):
+            advice = _without_old_cards(facts["devices"])
+        return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
+    unsupported: Mapping[str, str] = device["unsupported"]
+    can = ", ".join(p for p in PRECISIONS if p not in unsupported)
+    found = [Check("ok", f"{name}; precisions {can}")]
+    advice = "nothing to do: such cases become `unsupported` rows, never another precision"
+    found += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    return found
+
+
+def _without_old_cards(devices: Sequence[Mapping[str, Any]]) -> str:
+    """cuDNN goes by the oldest card that torch sees, so the newer ones have to be alone."""
+    cards = [device for device in devices if device["kind"] == "cuda"]
+    newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
+    if not newer or len(newer) == len(cards):
+        return f"install a build with an older cuDNN: {LEGACY_BUILD}"
+    names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
+    return f"leave the older card out of torch's sight: export CUDA_VISIBLE_DEVICES={','.join(names)}"
+
+
+def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
+    """Whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
+
+    Binaries (sm_XY) run on the same major version from that minor version on; those with a letter (sm_90a)
+    on exactly theirs; PTX (compute_XY) on everything newer. A list of another maker's names, or an
+    empty one, says nothing, and is taken for a yes.
+    """
+    wanted = _version(capability)
+    nvidia = [arch.split("_") for arch in arch_list if arch.startswith(("sm_", "compute_"))]
+    for kind, number in nvidia:
+        exact = number[-1].isalpha()
+        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+        has = (int(digits[:-1]), int(digits[-1]))
+        if exact:
+            if has == wanted:
+                return True
+        elif kind == "compute":
+            if has <= wanted:
+                return True
+        elif has[0] == wanted[0] and has <= wanted:
+            return True
+    return not nvidia
+
+
+def _other_build(capability: str) -> str:
+    if _version(capability) < (5, 0):
+        return "no torch that gpubench runs on (2.6 and later) has kernels for a card as old as this"
+    if _version(capability) < OLDEST_OF_CUDA_13:
+        return f"install a build for CUDA 12.6: {LEGACY_BUILD}; {LEGACY_CONSTRAINTS}"
+    return "install a newer torch: pip install -U torch torchvision"
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor.partition(".")[0] or 0)
+
+
+def of_apex(apex: Apex | None) -> Check:
+    """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
+    if apex is None:
+        return Check("ok", "no apex package, and none is needed (docs/apex.md)")
+    name = f"apex {apex.version}".rstrip()
+    if not apex.real:
+        return Check(
+            "note",
+            f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
+            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/apex.md)",
+        )
+    built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
+    text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
+    if apex.can_fp16_optimizer:
+        return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
+    return Check(
+        "note",
+        f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP}",
+        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
+    )
+
+
+def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:
+    """What this machine's disk and data say: datasets present and whole, room for rows and downloads."""
+    for name in datasets.DATASETS:
+        yield _of_data(name, data)
+    for what, folder in (("results", out), ("downloads", datasets.cache_folder())):
+        there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+        free = shutil.disk_usage(there).free
+        text = f"{free / 1e9:,.1f} GB free for {what} ({folder})"
+        if free < ROOMY_BYTES:
+            yield Check("fix", text, f"make room, at least {ROOMY_BYTES / 1e9:.0f} GB")
+        else:
+            yield Check("ok", text)
+
+
+def _of_data(name: str, data: Path | None) -> Check:
+    try:
+        root = datasets.locate([name], data)
+    except UserError as error:
+        # A folder given for one dataset need not hold the others.
+        return Check("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
+    if root is None:
+        return Check("note", f"{name}: not here", f"gpubench data fetch {name}")
+    return Check("ok", f"{name}: in {root}")
+
+
+DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))
+"""What the kernel shows where NVIDIA's driver has a card, whether or not its library answers."""
+
+
+def nvidia_cards() -> list[Card]:
+    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context.
+
+    Where NVML fails beside a driver that is loaded, one card without a name stands for all, and says why.
+    """
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        newest = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        return [
+            Card(
+                name=str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))),
+                driver=driver,
+                driver_cuda=f"{newest // 1000}.{newest % 1000 // 10}",
+            )
+            for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+    except pynvml.NVMLError as error:
+        if any(trace.exists() for trace in DRIVER_TRACES):
+            return [Card("NVIDIA card", "", "", f"its driver does not answer (NVML: {error})")]
+        return []  # no NVIDIA driver here

@@ -1,0 +1,154 @@
+"""AMD cards through amdsmi, which opens no HIP context. A value that cannot be read is None, never an error."""
+
+import contextlib
+import io
+import math
+from typing import Any
+
+from gpubench.hardware.state import CardState, Commands, Processes, Reading
+
+RESIDENCIES = {
+    "prochot_residency_acc": "hw_slowdown",
+    "ppt_residency_acc": "power_cap",
+    "socket_thm_residency_acc": "sw_thermal",
+    "hbm_thm_residency_acc": "sw_thermal",
+    "vr_thm_residency_acc": "hw_thermal",
+}
+"""Counters of the time that a limit held, MI300 and later (AMD SMI's gpu_metrics), and the row's name of it.
+
+Older cards tell only that some limit holds, which a power cap does all the time: of them nothing is said.
+"""
+
+GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}
+"""PCIe generations by megatransfers a second."""
+
+MOST_WATTS = 10_000
+"""Power caps come in watts from some releases of amdsmi and in microwatts from others; no card takes more than this."""
+
+
+def library() -> Any | None:
+    """amdsmi, ready to be asked; None where it or AMD's driver is missing."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints, where the system's library is missing
+            import amdsmi
+
+            amdsmi.amdsmi_init()
+    except Exception:  # no package, no library, no driver: no telemetry, and no reason not to measure
+        return None
+    return amdsmi
+
+
+def find(smi: Any, bus: str) -> "AmdCard | None":
+    """The card at this PCI address (domain:bus:device); None where several share it, as partitions of one do."""
+    handles = _ask(smi, "amdsmi_get_processor_handles") or []
+    addresses = [str(_ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
+    here = [index for index, each in enumerate(addresses) if bus and each.lower().rpartition(".")[0] == bus.lower()]
+    return AmdCard(smi, handles[here[0]], addresses[here[0]]) if len(here) == 1 else None
+
+
+class AmdCard:
+    """One card."""
+
+    def __init__(self, smi: Any, handle: Any, address: str) -> None:
+        self._smi, self._handle = smi, handle
+        self._residencies: dict[str, float | None] = {}
+        self.commands = Commands(
+            settings="sudo amd-smi set",
+            power_limit=f"sudo amd-smi set -g {address} --power-cap {{watts:.0f}}",
+            clocks=f"sudo amd-smi set -g {address} --perf-level AUTO",
+            processes="amd-smi process",
+        )
+
+    def state(self) -> CardState:
+        """How the card is set up."""
+        cap = self._ask("amdsmi_get_power_cap_info") or {}
+        link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
+        level = str(self._ask("amdsmi_get_gpu_perf_level") or "").removeprefix("AMDSMI_DEV_PERF_LEVEL_").lower()
+        return CardState(
+            power_limit_watts=_watts(cap.get("power_cap")),
+            default_power_limit_watts=_watts(cap.get("default_power_cap")),
+            card_max_sm_clock_mhz=_whole(self._clock("GFX").get("max_clk")),
+            card_max_memory_clock_mhz=_whole(self._clock("MEM").get("max_clk")),
+            clocks_policy={"": "", "auto": "default"}.get(level, f"performance level {level}"),
+            max_pcie_generation=_generation(link.get("max_pcie_speed")),
+            max_pcie_width=_whole(link.get("max_pcie_width")),
+        )
+
+    def read(self) -> Reading:
+        """What the card says now."""
+        power = self._ask("amdsmi_get_power_info") or {}
+        energy = self._ask("amdsmi_get_energy_count") or {}
+        link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
+        busy = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
+        count = _number(energy.get("energy_accumulator", energy.get("power")))
+        microjoules = _number(energy.get("counter_resolution"))
+        names = ("current_socket_power", "socket_power", "average_socket_power")
+        return Reading(
+            power_watts=next((watts for name in names if (watts := _number(power.get(name)))), None),
+            energy_joules=count * microjoules / 1e6 if count is not None and microjoules else None,
+            sm_clock_mhz=_current(self._clock("GFX")),
+            memory_clock_mhz=_current(self._clock("MEM")),
+            temperature_celsius=self._temperature("HOTSPOT") or self._temperature("EDGE"),
+            utilisation=None if busy is None else busy / 100,
+            memory_used_bytes=_number(self._ask("amdsmi_get_gpu_memory_usage", self._smi.AmdSmiMemoryType.VRAM)),
+            pcie_generation=_generation(link.get("pcie_speed")),
+            pcie_width=_number(link.get("pcie_width")),
+            reasons=self._reasons(),
+        )
+
+    def processes(self) -> Processes | None:
+        """Who computes on the card; None where the driver does not tell."""
+        listed = self._ask("amdsmi_get_gpu_process_list")
+        return None if listed is None else Processes(compute=frozenset(int(each["pid"]) for each in listed))
+
+    def _reasons(self) -> frozenset[str] | None:
+        """The limits that held at some time since the last reading."""
+        metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
+        now = {name: _number(metrics.get(name)) for name in RESIDENCIES}
+        before, self._residencies = self._residencies, now
+        pairs = {name: (before.get(name), count) for name, count in now.items()}
+        known = {name: (old, new) for name, (old, new) in pairs.items() if old is not None and new is not None}
+        return frozenset(RESIDENCIES[name] for name, (old, new) in known.items() if new > old) if known else None
+
+    def _clock(self, kind: str) -> dict[str, Any]:
+        return self._ask("amdsmi_get_clock_info", getattr(self._smi.AmdSmiClkType, kind)) or {}
+
+    def _temperature(self, sensor: str) -> float | None:
+        now = self._smi.AmdSmiTemperatureMetric.CURRENT
+        return _number(self._ask("amdsmi_get_temp_metric", getattr(self._smi.AmdSmiTemperatureType, sensor), now))
+
+    def _ask(self, name: str, *more: Any) -> Any:
+        return _ask(self._smi, name, self._handle, *more)
+
+
+def _ask(smi: Any, name: str, *arguments: Any) -> Any:
+    try:
+        return getattr(smi, name)(*arguments)
+    except Exception:  # amdsmi's errors, a name that this release lacks: all mean that there is no answer
+        return None
+
+
+def _number(value: Any) -> float | None:
+    """A number, or None for what amdsmi writes where it cannot give one: N/A, or all bits set."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return None if value in {0xFFFF, 2**32 - 1, 2**64 - 1} else float(value)
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _current(clock: dict[str, Any]) -> float | None:
+    return _number(clock.get("clk", clock.get("cur_clk")))  # renamed in ROCm 6.1
+
+
+def _watts(value: Any) -> float | None:
+    number = _number(value)
+    return number / 1e6 if number and number > MOST_WATTS else number or None
+
+
+def _generation(speed: Any) -> int | None:
+    number = _number(speed)  # megatransfers a second; from some releases gigatransfers
+    return GENERATIONS.get(round(number if number >= 1000 else number * 1000)) if number else None

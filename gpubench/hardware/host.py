@@ -1,0 +1,170 @@
+"""The host: governor, container, load, energy counters, speed. Reads files; keeps no host or user name."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from gpubench.hardware.state import Host
+
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""The kernel's own process namespace (PROC_PID_INIT_INO); a container without --pid=host has another."""
+
+
+def host(cpu_count: int) -> Host:
+    """The host as it is now."""
+    shm = Path("/dev/shm")
+    return Host(
+        cpu_count=cpu_count,
+        cpu_governor=cpu_governor(),
+        load_average=load_average(),
+        container=container(),
+        all_processes_visible=all_processes_visible(),
+        swap_used_bytes=int(psutil.swap_memory().used),
+        shared_memory_bytes=shutil.disk_usage(shm).total if shm.exists() else None,
+        cpu_energy_hidden=bool(cpu_packages()) and cpu_energy()() is None,
+    )
+
+
+def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str:
+    """The frequency governor, all of them where CPUs differ; empty where there is none (a virtual machine)."""
+    return "+".join(sorted({text for file in root.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(file))}))
+
+
+def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
+    """Memory nodes of the host."""
+    return len(list(root.glob("node[0-9]*"))) or None
+
+
+def numa_node(bus: str, root: Path = Path("/sys/bus/pci/devices")) -> int | None:
+    """The memory node that the card at this PCI address is attached to; None where it is not told."""
+    text = _text(root / f"{bus}.0" / "numa_node") if bus else ""
+    return int(text) if text.isdigit() else None  # -1: no such thing here
+
+
+def may_leave_node(node: int, root: Path = Path("/sys/devices/system/node")) -> bool:
+    """Whether this process may run on CPUs that are not of memory node `node`."""
+    ranges = [part.partition("-") for part in _text(root / f"node{node}" / "cpulist").split(",") if part]
+    own = {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+    return bool(own) and hasattr(os, "sched_getaffinity") and bool(os.sched_getaffinity(0) - own)
+
+
+def load_average() -> float:
+    """Processes that wanted a CPU in the last minute."""
+    return os.getloadavg()[0]
+
+
+SHARED_CPU = 0.1
+"""Of which others take more than this share is `shared`; a system's own work is less."""
+
+
+class CpuLoad:
+    """How much of the CPUs' time others took since it was made.
+
+    Programs that this process waited for are its own. Seconds are the kernel's counts, of all CPUs that it shows.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def others(self) -> float:
+        """Their share, 0 to 1; what a hypervisor gave to other machines counts as theirs."""
+        available = (time.monotonic() - self._began) * (psutil.cpu_count() or 1)
+        taken = _busy_seconds() - self._busy - (_own_seconds() - self._own)
+        return max(0.0, taken / available) if available > 0 else 0.0
+
+
+def cpu_load(cpu_count: int) -> CpuLoad | None:
+    """The load from now on; None on a machine that shows more CPUs than the `cpu_count` it gives.
+
+    There nobody knows whose load is in the way.
+    """
+    return CpuLoad() if cpu_count == os.cpu_count() else None
+
+
+def _busy_seconds() -> float:
+    times = psutil.cpu_times()
+    # Guests' time is part of the user's.
+    idle = ("idle", "iowait", "guest", "guest_nice")
+    return float(sum(seconds for name, seconds in times._asdict().items() if name not in idle))
+
+
+def _own_seconds() -> float:
+    own = os.times()  # psutil knows no children's time on macOS
+    return own.user + own.system + own.children_user + own.children_system
+
+
+def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
+    """What kind of container this is, or `none`."""
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    if "APPTAINER_CONTAINER" in environ or "SINGULARITY_CONTAINER" in environ:
+        return "apptainer"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    return environ.get("container") or "none"  # systemd-nspawn, lxc
+
+
+def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
+    """Whether process ids here are the kernel's own, which are those that a driver reports."""
+    try:
+        return str(link.readlink()) == FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+def cpu_packages(root: Path = Path("/sys/class/powercap")) -> list[Path]:
+    """RAPL's CPU packages: intel-rapl:0 is one (AMD's too), intel-rapl:0:0 a part of it."""
+    return [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
+
+
+def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float | None]:
+    """Reads joules of all CPU packages since some moment, by RAPL; None where it is not readable (mostly root only)."""
+    zones = cpu_packages(root)
+    ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
+    last: dict[Path, int] = {}
+    turns: dict[Path, int] = dict.fromkeys(zones, 0)
+
+    def read() -> float | None:
+        for zone in zones:
+            text = _text(zone / "energy_uj")
+            if not text:
+                return None
+            count = int(text)
+            if count < last.get(zone, 0):
+                turns[zone] += 1  # the counter starts again, after some minutes of full load
+            last[zone] = count
+        return sum(last[zone] + turns[zone] * ranges[zone] for zone in zones) / 1e6 if zones else None
+
+    return read
+
+
+def reference_seconds() -> float:
+    """Seconds of a fixed piece of work, a Python loop and a copy of 64 MiB: the median of five.
+
+    Identical cards differ with their hosts by up to 13% in launch-bound work (published figures of 39 hosts).
+    """
+    block = bytes(range(256)) * (1 << 18)
+
+    def once() -> float:
+        started = time.perf_counter()
+        total = 0
+        for number in range(1_000_000):
+            total += number & 7
+        bytearray(block)
+        return time.perf_counter() - started
+
+    return median(once() for _ in range(5))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

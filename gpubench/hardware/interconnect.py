@@ -1,0 +1,84 @@
+"""How the processes of a trial are connected, in a few words without machine names. Never imports torch."""
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import psutil
+
+from gpubench.suite.trial import Case
+
+_PATHS = {
+    "NVML_TOPOLOGY_INTERNAL": "one board",
+    "NVML_TOPOLOGY_SINGLE": "PCIe, one switch",
+    "NVML_TOPOLOGY_MULTIPLE": "PCIe, several switches",
+    "NVML_TOPOLOGY_HOSTBRIDGE": "PCIe, through the host bridge",
+    "NVML_TOPOLOGY_NODE": "PCIe, inside one NUMA node",
+    "NVML_TOPOLOGY_SYSTEM": "PCIe, between CPU sockets",
+}
+
+
+def interconnect(cards: Sequence[str], case: Case, address: str) -> str:
+    """Within a machine what joins its NVIDIA `cards` (UUIDs); between machines also the network of `address`."""
+    inside = _between_cards(cards) if len(cards) > 1 else ""
+    if case.nodes > 1:
+        return "; ".join(part for part in (inside, _network(address)) if part)
+    return inside or "loopback"
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has `address`, or an empty string."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == address for each in addresses):
+            return str(name)
+    return ""
+
+
+def address_towards(host: str, port: int) -> str:
+    """This machine's address on the way to `host`. Raises OSError where there is no route."""
+    family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(target)  # sends nothing: only the route is looked up
+        return str(probe.getsockname()[0])
+
+
+def _network(address: str) -> str:
+    name = interface_of(address)
+    stats = psutil.net_if_stats().get(name)
+    speed = f" {stats.speed} Mbit/s" if stats and stats.speed > 0 else ""
+    infiniband = Path("/sys/class/infiniband")
+    fabric = f", InfiniBand {' '.join(sorted(p.name for p in infiniband.iterdir()))}" if infiniband.is_dir() else ""
+    return f"network {name}{speed}{fabric}" if name else "network"
+
+
+def _between_cards(uuids: Sequence[str]) -> str:
+    """How these NVIDIA cards are joined: by NVLink, or the longest way over PCIe."""
+    with contextlib.suppress(Exception):  # no NVML (a container without it) is no reason not to measure
+        import pynvml
+
+        pynvml.nvmlInit()
+        cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]
+        if all(_by_nvlink(one, other) for one, other in combinations(cards, 2)):
+            return f"NVLink, {min(_nvlinks(card) for card in cards)} links a card"
+        worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], other) for other in cards[1:])
+        return next(text for name, text in _PATHS.items() if getattr(pynvml, name) == worst)
+    return "unknown"
+
+
+def _by_nvlink(one: object, other: object) -> bool:
+    import pynvml
+
+    status = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    return bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _nvlinks(card: object) -> int:
+    import pynvml
+
+    active = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        with contextlib.suppress(pynvml.NVMLError):
+            active += bool(pynvml.nvmlDeviceGetNvLinkState(card, link))
+    return active

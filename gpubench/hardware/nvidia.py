@@ -1,0 +1,149 @@
+"""NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
+
+from typing import Any
+
+from gpubench.hardware.state import CardState, Processes, Reading, nvidia_commands
+
+REASONS = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "power_brake",
+    0x100: "display_clocks",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Bits of the clocks event reasons (NVML API reference; until driver 535 called throttle reasons)."""
+
+NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
+"""What NVML writes into a number that it cannot give (NVML_VALUE_NOT_AVAILABLE)."""
+
+
+def library() -> Any | None:
+    """NVML's Python binding, ready to be asked; None where there is no NVIDIA driver."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no binding, no library, no permission: no telemetry, and no reason not to measure
+        return None
+    return pynvml
+
+
+def find(nvml: Any, uuid: str) -> "NvmlCard | None":
+    """The card or MIG slice that CUDA gives this UUID.
+
+    Never by index: NVML counts all cards by bus, CUDA those of CUDA_VISIBLE_DEVICES, the fastest first.
+    """
+    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    for prefix in ("GPU-", "MIG-"):
+        handle = _ask(nvml, "nvmlDeviceGetHandleByUUID", f"{prefix}{bare}") if bare else None
+        if handle is not None:
+            return NvmlCard(nvml, handle, f"{prefix}{bare}")
+    return None
+
+
+class NvmlCard:
+    """One card, or one MIG slice with the card that it is part of."""
+
+    def __init__(self, nvml: Any, handle: Any, identity: str) -> None:
+        self._nvml, self._slice = nvml, handle
+        self.identity = identity
+        self.commands = nvidia_commands(identity)
+        whole = _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+        self._card = handle if whole is None else whole
+        modes = _ask(nvml, "nvmlDeviceGetMigMode", self._card)
+        self._mig = whole is not None or bool(modes and modes[0] == 1)
+
+    def state(self) -> CardState:
+        """How the card is set up."""
+        graphics, sm, memory = (getattr(self._nvml, f"NVML_CLOCK_{kind}") for kind in ("GRAPHICS", "SM", "MEM"))
+        modes = self._first("nvmlDeviceGetEccMode")
+        return CardState(
+            power_limit_watts=_thousandth(self._number("nvmlDeviceGetPowerManagementLimit")),
+            default_power_limit_watts=_thousandth(self._number("nvmlDeviceGetPowerManagementDefaultLimit")),
+            card_max_sm_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", sm),
+            card_max_memory_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", memory),
+            clocks_policy=_policy(
+                self._number("nvmlDeviceGetApplicationsClock", graphics),
+                self._number("nvmlDeviceGetDefaultApplicationsClock", graphics),
+                self._number("nvmlDeviceGetGpcClkVfOffset"),
+            ),
+            ecc=_switch(modes[0] if modes else None),
+            mig="on" if self._mig else _switch((self._first("nvmlDeviceGetMigMode") or [None])[0]),
+            persistence=_switch(self._number("nvmlDeviceGetPersistenceMode")),
+            max_pcie_generation=self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
+            max_pcie_width=self._number("nvmlDeviceGetMaxPcieLinkWidth"),
+        )
+
+    def read(self) -> Reading:
+        """What the card says now. Power and energy of a slice are not told: those of the card are not its own."""
+        sm, memory = self._nvml.NVML_CLOCK_SM, self._nvml.NVML_CLOCK_MEM
+        mask = self._number("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
+        rates = _ask(self._nvml, "nvmlDeviceGetUtilizationRates", self._slice)
+        used = _ask(self._nvml, "nvmlDeviceGetMemoryInfo", self._slice)
+        return Reading(
+            power_watts=None if self._mig else _thousandth(self._number("nvmlDeviceGetPowerUsage")),
+            energy_joules=None if self._mig else _thousandth(self._number("nvmlDeviceGetTotalEnergyConsumption")),
+            sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", sm),
+            memory_clock_mhz=self._number("nvmlDeviceGetClockInfo", memory),
+            temperature_celsius=self._number(
+                "nvmlDeviceGetTemperature nvmlDeviceGetTemperatureV", self._nvml.NVML_TEMPERATURE_GPU
+            ),
+            utilisation=rates.gpu / 100 if rates else None,
+            memory_used_bytes=used.used if used else None,
+            pcie_generation=self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=self._number("nvmlDeviceGetCurrPcieLinkWidth"),
+            reasons=None if mask is None else reason_names(mask),
+        )
+
+    def processes(self) -> Processes | None:
+        """Who is on the card, the other slices included; None where the driver does not tell of computing ones."""
+        compute = self._first("nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v2")
+        if compute is None:
+            return None
+        shared = self._first("nvmlDeviceGetMPSComputeRunningProcesses") or []
+        graphics = self._first("nvmlDeviceGetGraphicsRunningProcesses") or []
+        return Processes(frozenset(p.pid for p in [*compute, *shared]), frozenset(p.pid for p in graphics))
+
+    def _first(self, names: str, *more: Any) -> Any:
+        """The answer of the first function in `names` that gives one: drivers and bindings rename them."""
+        answers = (_ask(self._nvml, name, self._card, *more) for name in names.split())
+        return next((answer for answer in answers if answer is not None), None)
+
+    def _number(self, names: str, *more: Any) -> int | None:
+        value = self._first(names, *more)
+        return None if value is None or value in NOT_AVAILABLE else int(value)
+
+
+def reason_names(mask: int) -> frozenset[str]:
+    """Names of the bits that are set; an unknown one by its number."""
+    bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    return frozenset(REASONS.get(bit, f"{bit:#x}") for bit in bits)
+
+
+def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+    try:
+        return getattr(nvml, name)(*arguments)
+    except Exception:  # NVML's errors, the binding's own, a name it lacks: all mean that there is no answer
+        return None
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _switch(value: int | None) -> str:
+    return {0: "off", 1: "on"}.get(value, "") if value is not None else ""
+
+
+def _policy(application: int | None, default: int | None, offset: int | None) -> str:
+    """What was done to the clocks; a lock (nvidia-smi -lgc) cannot be read, only seen under load."""
+    told = application is not None and default is not None
+    changed = [f"application clock {application} MHz of {default}"] if told and application != default else []
+    changed += [f"offset {offset:+d} MHz"] if offset else []
+    return ", ".join(changed) or ("default" if told or offset == 0 else "")

@@ -1,0 +1,157 @@
+"""What the user sees while trials run: a bar with rate and time left, and a line per finished trial."""
+
+import sys
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpubench.plan.forecast import moment, span
+from gpubench.rows.row import Row
+from gpubench.suite.trial import Trial
+
+
+class TrialProgress:
+    """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._console = Console(stderr=True, highlight=False)
+        self._done = 0
+        self._timed = 0
+        self._spent = 0.0
+        self._started = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+            refresh_per_second=4,
+        )
+        self._task = self._bar.add_task("", total=1, rate="", left="")
+        self._unit = "samples"
+
+    def __enter__(self) -> "TrialProgress":
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def say(self, text: str) -> None:
+        """A line of ours, or of a suite's own output, above the bar."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def expect(self, trials: int) -> None:
+        """So many more trials will come."""
+        self.total += trials
+        self._bar.update(self._task, total=max(1, self.total))
+
+    def start(self, label: str, unit: str) -> None:
+        """The next trial begins."""
+        self._unit = unit
+        self._started = time.monotonic()
+        self._bar.update(
+            self._task,
+            description=f"{self._done + 1}/{self.total} {label}",
+            completed=self._done,
+            rate="starting",
+            left=self._left(0.0),
+        )
+
+    def lap(self, event: Mapping[str, Any]) -> None:
+        """News from the running trial."""
+        fraction = float(event.get("fraction") or 0.0)
+        rate = event.get("rate")
+        self._bar.update(
+            self._task,
+            completed=self._done + min(0.99, fraction),
+            rate=f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else "",
+            left=self._left(fraction),
+        )
+
+    def finish(self, trial: Trial, row: Row) -> None:
+        """A trial ended: its line."""
+        self._done += 1
+        self._timed += not trial.case.refusal
+        self._spent += time.monotonic() - self._started
+        self._bar.update(self._task, completed=self._done)
+        self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
+
+    def _left(self, fraction: float) -> str:
+        if self._timed == 0:
+            return ""
+        spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
+        return f"{_duration(spent / (self._timed + fraction) * (self.total - self._done - fraction))} left"
+
+    def pace(self, now: datetime) -> str:
+        """How long the rest takes at the pace so far."""
+        seconds = self._spent / max(1, self._timed) * (self.total - self._done)
+        end = moment(now + timedelta(seconds=seconds), now)
+        return f"at this pace the rest takes about {span(seconds)}; ends about {end}"
+
+
+class HintLine:
+    """What takes long right now, on the terminal's last line until something else is printed; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def __enter__(self) -> "HintLine":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Show this instead of what was shown."""
+        if sys.stderr.isatty():
+            self.clear()
+            print(f"{text} ...", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take it away, before a line is printed."""
+        if self._shown:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self._shown = False
+
+
+def describe(row: Row, unit: str) -> str:
+    """One finished trial in a line."""
+    if row.status != "ok" or row.seconds is None:
+        return f"{row.status}: {row.reason}"
+    parts = [f"{_duration(row.seconds)} {row.measured}"]
+    if row.samples_per_second:
+        parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
+    if row.accuracy is not None:
+        parts.append(f"accuracy {row.accuracy:.2%}")
+    if row.top5 is not None:
+        parts.append(f"top-5 {row.top5:.2%}")
+    if row.perplexity is not None:
+        parts.append(f"perplexity {row.perplexity:.2f}")
+    parts += row.marks.split()
+    if row.reason:
+        parts.append(row.reason)
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -1,0 +1,79 @@
+"""The figures of one whole training run; a process may make several runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.projection import Epoch, Phase, stage_of, summarise
+from gpubench.training.clock.sampling import drift
+
+
+@dataclass
+class Run:
+    """The epochs, phases and laps of one run, while the clock fills them in."""
+
+    planned: int = 0
+    """Epochs of the whole run; 0 where nobody said."""
+    stages: tuple[int, ...] = (0,)
+    epoch: int = -1
+    """The number of the epoch that runs, or ran last."""
+    epochs: list[Epoch] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    epoch_phases: int = 0
+    """Where in `phases` those of the running epoch begin."""
+    uncounted: list[Lap] = field(default_factory=list)
+    steady: str = ""
+    """What ended the first warm-up."""
+    lost_seconds: float = 0.0
+    """Spent on an epoch that an earlier process began and did not end."""
+
+    @property
+    def timed(self) -> list[Lap]:
+        """Timed laps of all training phases, to see whether the steady state held."""
+        laps = [lap for phase in self.phases if phase.name == "train" for lap in phase.laps]
+        return [lap for lap in laps if lap.kind == "timed" and lap.samples]
+
+    def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
+        """Go on after these epochs of an earlier process."""
+        self.epochs = [_of_earlier(epoch) for epoch in epochs]
+        self.epoch, self.lost_seconds = len(epochs) - 1, lost_seconds
+        self.phases = [phase for epoch in self.epochs for phase in epoch.phases]
+        self.steady = "resumed" if self.timed else ""
+
+    def close_epoch(self, seconds: float) -> None:
+        """Keep the running epoch, which took so long."""
+        self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :])))
+
+    @property
+    def once(self) -> list[Phase]:
+        """Phases outside epochs."""
+        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
+        return [phase for phase in self.phases if id(phase) not in in_epochs]
+
+    @property
+    def verdict(self) -> str:
+        """How the pace became steady, or that it drifted. Stages differ in pace; inside one, laps should not."""
+        by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
+        return next(filter(None, map(drift, by_stage)), self.steady)
+
+    def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
+        """The fields of a Measurement that follow from the run, projected where epochs are missing."""
+        planned = self.planned or len(self.epochs)
+        return summarise(self.epochs, self.once, resident, planned, self.stages, self.lost_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all that counts."""
+        return float(self.summary()["seconds"])
+
+
+def _of_earlier(epoch: Epoch) -> Epoch:
+    """Whose laps another process timed."""
+    phases = [replace(each, laps=tuple(replace(lap, earlier=True) for lap in each.laps)) for each in epoch.phases]
+    return replace(epoch, phases=tuple(phases))
+
+
+def median_run(runs: Sequence[Run]) -> Run:
+    """The one with the median time; of two in the middle, the faster."""
+    return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]

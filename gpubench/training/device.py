@@ -1,0 +1,316 @@
+"""Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpubench.hardware import environment
+from gpubench.hardware.advice import nvidia_cards, unseen_advice
+
+
+def describe() -> dict[str, Any]:
+    """Everything the parent needs to know of torch and its devices, as plain data."""
+    cudnn, refusal = _cudnn()
+    accelerators = _accelerators()
+    if refusal:  # one old card is enough for it to refuse the others, too
+        accelerators = [{**each, "problem": each.get("problem") or refusal} for each in accelerators]
+    cuda_refusal = "" if accelerators else _cuda_refusal()
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or torch.version.hip or "",
+        "cudnn": cudnn,
+        "cudnn_refusal": refusal,
+        "cuda_refusal": cuda_refusal,
+        "arch_list": torch.cuda.get_arch_list(),
+        "devices": [*(accelerators or _unseen(cuda_refusal)), environment.cpu_device()],
+    }
+
+
+def _cuda_refusal() -> str:
+    """Why torch computes on no NVIDIA card, in its own words."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # an AssertionError where it was built without CUDA
+        return _first_line(error)
+    return "torch counts no device"
+
+
+def _unseen(refusal: str) -> list[dict[str, Any]]:
+    """NVIDIA cards that are here and that torch cannot use, so that no run uses the CPU in their place unnoticed.
+
+    None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
+        return []
+    return [
+        {
+            "device": f"cuda:{index}",
+            "kind": "cuda",
+            "card": card.name,
+            "memory_bytes": None,
+            "capability": "",
+            "driver": card.driver,
+            "identity": _nth(card.name, index),
+            "unsupported": {},
+            "problem": "; ".join(filter(None, (card.problem, refusal, unseen_advice(card, torch.version.cuda or "")))),
+        }
+        for index, card in enumerate(nvidia_cards())
+    ]
+
+
+def _cudnn() -> tuple[str, str]:
+    """Its version, or empty and why torch refuses it: for the oldest of the cards it sees, say."""
+    try:
+        return str(torch.backends.cudnn.version() or ""), ""
+    except RuntimeError as error:
+        return "", _first_line(error)
+
+
+def _accelerators() -> list[dict[str, Any]]:
+    # torch 2.6 raises where it is asked for the current one and there is none.
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
+        return []
+    kind = accelerator.type
+    describe_one = {"cuda": _cuda, "xpu": _xpu}.get(kind, _other)
+    return [describe_one(kind, index) for index in range(torch.accelerator.device_count())]
+
+
+def _cuda(kind: str, index: int) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(index)
+    unsupported = {}
+    if torch.version.cuda and properties.major < 8:
+        unsupported["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
+    if torch.version.hip:
+        unsupported["tf32"] = "TF32 here means NVIDIA's"
+    problem = ""
+    try:
+        with torch.cuda.device(index):
+            torch.zeros(8, device=f"cuda:{index}").add_(1).sum().item()
+            if not torch.cuda.is_bf16_supported(including_emulation=False):
+                unsupported["bf16"] = f"{properties.name} only emulates bf16"
+    except RuntimeError as error:  # no kernel image for this card
+        problem = _first_line(error)
+    return {
+        "device": f"{kind}:{index}",
+        "kind": kind,
+        "card": properties.name,
+        "memory_bytes": int(properties.total_memory),
+        "capability": f"{properties.major}.{properties.minor}",
+        "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
+        "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
+        "unsupported": unsupported,
+        "problem": problem,
+        "uuid": str(getattr(properties, "uuid", "")),
+        "bus": bus_address(properties),
+        "integrated": bool(getattr(properties, "is_integrated", False)),
+    }
+
+
+def bus_address(properties: Any) -> str:
+    """The PCI address, domain:bus:device; empty from torch before 2.8."""
+    parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    known = [int(part) for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
+
+
+def _xpu(kind: str, index: int) -> dict[str, Any]:
+    properties = torch.xpu.get_device_properties(index)
+    return {
+        **_other(kind, index),
+        "card": properties.name,
+        "identity": _nth(properties.name, index),
+        "memory_bytes": int(properties.total_memory),
+        "driver": str(getattr(properties, "driver_version", "")),
+    }
+
+
+def _other(kind: str, index: int) -> dict[str, Any]:
+    cpu = environment.cpu_device()
+    return {
+        "device": f"{kind}:{index}",
+        "kind": kind,
+        "card": f"{cpu['card']} ({kind})",
+        "memory_bytes": None,
+        "capability": "",
+        "driver": "",
+        "identity": _nth(kind, index),
+        "unsupported": {"tf32": f"{kind} has no TF32"},
+    }
+
+
+def _amd_driver() -> str:
+    version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
+    return version.read_text().strip() if version.exists() else ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _nth(name: str, index: int) -> str:
+    """An identity for a device without a serial number: the n-th of its name in this machine."""
+    return f"{environment.cpu_device()['identity']} {name} {index}"
+
+
+def _nvidia_driver() -> str:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception:  # no NVML (ROCm, WSL, a container without it) is no reason not to measure
+        return ""
+
+
+LARGEST_CONTEXT_BYTES = 1 << 30
+"""A CUDA context with its loaded kernels takes 0.2 to 0.8 GiB."""
+
+
+def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
+    """Make `name` the current device, and cap its allocator at the limit less what the context itself takes."""
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    torch.accelerator.set_device_index(device.index or 0)
+    torch.zeros(1, device=device)
+    if memory_limit_bytes and device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        # What others hold on the card is in here too; a context alone is never larger than this.
+        context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
+        share = max(0.0, memory_limit_bytes - context) / total
+        torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
+    return device
+
+
+def soak(names: Sequence[str], seconds: float) -> None:
+    """Multiply matrices on all devices for `seconds`, so that the first trial finds them as warm as the last."""
+    devices = [open_device(name, None) for name in names]
+    # Random values: constant ones draw less power and warm a card less. Half ones feed the units that draw the most.
+    matrices = [
+        torch.randn(512, 512) if device.type == "cpu" else torch.randn(4096, 4096, device=device).half()
+        for device in devices
+    ]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(8):
+            for matrix in matrices:
+                torch.mm(matrix, matrix)
+        for device in devices:
+            synchronize(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was given; a CPU has."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+class MemoryUse:
+    """What a training needs of `device`'s memory.
+
+    In the first steps cuDNN tries algorithms, and torch takes the workspace of each, or gives all it has cached back
+    and asks again where it gets none (Conv_v8.cpp). That is no sign of a batch too large, and nothing that lasts:
+    the peak counts from after the first lap of training, retries over the steps on a resident batch.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._retries_before = device, 0
+        self.resting_bytes: int | None = None
+        """Allocated between two steps: weights, optimizer, data. None where it cannot be told."""
+
+    def trained(self) -> None:
+        """The first lap of training is over."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def resting(self) -> None:
+        """The steps on a resident batch begin."""
+        self._retries_before = allocator_retries(self._device)
+        if self._device.type == "cuda":
+            self.resting_bytes = torch.cuda.memory_allocated(self._device)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most, so far."""
+        return peak_memory_bytes(self._device)
+
+    @property
+    def retries(self) -> int:
+        """How often the allocator had to give memory back, so far."""
+        return allocator_retries(self._device) - self._retries_before
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Accelerator: most memory allocated by torch; CPU: peak resident memory of this process."""
+    if device.type == "cpu":
+        return peak_resident_bytes()
+    if hasattr(torch.accelerator, "max_memory_allocated") and device.type != "mps":
+        return int(torch.accelerator.max_memory_allocated(device))
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type == "xpu":
+        return int(torch.xpu.max_memory_allocated(device))
+    return None
+
+
+def allocator_retries(device: torch.device) -> int:
+    """How often the allocator had to give memory back and ask again: a batch that needs it does not fit."""
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+
+
+def peak_resident_bytes() -> int:
+    """Most memory this process ever had resident, imports included."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would count the parent's pages from before exec
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cudnn_status_alloc_failed",
+    "cublas_status_alloc_failed",
+    "cublas_status_not_initialized",
+)
+"""Words of errors that a full memory raises."""
+
+DISGUISED = (
+    "unable to find a valid cudnn algorithm",
+    "unable to find an engine to execute this computation",
+    "cudnn_status_not_supported",
+    "cudnn_status_internal_error",
+)
+"""The same without naming memory (pytorch/benchmark#496, huggingface/accelerate). A missing kernel raises them, too."""
+
+
+def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_bytes: int | None = None) -> bool:
+    """Whether `error`, raised in a training on `device`, means that the batch was too large.
+
+    Words that a missing kernel has as well are believed where more than half of the memory was taken.
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    if any(words in text for words in DISGUISED):
+        return not device.startswith("cuda") or _mostly_taken(device, memory_limit_bytes)
+    return any(words in text for words in OUT_OF_MEMORY)
+
+
+def _mostly_taken(device: str, memory_limit_bytes: int | None) -> bool:
+    there = min(torch.cuda.get_device_properties(device).total_memory, memory_limit_bytes or math.inf)
+    return torch.cuda.max_memory_reserved(device) > there / 2

@@ -1,0 +1,181 @@
+"""Precision and clock as fastai callbacks. The suites use fastai itself for everything else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastai.callback.core import Callback, CancelFitException, CancelStepException
+from fastai.learner import Learner
+from fastai.torch_core import to_device
+
+from gpubench.suite.trial import Trial
+from gpubench.training.clock.clock import Clock
+from gpubench.training.precision import Mode, mode_of
+from gpubench.training.process_group import distributed, quiet
+from gpubench.training.stepper import Stepper
+
+
+class PrecisionCallback(Callback):
+    """Any precision on every kind of device; fastai's own MixedPrecision and NonNativeMixedPrecision need CUDA.
+
+    Forward and loss of training and validation run under the mode's autocast, or in the model's own fp16; the
+    loss gets the prediction in float32. What a step needs beyond the optimizer is a Stepper's.
+    """
+
+    order = 10  # after fastai's own preparations, before its recorder
+    stepper: Stepper
+
+    def __init__(self, mode: Mode, clock: Clock, loss_scale: float = 0) -> None:
+        super().__init__()
+        self.mode, self.clock, self.loss_scale = mode, clock, loss_scale
+        self._opt: Any = None
+        self._context: Any = None
+
+    def before_fit(self) -> None:
+        """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
+        self._leave()
+        if self._opt is self.opt:
+            return  # a second fit goes on with its master weights
+        self.mode.prepare(self.model)
+        self._opt = self.opt
+        # fastai wraps torch's optimizers; GradScaler and its fused steps need the inner one.
+        inner: Any = getattr(self.opt, "opt", self.opt)
+        self.stepper = Stepper(self.mode, self.model, inner, self.clock, loss_scale=self.loss_scale)
+
+    def before_batch(self) -> None:
+        """Cast the inputs to what the model takes, and enter autocast for this batch."""
+        self.learn.xb = tuple(self.mode.input(x) for x in self.xb)
+        self._context = self.mode.autocast()
+        self._context.__enter__()
+
+    def after_pred(self) -> None:
+        """Give the loss a float32 prediction."""
+        self.learn.pred = self.pred.float()
+
+    def after_loss(self) -> None:
+        """Leave autocast: the backward pass follows the forward's dtypes by itself."""
+        self._leave()
+
+    def before_backward(self) -> None:
+        """Scale the loss, so that small fp16 gradients survive."""
+        self.learn.loss_grad = self.stepper.scaled(self.loss_grad)
+
+    def before_step(self) -> None:
+        """Take the step in fastai's place, where it is more than the optimizer's."""
+        if not self.stepper.plain:
+            self.stepper.step()
+            raise CancelStepException
+
+    def after_cancel_batch(self) -> None:
+        """A cancelled batch must not leave autocast on."""
+        self._leave()
+
+    def after_fit(self) -> None:
+        """A cancelled fit must not leave it on either."""
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+
+class ClockCallback(Callback):
+    """Runs fastai's epochs and batches through our clock, and ends the fit when the sample suffices."""
+
+    order = -100  # the clock starts before any other callback works
+
+    def __init__(self, clock: Clock, train_samples: int, valid_samples: int) -> None:
+        super().__init__()
+        self.clock = clock
+        self.samples = {"train": train_samples, "valid": valid_samples}
+
+    def before_fit(self) -> None:
+        """Tell the clock how long the whole fit is."""
+        self.clock.plan_epochs(self.n_epoch)
+
+    def before_epoch(self) -> None:
+        """An epoch begins."""
+        self.clock.begin_epoch(self.epoch)
+
+    def before_train(self) -> None:
+        """Let the clock hand out the training batches."""
+        self.learn.dl = _Timed(self.dl, self.clock, "train", self.samples["train"])
+
+    def before_validate(self) -> None:
+        """Let the clock hand out the validation batches."""
+        self.learn.dl = _Timed(self.dl, self.clock, "valid", self.samples["valid"])
+
+
+class EpochEnd(Callback):
+    """The other half of ClockCallback: runs after every other callback's work at the end of an epoch."""
+
+    order = 1000
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def after_epoch(self) -> None:
+        """Close the epoch, and the fit where the clock has enough."""
+        self.clock.end_epoch()
+        if self.clock.enough and self.epoch + 1 < self.n_epoch:
+            raise CancelFitException
+
+
+class WeighCallback(Callback):
+    """Weighs the loss where processes have unequal shares of a step (see `shards`)."""
+
+    order = 5  # before the loss is scaled
+
+    def before_backward(self) -> None:
+        """The mean of all processes' gradients becomes that of the mean over the whole step."""
+        if self.dl is not None:  # a resident batch is a whole one
+            self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
+
+
+class _Timed:
+    """A loader whose batches come through the clock."""
+
+    def __init__(self, loader: Any, clock: Clock, phase: str, samples: int) -> None:
+        self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._clock.steps(self._loader, self._phase, self._samples)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def callbacks(
+    clock: Clock, mode: Mode, train_samples: int, valid_samples: int, loss_scale: float = 0
+) -> list[Callback]:
+    """What a suite adds to its Learner; `loss_scale` as in Stepper."""
+    precision = PrecisionCallback(mode, clock, loss_scale)
+    return [ClockCallback(clock, train_samples, valid_samples), precision, EpochEnd(clock)]
+
+
+def share(learn: Learner, trial: Trial) -> None:
+    """Have the Learner average its gradients over all processes of the trial; its train loader has `shards`.
+
+    Call it when the Learner is frozen as it will be. Alone, it does nothing.
+    """
+    if trial.case.processes > 1:
+        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)  # DDP keeps what it is given
+        learn.model = distributed(learn.model, trial)
+        learn.add_cb(WeighCallback())
+
+
+def train_resident(learn: Learner, clock: Clock) -> None:
+    """After a fit: the Learner's own training step, on one batch that stays on the device."""
+    learn.model.train()
+    learn.training = True
+    device = next(learn.model.parameters()).device  # torch's own loaders know none
+    resident = None
+    for batch in clock.resident():
+        # A worker's batch lies in the host's memory; it moves once, so that no copy is in these laps.
+        resident = to_device(batch, device) if resident is None else resident
+        with quiet(learn.model, clock.together):
+            learn.one_batch(0, resident)

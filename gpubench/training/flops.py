@@ -1,0 +1,133 @@
+"""The work of one training step: FLOPs, bytes moved and calls, worked out from shapes. Measures no time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from gpubench.training.precision import family_of
+
+UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
+"""Calls that only reserve or rename memory. Views tell so themselves."""
+
+PICKS = {"embedding", "index", "index_select", "gather", "take"}
+"""Calls that read of their first operand only as much as they give."""
+
+TENSOR_CORE_MULTIPLE = 8
+"""What dimensions of 16-bit products have to be multiples of for tensor cores (NVIDIA, Deep Learning
+Performance Guide: matrix multiplication, "Tensor Core requirements")."""
+
+
+class Work(TorchDispatchMode):
+    """Counts what every call below autograd and autocast needs, backward pass and optimizer included.
+
+    FLOPs are those of torch's FlopCounterMode, by its formulas: 2 per multiply-add of products and
+    convolutions, nothing for element-wise work. Its own mode is not used: it follows modules with global
+    hooks and refuses higher-order operators, and this must not disturb a step that proves a precision.
+
+    Bytes are a model, an upper bound without fusion and caches: each call reads all its tensors once and
+    writes its results once; views and bare allocations move nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        """Calls that do anything: about one kernel each."""
+        self.bytes = 0
+        self.odd_flops = 0
+        """FLOPs of products with a dimension that is no multiple of 8."""
+        self.unseen: set[str] = set()
+        """Products that no formula covers, RNNs say: the count of FLOPs lacks them."""
+        self._flops = 0
+        self._formulas = FlopCounterMode(display=False).flop_registry
+
+    @property
+    def flops(self) -> int | None:
+        """FLOPs of the step; None where a product was not covered or none was seen."""
+        return None if self.unseen or not self._flops else self._flops
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Pass the call on, then count it."""
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = func.__name__.partition(".")[0]
+        if not getattr(func, "is_view", False) and name not in UNTOUCHED:
+            self.calls += 1
+            self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
+        formula = self._formulas.get(getattr(func, "overloadpacket", None))
+        if formula is not None:
+            self._count(name, args, lambda: int(formula(*args, **kwargs, out_val=out)))
+        elif family_of(name):
+            self.unseen.add(name)
+        return out
+
+    def _count(self, name: str, args: Any, flops_of: Callable[[], int]) -> None:
+        try:
+            flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
+        except Exception:  # a formula that does not know these operands must not end a trial
+            self.unseen.add(name)
+            return
+        self._flops += flops
+        if any(size % TENSOR_CORE_MULTIPLE for size in sizes):
+            self.odd_flops += flops
+
+
+def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
+    """What a watched step of `samples` asked for, as fields of a Measurement; None: it was not counted.
+
+    The suite's own FLOPs per sample come first: it gives them where the count cannot see.
+    """
+    if work is None or not samples:
+        return {"flops_per_sample": of_suite}
+    counted = work.flops / samples if work.flops else None
+    return {
+        "step_samples": samples,
+        "flops_per_sample": counted if of_suite is None else of_suite,
+        "bytes_per_sample": work.bytes / samples,
+        "ops_per_step": work.calls,
+        "odd_flops_share": work.odd_flops / work.flops if work.flops else None,
+    }
+
+
+@contextmanager
+def beside(work: Work, watch: AbstractContextManager[Any]) -> Iterator[None]:
+    """Count under a watch, which is the first to see a call."""
+    with work, watch:
+        yield
+
+
+def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:
+    """Bytes that a call reads and writes in the model of `Work`."""
+    results = sum(map(_bytes, written))
+    if name in PICKS:
+        return results + sum(map(_bytes, read[1:])) + results
+    return sum(map(_bytes, read)) + results
+
+
+def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
+    """The dimensions that tensor cores tile: channels of a convolution, all three of a matrix product."""
+    if name.startswith("convolution"):
+        weight = operands[2 if name == "convolution_backward" else 1]
+        return list(weight.shape[:2])
+    if "attention" in name:
+        return [operands[0].shape[-1]]
+    return [size for operand in operands[-2:] for size in operand.shape[-2:]]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    size = tensor.numel() * tensor.element_size()
+    # An expanded tensor repeats what it has.
+    return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)

@@ -1,0 +1,392 @@
+"""What each precision sets, applies and proves. Never substitutes one precision for another."""
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fastai.fp16_utils import convert_network
+from torch import nn
+
+# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpubench.suite.trial import rnn_refusal
+
+
+class PrecisionError(RuntimeError):
+    """The arithmetic that ran is not what the label says."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One precision: how it computes, and the relative error by which a probe recognises it.
+
+    The bands are wide around errors measured against float64 (norm-wise, inner dimension 512): fp32
+    2e-7 (1.5e-5 was seen of cuDNN's Winograd convolutions, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16
+    3e-3 to 4e-3. TF32 and fp16 share theirs: flags and operand dtypes tell those two apart.
+    """
+
+    autocast: torch.dtype | None
+    tf32: bool
+    scaled: bool
+    """Whether a GradScaler scales the loss."""
+    band: tuple[float, float]
+    weights: torch.dtype = torch.float32
+    """The dtype of the model's own weights."""
+    masters: bool = False
+    """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
+
+    @property
+    def operand(self) -> torch.dtype:
+        """The dtype in which matmuls, convolutions and RNNs get their operands."""
+        return self.autocast or self.weights
+
+
+KINDS = {
+    "fp32": Kind(None, False, False, (0.0, 4.5e-5)),
+    "tf32": Kind(None, True, False, (5e-5, 1.5e-3)),
+    "fp16": Kind(torch.float16, False, True, (5e-5, 1.5e-3)),
+    "bf16": Kind(torch.bfloat16, False, False, (1e-3, 2e-2)),
+    "fp16-master": Kind(None, False, True, (5e-5, 1.5e-3), torch.float16, masters=True),
+    "fp16-pure": Kind(None, False, False, (5e-5, 1.5e-3), torch.float16),
+}
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""The layers whose weights and statistics `fp16-master` leaves in float32."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a training step applies a precision, the way torch's own examples do."""
+
+    name: str
+    device_type: str
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context for forward and loss."""
+        dtype = KINDS[self.name].autocast
+        if dtype is None:
+            return nullcontext()
+        return torch.autocast(self.device_type, dtype=dtype)
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        """`model` with the weights of the precision, cast in place; before an optimizer or DDP gets hold of it.
+
+        fp16-master: everything but BatchNorm becomes float16, as in Apex O2 and fastai's non-native mixed
+        precision; BatchNorm takes float16 and computes in float32. fp16-pure: everything, as in Apex O3.
+        The others leave the model as it is.
+        """
+        kind = KINDS[self.name]
+        if kind.weights is torch.float32:
+            return model
+        if not kind.masters:
+            return model.half()
+        convert_network(model, kind.weights)
+        for module in model.modules():
+            if isinstance(module, BATCH_NORMS):
+                module.float()  # convert_network leaves only those with weights of their own
+        return model
+
+    def input(self, x: torch.Tensor) -> torch.Tensor:
+        """`x` as the model takes it: float16 where the model itself is, unless it holds integers."""
+        weights = KINDS[self.name].weights
+        return x.to(weights) if weights is not torch.float32 and x.is_floating_point() else x
+
+    def scaler(self, loss_scale: float = 0) -> torch.amp.GradScaler:
+        """The loss scaler; it passes everything through where the precision needs none.
+
+        `loss_scale` is where it starts; 0 is at 65536, as in torch.
+        """
+        start = float(loss_scale or 2**16)
+        return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=KINDS[self.name].scaled)
+
+
+def mode_of(name: str, device: str) -> Mode:
+    """The mode of precision `name` on `device` (`cuda:0`, `cpu`)."""
+    return Mode(name, torch.device(device).type)
+
+
+def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None:
+    """Set every process-wide switch that decides the arithmetic, whatever torch's defaults are.
+
+    torch leaves cuDNN's TF32 on by default, which turns "fp32" convolutions into TF32 from Ampere on.
+    """
+    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # deprecated, and still what torch.compile and cudnn.flags ask
+        # torch raises where these and the newer switches disagree (pytorch/pytorch#166387): set both, these first.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = KINDS[name].tf32
+    for key, switch in _tf32_switches().items():
+        switch.set(wanted if "mkldnn" not in key else "ieee")
+    for key in _reductions():
+        # 16-bit accumulation of whole products is another arithmetic, off in torch too, and stays off.
+        setattr(torch.backends.cuda.matmul, key, reduced_reduction and "reduction" in key)
+    torch.backends.cudnn.benchmark = cudnn_benchmark
+
+
+def flags() -> dict[str, str]:
+    """Every switch that `set_flags` sets, by its name in torch, as it stands now."""
+    found = {key: switch.get() for key, switch in _tf32_switches().items()}
+    for key in _reductions():
+        found[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
+    found["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
+    return found
+
+
+def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
+    """Raise PrecisionError where a switch does not say what the precision needs.
+
+    With `before`, what `flags` said at the start of the trial, every other switch has to stand as it did.
+    """
+    now = flags()
+    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    expected = {key: wanted if "mkldnn" not in key else "ieee" for key in _tf32_switches()}
+    for key, value in {**(before or {}), **expected}.items():
+        if now[key] != value:
+            raise PrecisionError(f"asked for {name}, but {key} was changed to {now[key]} during the trial")
+
+
+def _reductions() -> list[str]:
+    """The switches of 16-bit reductions and accumulation that this torch has (the last is a newer one)."""
+    names = (
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_accumulation",
+    )
+    return [name for name in names if hasattr(torch.backends.cuda.matmul, name)]
+
+
+@dataclass(frozen=True)
+class _Switch:
+    get: Callable[[], str]
+    set: Callable[[str], None]
+
+
+def _tf32_switches() -> dict[str, _Switch]:
+    """The switches of this torch by name: fp32_precision since 2.9, allow_tf32 before."""
+    backends = torch.backends
+    if hasattr(backends, "fp32_precision"):
+        owners = {
+            "cuda.matmul": backends.cuda.matmul,
+            "cudnn.conv": backends.cudnn.conv,  # type: ignore[attr-defined]
+            "cudnn.rnn": backends.cudnn.rnn,
+            "mkldnn.matmul": backends.mkldnn.matmul,  # type: ignore[attr-defined]
+            "mkldnn.conv": backends.mkldnn.conv,  # type: ignore[attr-defined]
+            "mkldnn.rnn": backends.mkldnn.rnn,  # type: ignore[attr-defined]
+        }
+        return {
+            f"torch.backends.{key}.fp32_precision": _attribute(owner, "fp32_precision", _resolved, str)
+            for key, owner in owners.items()
+        }
+    owners = {"cuda.matmul": backends.cuda.matmul, "cudnn": backends.cudnn}
+    return {
+        f"torch.backends.{key}.allow_tf32": _attribute(
+            owner, "allow_tf32", lambda on: "tf32" if on else "ieee", lambda text: text == "tf32"
+        )
+        for key, owner in owners.items()
+    }
+
+
+def _resolved(text: str) -> str:
+    """What torch computes with: "none" at every level means no TF32."""
+    return "ieee" if text == "none" else text
+
+
+def _attribute(owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]) -> _Switch:
+    return _Switch(lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text)))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Relative errors of three small computations against float64."""
+
+    errors: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """The largest of them."""
+        return max(self.errors.values())
+
+    @property
+    def proof(self) -> str:
+        """What was found, for the row."""
+        return "probe " + ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
+
+
+def probe(name: str, device: str, mode: Mode) -> Probe:
+    """Compute a small matmul, convolution and GRU in `mode` and compare each with float64.
+
+    Raises PrecisionError where an error is not one that the precision makes. A GRU stands for the RNNs
+    because torch has no fp16 LSTM on a CPU.
+    """
+    # cuDNN's race among algorithms may prefer a plain fp32 one for so small a convolution under TF32.
+    racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
+            torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerator for good
+            found = Probe({part: _error(make(), device, mode) for part, make in parts_of(mode).items()})
+    finally:
+        torch.backends.cudnn.benchmark = racing
+    check_probe(name, found)
+    return found
+
+
+def check_probe(name: str, found: Probe) -> None:
+    """Raise PrecisionError where `found` contradicts the label."""
+    low, high = KINDS[name].band
+    if KINDS[name].tf32 and found.worst >= low:
+        low = 0.0  # a permission: cuDNN may take an exact algorithm for problems as small as these, not for all of them
+    for part, error in found.errors.items():
+        if not low <= error <= high:
+            looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
+            raise PrecisionError(
+                f"asked for {name}, but the probe's {part} has a relative error of {error:.1e},"
+                f" which looks like {looks or 'no known precision'}"
+            )
+
+
+Part = tuple[nn.Module, torch.Tensor]
+
+
+def _matmul() -> Part:
+    return nn.Linear(512, 256, bias=False), torch.randn(128, 512)
+
+
+def _convolution() -> Part:
+    return nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)
+
+
+def _rnn() -> Part:
+    return nn.GRU(256, 256), torch.randn(4, 16, 256)
+
+
+_PARTS: dict[str, Callable[[], Part]] = {"matmul": _matmul, "convolution": _convolution, "RNN": _rnn}
+
+
+def parts_of(mode: Mode) -> dict[str, Callable[[], Part]]:
+    """What the probe computes in `mode`, by name."""
+    return {
+        part: make for part, make in _PARTS.items() if part != "RNN" or not rnn_refusal(mode.name, mode.device_type)
+    }
+
+
+def _error(part: Part, device: str, mode: Mode) -> float:
+    module, x = part
+    with torch.no_grad():
+        exact = _output(module.double()(x.double()))
+        module = mode.prepare(module.float().to(device))
+        with mode.autocast():
+            got = _output(module(mode.input(x.to(device))))
+    return float((got.cpu().double() - exact).norm() / exact.norm())
+
+
+def _output(result: Any) -> torch.Tensor:
+    output: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    return output
+
+
+def check_weights(name: str, found: Mapping[str, int]) -> str:
+    """What the dtypes of the weights are, for the row; raises PrecisionError where they contradict the label.
+
+    `found` counts tensors by owner and dtype (`{"model float16": 21}`), as a Stepper notes them; with float16
+    weights no autocast can have made the float16 operands.
+    """
+    kind = KINDS[name]
+    if not found:
+        if kind.weights is torch.float32:
+            return ""
+        raise PrecisionError(
+            f"nothing proves the weights of {name}: the suite has to use mode.prepare and a Stepper"
+            " (see docs/adding-a-suite.md)"
+        )
+    kept = torch.float32 if kind.masters else kind.weights
+    # BatchNorm is fp32 or as the rest is, which a recipe may say; with masters, or fp32 weights, it is fp32.
+    wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
+    summary = ", ".join(f"{what} x{n}" for what, n in sorted(found.items(), key=lambda item: item[0].lower()))
+    for what, n in found.items():
+        owner, _, dtype = what.partition(" ")
+        right = sorted(map(_plain, wanted[owner]))
+        if dtype not in right:
+            raise PrecisionError(
+                f"asked for {name}, but {n} of the weights of the {owner} are {dtype},"
+                f" not {' or '.join(right)}: {summary}"
+            )
+    return f"weights {summary}"
+
+
+FAMILIES = {
+    "convolution": re.compile(r".*(convolution|conv[123]d|conv_).*"),
+    "RNN": re.compile(r".*(cudnn_rnn|miopen_rnn|mkldnn_rnn|thnn_\w+_(lstm|gru)|lstm_mps).*"),
+    "matmul": re.compile(
+        r"(add|b|baddb|addb)?mm_?|(add)?mv_?|_addmm_activation|_grouped_mm|(mkldnn_)?linear(_backward.*)?"
+        r"|_(scaled_dot_product|flash|efficient|cudnn)_.*attention.*"
+    ),
+}
+"""The calls of each family by torch's names for them, those of the backward pass included."""
+
+
+class OperandWatch(TorchDispatchMode):
+    """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast, and their device.
+
+    An output dtype proves nothing: a GRU under bf16 autocast computes in 16 bits and returns float32.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[tuple[str, torch.dtype]] = Counter()
+        self.devices: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count the call and pass it on."""
+        family = family_of(func.__name__.partition(".")[0])
+        if family:
+            tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
+            if tensors:
+                self.seen[family, tensors[0].dtype] += 1
+                self.devices[str(tensors[0].device)] += 1
+        return func(*args, **(kwargs or {}))
+
+    def check(self, name: str, device: str = "cpu") -> str:
+        """What was seen, for the row; raises PrecisionError where it contradicts the label, or was on another device.
+
+        Under autocast a few calls may keep float32 (a loss computed as a matmul, say), so in each family
+        most calls have to have the label's dtype; for fp32 and tf32 all of them.
+        """
+        if not self.seen:
+            raise PrecisionError(f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it")
+        if elsewhere := sorted(set(self.devices) - {device}):
+            raise PrecisionError(
+                f"asked for {device}, but {sum(self.devices[each] for each in elsewhere)} of the model's"
+                f" {sum(self.devices.values())} calls ran on {', '.join(elsewhere)}"
+            )
+        wanted = KINDS[name].operand
+        for family in sorted({family for family, _ in self.seen}):
+            total = sum(n for (f, _), n in self.seen.items() if f == family)
+            right = self.seen[family, wanted]
+            enough = right == total if wanted is torch.float32 else right * 2 > total
+            if not enough:
+                raise PrecisionError(
+                    f"asked for {name}, but {total - right} of the model's {total} {family} calls"
+                    f" had operands other than {_plain(wanted)}: {self.summary}"
+                )
+        return f"operands {self.summary} on {device}"
+
+    @property
+    def summary(self) -> str:
+        """Families, dtypes and counts in words."""
+        counts = sorted(self.seen.items(), key=lambda item: (item[0][0], str(item[0][1])))
+        return ", ".join(f"{family} {_plain(dtype)} x{n}" for (family, dtype), n in counts)
+
+
+def family_of(call: str) -> str:
+    """The family that a call belongs to by its name in torch, or an empty string."""
+    return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,304 @@
+"""One optimizer step in any precision: loss scale, master weights, clipping, and a count of what went wrong."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from fastai.fp16_utils import master_params_to_model_params
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+from gpubench.training.clock.clock import Clock, Notes
+from gpubench.training.precision import BATCH_NORMS, KINDS, Mode
+
+NEVER = 2**31 - 1
+"""Steps after which a fixed loss scale would grow."""
+
+
+class Stepper:
+    """Backward pass and optimizer step of `mode`, the same lines of a suite for every precision.
+
+    fp16 and fp16-master scale the loss by torch's GradScaler: it starts at 65536, is halved at each overflow,
+    whose step is skipped, and doubled after 2000 good steps. fp16-master hands the optimizer float32 copies
+    of the model's float16 weights, unscales, clips and steps those, and copies them back. fp16-pure steps the
+    float16 weights themselves, by default unscaled, and takes every step without looking first, as Apex O3
+    did: a gradient that overflowed there poisons the weights, which the end of the run tells. Make the
+    Stepper before the optimizer's first step, and after `mode.prepare(model)`; give it float32 losses, which
+    no scale can overflow.
+
+    Args:
+        mode: the precision.
+        model: whose weights the optimizer trains.
+        optimizer: or several of them; one whose gradients are finite steps where another's are not.
+        clock: told of loss scale, skipped steps and non-finite losses when the training is over.
+        clip_norm: the largest norm of all gradients together; they are unscaled before.
+        loss_scale: a fixed one; 0 or None is dynamic, and 1 in fp16-pure.
+    """
+
+    def __init__(
+        self,
+        mode: Mode,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+        clock: Clock,
+        *,
+        clip_norm: float | None = None,
+        loss_scale: float | None = None,
+    ) -> None:
+        self._kind, self._clip_norm = KINDS[mode.name], clip_norm
+        self._model = model
+        self._optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
+        self._scale = LossScale(mode, loss_scale or 0)
+        self._blind = self._kind.weights is not torch.float32 and not self._kind.masters
+        self._factor = float(loss_scale or 1) if self._blind else 1.0
+        self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
+        for each in self._optimizers:
+            begin_momentum(each)
+        self._steps = 0
+        self._losses = Tally()
+        clock.note(self.notes)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is scaled, copied or counted in a step, so that a loop may call its optimizer instead."""
+        return not self._kind.scaled and self._kind.weights is torch.float32
+
+    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """What to call `backward` on: the scalar `loss`, scaled where the precision needs it."""
+        self._losses.add(loss)
+        if self._scale.enabled:
+            return self._scale.apply(loss)
+        return loss * self._factor if self._factor != 1 else loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """The backward pass of a scalar `loss`; several before one `step` add their gradients up."""
+        self.scaled(loss).backward()  # type: ignore[no-untyped-call]
+
+    def step(self) -> None:
+        """Unscale, clip, step unless a gradient overflowed, and forget the gradients."""
+        self._steps += 1
+        for half, master in zip(self._halves, self._masters, strict=True):
+            # `float` keeps the layout of the weight, which fused optimizers count on.
+            master.grad, half.grad = None if half.grad is None else half.grad.float(), None
+        if self._factor != 1:
+            for gradient in self._gradients():
+                gradient.div_(self._factor)
+        if self._clip_norm is not None:
+            self._scale.unscale(self._optimizers)
+            clip_grad_norm_(self._parameters(), self._clip_norm)
+        self._scale.step(self._optimizers)
+        master_params_to_model_params(self._halves, self._masters)  # the old ones where the step was skipped
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+
+    def state(self) -> dict[str, Any]:
+        """What a later process needs to go on as this one would, beside the states of model and optimizer."""
+        return {
+            "scale": self._scale.state(),
+            "masters": [master.detach() for master in self._masters],
+            "steps": self._steps,
+            "nonfinite_losses": self._losses.count,
+            "losses": self._losses.total,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a `state`, once model and optimizer have theirs."""
+        self._scale.restore(state["scale"])
+        with torch.no_grad():
+            for master, value in zip(self._masters, state["masters"], strict=True):
+                master.copy_(value)
+        self._steps = state["steps"]
+        self._losses.restore(state["losses"], state["nonfinite_losses"])
+
+    def notes(self) -> Notes:
+        """The counts, read from the device, and the dtypes of what was trained."""
+        return Notes(
+            loss_scale=self._factor if self._blind else self._scale.value,
+            skipped_steps=self._scale.skipped,
+            nonfinite_losses=self._losses.count,
+            diverged=self._diverged(),
+            weights=dtypes_of(self._model, self._optimizers),
+        )
+
+    def _diverged(self) -> str:
+        if self._losses.last_is_bad:
+            return f"the last loss was not finite, nor were {self._losses.count} of all {self._losses.total}"
+        if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt(self._model)):
+            return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
+        scale, skipped = self._scale.value, self._scale.skipped
+        # A dynamic scale needs a few steps to find its place; below 1 there is none.
+        if scale is not None and self._steps and skipped == self._steps and (self._scale.fixed or scale < 1):
+            return f"every one of {skipped} steps was skipped, at a loss scale of {scale:g}"
+        return ""
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]]
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self._parameters() if p.grad is not None]
+
+
+class LossScale:
+    """torch's GradScaler, dynamic or fixed, that counts the steps it skips without waiting for the device."""
+
+    def __init__(self, mode: Mode, fixed: float) -> None:
+        self.fixed = float(fixed)
+        self._scaler = mode.scaler(fixed)
+        if fixed:
+            self._scaler.set_growth_interval(NEVER)
+        self.enabled = self._scaler.is_enabled()
+        self._now: torch.Tensor | None = None
+        self._before = 0  # skipped by an earlier process
+        self._one = self._skipped = torch.zeros(())
+
+    def apply(self, loss: torch.Tensor) -> torch.Tensor:
+        """`loss` times the scale."""
+        scaled: torch.Tensor = self._scaler.scale(loss)
+        if self._now is None:
+            self._one, self._skipped = torch.ones((), device=loss.device), torch.zeros((), device=loss.device)
+            self._now = self._scaler.scale(self._one)
+        return scaled
+
+    def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Divide the optimizers' gradients by the scale, to clip them."""
+        for optimizer in optimizers:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Step each optimizer whose gradients are finite; all are where nothing is scaled."""
+        for optimizer in optimizers:
+            self._scaler.step(optimizer)
+        self._scaler.update()
+        if not self.enabled or self._now is None:
+            return
+        # A scale that fell tells of an overflow; asking for its value instead would wait for the device.
+        before, self._now = self._now, self._scaler.scale(self._one)
+        self._skipped += self._now < before
+        if self.fixed:
+            self._scaler.update(self.fixed)
+            self._now = before
+
+    def state(self) -> dict[str, Any]:
+        """GradScaler's own state, and the steps skipped."""
+        return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._scaler.load_state_dict(dict(state["scaler"]))
+        self._before = int(state["skipped"])
+
+    @property
+    def value(self) -> float | None:
+        """The scale, read from the device; None where there is none."""
+        return self._scaler.get_scale() if self.enabled else None
+
+    @property
+    def skipped(self) -> int | None:
+        """Steps skipped so far, read from the device; None where nothing is scaled."""
+        return self._before + int(self._skipped.item()) if self.enabled else None
+
+
+class Tally:
+    """Counts scalars of a device that are not finite, and reads none of them before the end."""
+
+    FEW = 256
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._before = 0  # bad ones of an earlier process
+        self._pending: list[torch.Tensor] = []
+        self._counted: torch.Tensor | None = None
+
+    def add(self, value: torch.Tensor) -> None:
+        """Keep `value`; looking at it at once would cost small kernels in each step."""
+        if len(self._pending) >= self.FEW:
+            self._fold()
+        self._pending.append(value.detach())
+        self.total += 1
+
+    @property
+    def count(self) -> int:
+        """How many were infinite or not a number, read from the device."""
+        bad = sum(not math.isfinite(value) for value in self._read())
+        return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
+
+    @property
+    def last_is_bad(self) -> bool:
+        """Whether the last one was."""
+        return bool(self._pending) and not math.isfinite(self._pending[-1].item())
+
+    def restore(self, total: int, bad: int) -> None:
+        """Go on from the counts of an earlier process."""
+        self.total, self._before = total, bad
+
+    def _fold(self) -> None:
+        bad = torch.stack(self._pending).isfinite().logical_not().sum()
+        self._counted = bad if self._counted is None else self._counted + bad
+        self._pending.clear()
+
+    def _read(self) -> list[float]:
+        return [float(value) for value in torch.stack(self._pending).tolist()] if self._pending else []
+
+
+def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Give the optimizers float32 copies of their trained float16 weights; returns weights and copies, in order.
+
+    The method of Micikevicius et al., "Mixed Precision Training" (2018).
+    """
+    halves, masters = [], []
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for index, half in enumerate(group["params"]):
+                if half.dtype is torch.float16 and half.requires_grad:
+                    master = nn.Parameter(half.detach().float())
+                    group["params"][index] = master
+                    halves.append(half)
+                    masters.append(master)
+    return halves, masters
+
+
+def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Give a fused SGD its momentum, zero, before the first step.
+
+    Made in the first step it is memory that nobody wrote, and stays so where that step is skipped for an overflow
+    (torch/optim/sgd.py, FusedSgdKernel.cu). From zero a step without dampening is the same.
+    """
+    if not isinstance(optimizer, torch.optim.SGD):
+        return
+    for group in optimizer.param_groups:
+        if group["fused"] and group["momentum"] and not group["dampening"]:
+            for weight in group["params"]:
+                optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+
+
+def learnt(model: nn.Module) -> list[torch.Tensor]:
+    """The weights, and the statistics of BatchNorm; other buffers may hold an infinity for good (a mask)."""
+    return [tensor for _, tensors in _owners(model) for tensor in tensors]
+
+
+def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:
+    """How many tensors of each dtype the model, its BatchNorms (with their statistics) and the optimizers hold.
+
+    BatchNorm's own weights are not counted again where an optimizer holds them.
+    """
+    norms = {id(p) for module in model.modules() if isinstance(module, BATCH_NORMS) for p in module.parameters()}
+    seen = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            own = [p for p in group["params"] if p.requires_grad and id(p) not in norms]
+            seen.update(f"optimizer {_plain(p)}" for p in own)
+    return dict(seen)
+
+
+def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """`model` or `BatchNorm`, and the floating-point tensors, module by module."""
+    for module in model.modules():
+        norm = isinstance(module, BATCH_NORMS)
+        tensors = [*module.parameters(recurse=False), *(module.buffers(recurse=False) if norm else ())]
+        yield "BatchNorm" if norm else "model", [tensor for tensor in tensors if tensor.is_floating_point()]
+
+
+def _plain(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,150 @@
+"""The most that this device reaches in one precision: matrix products, copies, calls. Runs in a child."""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from gpubench.training import device as devices
+from gpubench.training.flops import Work
+from gpubench.training.precision import KINDS, mode_of, set_flags
+
+SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Square products, small ones first: what a device does best depends on its caches and on its number of cores."""
+LONGEST_PRODUCT_SECONDS = 0.2
+"""A size whose product would take longer (eight times its half's) is left out: it would say nothing new."""
+REPEATS = 5
+REPEAT_SECONDS = 0.05
+"""A repeat is as many calls as fill this time, so that neither the timer nor the synchronisation matters."""
+SUSTAINED_SECONDS = 2.0
+"""So long an accelerator multiplies the best size at the end: what it keeps up, once a limit of power has acted."""
+COPY_BYTES = {"cpu": 2**28}
+ACCELERATOR_COPY_BYTES = 2**30
+"""Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
+COPY_SHARE = 0.25
+"""Of an accelerator's free memory, at most: there are two of them, and the allocator needs room."""
+LEAST_SIDES = 3
+"""Sizes that are tried however slow they look: one may have met another program's work."""
+TINY_LAYERS, TINY_WIDTH = 24, 8
+
+
+def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float | None]:
+    """Peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
+
+    Returns `flops_per_second` of the fastest matrix product (which an accelerator has to sustain) and its `side`,
+    `bytes_per_second` of a copy (read and written), `op_seconds` per call of a training step that has nothing to
+    compute.
+
+    The method is that of S. Bekman's mamf-finder (ml-engineering): several sizes, data drawn anew for each repeat,
+    because constant data draw less power and run faster.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    device = devices.open_device(name, None)
+    set_flags(precision, False, True)
+    devices.soak([name], soak_seconds)
+    torch.manual_seed(0)
+    dtype = KINDS[precision].operand
+    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, dtype))
+    if device.type != "cpu":
+        flops_per_second = _product_rate(side, device, dtype, SUSTAINED_SECONDS)
+    return {
+        "flops_per_second": flops_per_second,
+        "side": side,
+        "bytes_per_second": _or_none(lambda: _copies(device)),
+        "op_seconds": _or_none(lambda: _calls(device, precision)),
+    }
+
+
+def _or_none(measure: Callable[[], float]) -> float | None:
+    """None where there is no memory for it; what was measured otherwise is kept."""
+    try:
+        return measure()
+    except torch.OutOfMemoryError:
+        return None
+
+
+def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
+    """(side, FLOP/s) of the fastest square matrix product, of which `rate_of` measures one.
+
+    Sizes that the memory has no room for end it with what there is.
+    """
+    best_side, best = 0, 0.0
+    for tried, side in enumerate(SIDES, start=1):
+        try:
+            rate = median(rate_of(side) for _ in range(REPEATS))
+        except torch.OutOfMemoryError:
+            if best:
+                break
+            raise
+        if rate > best:
+            best_side, best = side, rate
+        if tried >= LEAST_SIDES and 8 * 2 * side**3 / best > LONGEST_PRODUCT_SECONDS:
+            break
+    return best_side, best
+
+
+def _product_rate(side: int, device: torch.device, dtype: torch.dtype, least_seconds: float = REPEAT_SECONDS) -> float:
+    """FLOP/s of one square product of fresh random matrices."""
+    a, b, out = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
+    return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device, least_seconds)
+
+
+def _copies(device: torch.device) -> float:
+    """Bytes per second of a large copy, read and written."""
+    source = torch.randn(copy_bytes(device) // 4, device=device)
+    target = torch.empty_like(source)
+    seconds = [_seconds(lambda: target.copy_(source), device) for _ in range(REPEATS)]
+    return 2 * source.nbytes / median(seconds)
+
+
+def copy_bytes(device: torch.device) -> int:
+    """Bytes of the tensor that is copied: as many as a card with little free memory has room for."""
+    wanted = COPY_BYTES.get(device.type, ACCELERATOR_COPY_BYTES)
+    if device.type != "cuda":
+        return wanted
+    torch.cuda.empty_cache()  # the products are over
+    return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+
+
+def _calls(device: torch.device, precision: str) -> float:
+    """Seconds per call (as `Work` counts them) of a training step of which only the calls are left.
+
+    Forward, backward and optimizer of layers eight wide: Python, autograd, dispatch and launch, in the mixture
+    that real training has.
+    """
+    layers = [m for _ in range(TINY_LAYERS) for m in (torch.nn.Linear(TINY_WIDTH, TINY_WIDTH), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    mode = mode_of(precision, str(device))
+    x = torch.randn(TINY_WIDTH, TINY_WIDTH, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with mode.autocast():
+            loss = model(x).float().mean()
+        loss.backward()
+        optimizer.step()
+
+    step()
+    work = Work()
+    with work:
+        step()
+    return median([_seconds(step, device) for _ in range(REPEATS)]) / work.calls
+
+
+def _seconds(call: Callable[[], object], device: torch.device, least_seconds: float = REPEAT_SECONDS) -> float:
+    """Wall time of one call, from as many in a row as fill this time."""
+    call()  # warm-up: algorithms are chosen, pages are mapped
+    devices.synchronize(device)
+    calls = 1
+    while True:
+        started = time.perf_counter()
+        for _ in range(calls):
+            call()
+        devices.synchronize(device)
+        spent = time.perf_counter() - started
+        if spent >= least_seconds:
+            return spent / calls
+        calls = max(2 * calls, int(1.2 * calls * least_seconds / max(spent, 1e-6)))

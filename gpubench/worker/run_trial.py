@@ -1,0 +1,245 @@
+"""One trial in this process, or one process's share of it: runs the suite and reports what it measured."""
+
+import faulthandler
+import json
+import math
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from gpubench.errors import Unsupported
+from gpubench.suite import suite as suites
+from gpubench.suite.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
+from gpubench.training.clock.clock import Clock, Memory
+from gpubench.training.clock.peers import Peers
+from gpubench.training.clock.sampling import sampling_for
+
+NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
+"""Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
+Send = Callable[[Mapping[str, Any]], None]
+"""Tells the parent of something that happened."""
+Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+"""Joins the other processes of the trial; returns them, and what the row says of the way to them."""
+CAUSE_SECONDS = 1.0
+"""How long a process that only lost the others stays, so that the agent sees who ended first and how."""
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
+
+
+def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
+    """One of several processes of a trial, started by the agent: leaves its answer in the store."""
+    from gpubench.training import process_group
+    from gpubench.worker import failures
+
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
+    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    # fastai takes WORLD_SIZE for the order to gather every batch's metrics itself.
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    trial = _trial_of(trial_from_json(task["trial"]), rank, local)
+    store = process_group.connect(place)
+    send = sender(channel) if local == 0 else lambda event: None
+    # What one card's readings say must not end the warm-up of one process and not of another.
+    answer = measure(trial, clock_for(trial, send, None), lambda: process_group.join(place, store, trial))
+    store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
+    measurement = measurement_from_json(answer["measurement"])
+    if measurement.status not in TRAINED:
+        if failures.is_consequence(measurement):
+            time.sleep(CAUSE_SECONDS)
+        os._exit(1)  # the agent ends the others then, which may wait for this one
+    process_group.leave()
+
+
+def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
+    """The trial as one of its processes runs it: each on the device after the one before."""
+    kind, colon, first = trial.case.device.partition(":")
+    device = f"{kind}:{int(first) + local}" if colon else kind
+    return replace(trial, rank=rank, case=replace(trial.case, device=device))
+
+
+def sender(channel: socket.socket) -> Send:
+    def send(event: Mapping[str, Any]) -> None:
+        channel.sendall(json.dumps(event).encode() + b"\n")
+
+    return send
+
+
+def _alone() -> tuple[Peers, Mapping[str, Any]]:
+    return Peers(), {}
+
+
+def measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str, Any]:
+    span: dict[str, float] = {}
+    try:
+        measurement = _run_suite(trial, new_clock, join, span)
+    except Exception as error:
+        measurement = _failure(error, trial)
+    inside = span.get("end", time.perf_counter()) - span["start"] if "start" in span else 0.0
+    return {"measurement": asdict(measurement), "train_call_seconds": inside}
+
+
+def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
+    loaded = suites.load(Path(trial.case.suite_path))
+    if loaded.digest != trial.case.suite_digest:
+        raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
+    random.seed(trial.seed)
+    # fastai 2.8 says this once per process, and the user can do nothing about it.
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
+    # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
+    warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
+    if not loaded.suite.torch:
+        clock = new_clock(lambda: None, nullcontext(), Peers(), None)
+        span["start"] = time.perf_counter()
+        quality = loaded.suite.train(trial, clock)
+        measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
+    else:
+        measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
+    return judged(measurement, loaded.suite, trial)
+
+
+def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measurement:
+    """`goal_missed` where a full run on real data ends below the suite's goal; says which runs reached it.
+
+    A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
+    """
+    found = measurement.quality.get(suite.quality)
+    goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
+    if not goal or found is None or measurement.status != "ok" or not trial.teaches:
+        return measurement
+    quality = {"success_rate": float(found >= goal), **measurement.quality}
+    if found >= goal or quality["success_rate"] == 1:
+        return replace(measurement, quality=quality)
+    reason = "; ".join(filter(None, [f"{suite.quality} {found:.4f}, and the goal is {goal:g}", measurement.reason]))
+    return replace(measurement, status="goal_missed", reason=reason, quality=quality)
+
+
+def _run_torch_suite(
+    trial: Trial, suite: suites.Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+) -> Measurement:
+    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
+    import torch
+
+    from gpubench.training import device as devices
+    from gpubench.training import precision
+    from gpubench.training.flops import Work, beside, work_fields
+    from gpubench.training.memory_format import memory_format
+
+    case = trial.case
+    if case.params["threads"]:
+        torch.set_num_threads(int(case.params["threads"]))
+    device = devices.open_device(case.device, case.memory_limit_bytes)
+    precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
+    flags = precision.flags()
+    mode = precision.mode_of(case.precision, case.device)
+    proof = precision.probe(case.precision, case.device, mode) if trial.prove else None
+    peers, between = join()
+    torch.manual_seed(trial.seed)
+    watch, work, memory = precision.OperandWatch(), Work(), devices.MemoryUse(device)
+    # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
+    counted = case.mode != "probe" and not case.params.get("compile")
+    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)
+
+    span["start"] = time.perf_counter()
+    quality = suite.train(trial, clock)
+    devices.synchronize(device)
+    span["end"] = time.perf_counter()
+
+    precision.check_flags(case.precision, flags)
+    notes = clock.notes
+    settings = {"threads": str(torch.get_num_threads())}
+    if "memory_format" in case.params:
+        settings["memory_format"] = memory_format(case)
+    measurement = Measurement(
+        status="ok",
+        quality=dict(quality),
+        peak_memory_bytes=memory.peak_bytes,
+        resting_memory_bytes=memory.resting_bytes,
+        allocator_retries=memory.retries,
+        settings=settings,
+        **between,
+        **clock.summary(),
+    )
+    if proof is None:
+        return measurement
+    if not clock.proved:
+        raise precision.PrecisionError(
+            "nothing proves the precision: the suite never ran a step from clock.resident()"
+            " (see docs/adding-a-suite.md)"
+        )
+    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
+    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
+    proofs = [
+        proof.proof,
+        watch.check(case.precision, case.device),
+        precision.check_weights(case.precision, notes.weights),
+    ]
+    measurement = replace(
+        measurement,
+        precision_error=proof.worst,
+        precision_proof="; ".join(text for text in proofs if text),
+        **work_fields(work if counted else None, clock.watched_samples, of_suite),
+    )
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    return _diverged(measurement, diverged) if diverged else measurement
+
+
+def _diverged(measurement: Measurement, why: str) -> Measurement:
+    """The measurement without anything that could pass for a result."""
+    return Measurement(
+        status="failed",
+        reason=f"{DIVERGED} {why}",
+        epochs=measurement.epochs,
+        samples=measurement.samples,
+        precision_error=measurement.precision_error,
+        precision_proof=measurement.precision_proof,
+        loss_scale=measurement.loss_scale,
+        skipped_steps=measurement.skipped_steps,
+        nonfinite_losses=measurement.nonfinite_losses,
+        settings=measurement.settings,
+    )
+
+
+def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> NewClock:
+    """What makes the trial's clock, once its device is open."""
+    return lambda synchronize, watch, peers, memory: Clock(
+        sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
+        synchronize,
+        time.perf_counter,
+        report=lambda event: send({"event": "lap", **event}),
+        watch=lambda: watch,
+        settled=settled,
+        peers=peers,
+        memory=memory,
+    )
+
+
+def _failure(error: Exception, trial: Trial) -> Measurement:
+    """A row's status and reason for an exception, with the line of the suite that raised it."""
+    if isinstance(error, Unsupported):
+        return Measurement(status="unsupported", reason=str(error))
+    if "torch" in sys.modules:
+        from gpubench.training.device import is_out_of_memory
+
+        if is_out_of_memory(error, trial.case.device, trial.case.memory_limit_bytes):
+            words = str(error).partition("\n")[0][:300]
+            return Measurement(status="out_of_memory", reason=words or type(error).__name__)
+    elif isinstance(error, MemoryError):
+        return Measurement(status="out_of_memory", reason="MemoryError")
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
+    where = f" (line {lines[-1].lineno} of the suite)" if lines else ""
+    message = " ".join(str(error).split())[:400]
+    return Measurement(status="failed", reason=f"{type(error).__name__}: {message}{where}")

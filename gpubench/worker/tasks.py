@@ -1,0 +1,45 @@
+"""The tasks that a child can be given (describe, soak, peak, trial) and what it answers to each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpubench.suite.trial import trial_from_json
+from gpubench.worker.run_trial import Send, clock_for, measure
+
+
+def answer_to(task: Mapping[str, Any], send: Send, settled: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """What this one process finds out about `task`; `send` takes news, `settled` tells what the parent has said."""
+    if task["task"] == "describe":
+        return _describe()
+    if task["task"] == "soak":
+        return _soak(task["devices"], task["seconds"])
+    if task["task"] == "peak":
+        return _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
+    trial = trial_from_json(task["trial"])
+    # Only a parent that reads the card can tell when it has settled.
+    return measure(trial, clock_for(trial, send, settled if task.get("watched") else None))
+
+
+def _describe() -> dict[str, Any]:
+    try:
+        from gpubench.training.device import describe
+
+        return {"facts": describe()}
+    except Exception as error:
+        return {"reason": f"{type(error).__name__}: {error}"}
+
+
+def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
+    from gpubench.training.device import soak
+
+    soak(devices, seconds)
+    return {}
+
+
+def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dict[str, Any]:
+    from gpubench.worker.measure_peak import measure_rates
+
+    try:
+        return {"rates": measure_rates(device, precision, threads, soak_seconds)}
+    except RuntimeError as error:  # no such kernel here, or no memory for it
+        return {"reason": str(error).partition("\n")[0]}
