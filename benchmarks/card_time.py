@@ -25,7 +25,7 @@ from gpubench.rows import row as records
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import Runner
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Measurement, Trial, trial_from_json
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
@@ -183,7 +183,7 @@ class Timed:
 
 def simulate(card: Card, **wishes: Any) -> Timed:
     """One `gpubench run --suite resnet --precision both` on `card`, with these options more."""
-    loaded = suite.find_all(["resnet"])
+    loaded = files.find_all(["resnet"])
     device = environment.Device("cuda:0", "cuda", card.name, int(card.memory_bytes), "9.0", "1", "aa", {})
     facts = environment.cpu_facts() | {"torch": "2.15.0"}
     time, written = Time(), list[float]()

@@ -17,7 +17,7 @@ from inside import run_inside, skip_sleep
 
 from gpubench.runner import process
 from gpubench.runner.process import Outcome, run_child
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_json
 
 
@@ -38,7 +38,7 @@ SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
 '''
     path.write_text(source)
     case = Case(
-        suite="odd", suite_version=1, suite_digest=suite.load(path).digest, suite_path=str(path),
+        suite="odd", suite_version=1, suite_digest=files.load(path).digest, suite_path=str(path),
         model="m", precision="fp32", device="cpu", params={}, batch_policy="fixed", batch_size=4,
         mode="quick", data="",
     )  # fmt: skip

@@ -10,7 +10,8 @@ from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options
 from gpubench.runner.batch_search import MOST, Batches, cap_of, confirm, fit_batch
 from gpubench.runner.process import Outcome
-from gpubench.suite.suite import LoadedSuite, Suite, find
+from gpubench.suite.files import LoadedSuite, find
+from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})

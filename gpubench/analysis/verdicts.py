@@ -9,6 +9,8 @@ from gpubench.analysis.cells import Cell
 from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
+ASKS_OF_CODE = {"gpubench", "commit", "suite_version", "suite_digest"}
+"""Axes along which the code that is timed is itself the question."""
 MANY = 50
 """More units than this are not counted out to anyone."""
 
@@ -40,8 +42,9 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     layouts = [str(side.row["memory_format"]) for side in (subject, other)]
     if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
         notes.append(f"layout {' / '.join(layouts)}")
-    if subject.row["suite_digest"] != other.row["suite_digest"]:
-        notes.append("the suite's file was edited in between")
+    edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in ASKS_OF_CODE
+    if edited:
+        notes.append("the code that is timed was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
         notes.append(_batch_note(subject, other))
     verdict = ""
@@ -49,6 +52,8 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
         verdict = "not alike"
     elif set(differing) - FOLLOWS.get(axis, set()):
         verdict = f"{axis} + stack"
+    elif edited:
+        verdict = f"{axis} + code"
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)

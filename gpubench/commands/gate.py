@@ -49,7 +49,7 @@ def gate(result: Result, limit: float) -> tuple[int, list[str]]:
 
 
 def _unjudged(c: Comparison) -> bool:
-    return c.verdict in NO_VERDICT or c.verdict.endswith("+ stack") or c.ratio.low is None
+    return c.verdict in NO_VERDICT or c.verdict.endswith(("+ stack", "+ code")) or c.ratio.low is None
 
 
 def _low(c: Comparison) -> float:

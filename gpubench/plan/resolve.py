@@ -11,7 +11,8 @@ from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options, choose_models
-from gpubench.suite.suite import LoadedSuite, params_text
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import params_text
 from gpubench.suite.trial import Case
 
 

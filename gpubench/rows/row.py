@@ -29,7 +29,7 @@ class Row:
     # What was asked.
     suite: str = column("name of the suite, its file's stem")
     suite_version: int | None = column("raised when an edit can change a timing or a result", None)
-    suite_digest: str = column("SHA-256 of the suite's file")
+    suite_digest: str = column("SHA-256 of the code that was timed: the suite and what runs it, without comments")
     model: str = column("model inside the suite")
     rung: int | None = column("place of the model in a suite whose models are the steps of a ladder, from 1", None)
     studies: str = column(

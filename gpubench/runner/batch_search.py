@@ -13,7 +13,8 @@ from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options
 from gpubench.runner.batch_sizes import Probe, fastest_batch, largest_batch, roomier
 from gpubench.runner.process import Outcome
-from gpubench.suite.suite import LoadedSuite, Suite
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 MARGIN = 0.03

@@ -43,8 +43,8 @@ from gpubench.runner.resume import Earlier, case_terms, row_of, terms_of
 from gpubench.runner.signals import STOPPED, Interrupts
 from gpubench.runner.slurm import PLAN
 from gpubench.runner.stopping import standing, why_stop, widths_of
-from gpubench.suite import suite
-from gpubench.suite.suite import LoadedSuite
+from gpubench.suite import files
+from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import (
     FINISHED,
     GOOD,
@@ -95,7 +95,7 @@ def run(
 
 
 def _run(options: Options, console: Console, run_child: RunChild, found: Found, interrupts: Interrupts) -> int:
-    loaded = suite.find_all(options.suites)
+    loaded = files.find_all(options.suites)
     facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
     there = env.devices_of(facts)
     devices = {device.device: device for device in choose_devices(options.device, there)}

@@ -21,7 +21,7 @@ from gpubench.errors import UserError
 from gpubench.plan.plan import Options
 from gpubench.rows import row as records
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"
@@ -216,7 +216,7 @@ def account(job: str, state: str, out: Path, folder: Path, options: Options) -> 
         missing = []
     else:
         why += " before it had begun"
-        loaded = suite.find_all(options.suites)
+        loaded = files.find_all(options.suites)
         missing = [
             records.Row(
                 suite=each.name, suite_version=each.suite.version, suite_digest=each.digest, model=model,

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import Unsupported
-from gpubench.suite import suite as suites
+from gpubench.suite import files
+from gpubench.suite.suite import Suite
 from gpubench.suite.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock, Memory
 from gpubench.training.clock.peers import Peers
@@ -90,7 +91,7 @@ def measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str,
 
 
 def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
-    loaded = suites.load(Path(trial.case.suite_path))
+    loaded = files.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
     random.seed(trial.seed)
@@ -109,7 +110,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     return judged(measurement, loaded.suite, trial)
 
 
-def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measurement:
+def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     """`goal_missed` where a full run on real data ends below the suite's goal; says which runs reached it.
 
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
@@ -126,7 +127,7 @@ def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measu
 
 
 def _run_torch_suite(
-    trial: Trial, suite: suites.Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+    trial: Trial, suite: Suite, new_clock: NewClock, join: Join, span: dict[str, float]
 ) -> Measurement:
     if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
         os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
@@ -135,7 +136,7 @@ def _run_torch_suite(
     from gpubench.training import device as devices
     from gpubench.training import precision
     from gpubench.training.flops import Work, beside, work_fields
-    from gpubench.training.memory_format import memory_format
+    from gpubench.training.memory_layout import memory_format
 
     case = trial.case
     if case.params["threads"]:
