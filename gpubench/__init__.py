@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpubench.suite.trial import Trial as Trial
     from gpubench.training.clock.clock import Clock as Clock
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME_OF = {
     "Case": "suite.trial",
