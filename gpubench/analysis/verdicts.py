@@ -66,13 +66,28 @@ def against_itself(subject: Cell, plain: Cell) -> Comparison:
     return Comparison("model", subject, plain, subject.model, plain.model, ratio)
 
 
+def p_above(c: Comparison, limit: float) -> float:
+    """One-sided p value that a comparison's quotient is at most `limit`."""
+    if not (c.subject.parts or c.other.parts):
+        until = c.subject.adaptive or c.other.adaptive
+        together = ran_together(c.axis, c.subject, c.other)
+        return stats.p_above(c.subject.values, c.other.values, limit, same_session=together, until=until)
+    ours, theirs = units_of(c.subject), units_of(c.other)
+    return stats.specimens_p_above(list(ours.values()), list(theirs.values()), limit)
+
+
+def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
+    """Whether both are of one device in one session, so that no spread between specimens or days parts them."""
+    # Where two devices of one host are themselves the question, there is no other specimen to speak for.
+    same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
+    return subject.session == other.session and same_device and not subject.source
+
+
 def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
     if not (subject.parts or other.parts):
-        # Where two devices of one host are themselves the question, there is no other specimen to speak for.
-        same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
-        same_session = subject.session == other.session and same_device and not subject.source
         until = subject.adaptive or other.adaptive
-        return stats.ratio(subject.values, other.values, same_session=same_session, until=until)
+        together = ran_together(axis, subject, other)
+        return stats.ratio(subject.values, other.values, same_session=together, until=until)
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Many days of one device still are one specimen.
