@@ -29,7 +29,7 @@ class Column:
     better: Literal["", "higher", "lower"] = ""
 
 
-def column(source: str, doc: str, default: Any = "") -> Any:
+def column(source: str, doc: str, default: str | int | None = "") -> Any:
     """A text, or what else has no unit."""
     return field(default=default, metadata={"column": Column(doc, source)})
 

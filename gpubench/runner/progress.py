@@ -140,7 +140,8 @@ def describe(row: Row, unit: str) -> str:
     for name, about in SHOWN_QUALITIES.items():
         value = getattr(row, name)
         if value is not None:
-            parts.append(f"{about.title} {value:{'.2%' if about.unit == 'share' else '.2f'}}")
+            places = ".2%" if about.unit == "share" else ".2f"
+            parts.append(f"{about.title} {value:{places}}")
     parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)

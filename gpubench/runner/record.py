@@ -58,21 +58,25 @@ def row_of(
         "laps": _json([_lap_list(lap) for lap in measurement.laps]),
         "table": _table(measurement.table),
     }
-    return Row(**{name: rounded(value, ABOUT[name].digits) for name, value in found.items()})
+    written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in found.items()}
+    return Row(**written)
 
 
-def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, Any]:
+def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:
     """The figures of those columns that come from one of these sources, by name; None where the source is None."""
-    found = {}
+    found: dict[str, object] = {}
     for name in columns:
         place, _, other = ABOUT[name].source.partition(".")
         if place in sources:
             source, field = sources[place], other or name
-            found[name] = source.get(field) if isinstance(source, Mapping) else source and getattr(source, field)
+            if isinstance(source, Mapping):
+                found[name] = source.get(field)
+            else:
+                found[name] = None if source is None else getattr(source, field)
     return found
 
 
-def _of_case(case: Case) -> dict[str, Any]:
+def _of_case(case: Case) -> dict[str, object]:
     return {
         "studies": " ".join(case.studies),
         "batch_capped": case.batch_capped if case.batch_policy != "fixed" else None,
@@ -81,7 +85,7 @@ def _of_case(case: Case) -> dict[str, Any]:
     }
 
 
-def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, Any]:
+def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, object]:
     """The seconds of a training that came to its end, measured or projected, and the band of a projection."""
     seconds = measurement.seconds if measurement.status in TRAINED else None
     if seconds is None or measurement.measured:
@@ -101,7 +105,7 @@ def _json(values: Sequence[object]) -> str:
 
 def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
     """Column names first, then the lines."""
-    values = [[rounded(v, DIGITS) if isinstance(v, float) else v for v in line.values()] for line in lines]
+    values = [[_rounded(v, DIGITS) if isinstance(v, float) else v for v in line.values()] for line in lines]
     return _json([list(lines[0]), *values] if lines else [])
 
 
@@ -110,8 +114,8 @@ def _lap_list(lap: Lap) -> list[str | int | float]:
     return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
 
 
-def rounded(value: Any, digits: int | None) -> Any:
-    """The value to so many significant digits, None where it is not finite; as it is without `digits`."""
-    if value is None or digits is None:
+def _rounded(value: object, digits: int | None) -> object:
+    """A number to so many significant digits, None where it is not finite; anything as it is without `digits`."""
+    if digits is None or not isinstance(value, int | float):
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
