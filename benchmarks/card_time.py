@@ -21,7 +21,8 @@ from rich.console import Console
 
 from gpubench.hardware import environment
 from gpubench.plan.plan import Options, plan
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import Row
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import Runner
@@ -190,7 +191,7 @@ def simulate(card: Card, **wishes: Any) -> Timed:
     children = Children(card, time)
     append = records.append
 
-    def noted(path: Path, rows: Sequence[records.Row]) -> None:
+    def noted(path: Path, rows: Sequence[Row]) -> None:
         written.extend(time.now for _ in rows)
         append(path, rows)
 

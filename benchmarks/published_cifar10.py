@@ -9,7 +9,8 @@ author's second run of the first five posts (davidcpage/cifar10-fast, experiment
 import sys
 from pathlib import Path
 
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 from gpubench.suite import files
 
 POSTS = "github.com/davidcpage/cifar10-fast@f79e8b89, README and bag_of_tricks.ipynb"

@@ -61,6 +61,7 @@ def test_an_exception_is_a_row_with_the_line_at_fault(tmp_path):
     answer = measured(run_child(task(tmp_path, 'raise ValueError("no good")')))
     assert answer.status == "failed"
     assert answer.reason == "ValueError: no good (line 7 of the suite)"
+    assert (answer.error, answer.fault) == ("ValueError", "")
 
 
 def test_memory_error_is_out_of_memory(tmp_path):
@@ -176,6 +177,7 @@ def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path, monkeypatch):
     skip_sleep(monkeypatch)
     answer, _, _ = sampled(tmp_path, watched=True, run_child=run_inside)
     assert answer.steady.startswith("unsteady: the card's clock or temperature")
+    assert answer.unsteady
 
 
 @pytest.mark.e2e

@@ -11,7 +11,7 @@ from rows import row
 
 from gpubench.analysis.cells import completed, once
 from gpubench.analysis.scaling import curves_of, steps_of, sums_of
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
 from gpubench.suite import files

@@ -65,8 +65,8 @@ def resnet(name):
 
 
 def test_the_layout_that_ran_is_in_the_answer():
-    assert resnet("fp32")["settings"]["memory_format"] == "channels_last"
-    assert "memory_format" not in measure("fp32")["settings"]
+    assert resnet("fp32")["memory_format"] == "channels_last"
+    assert measure("fp32")["memory_format"] == ""
 
 
 def test_autocast_off_for_real_is_caught_by_the_probe(monkeypatch):
@@ -97,6 +97,7 @@ def test_a_training_that_diverged_is_no_time(name, rate):
     answer = measure(name, lr=rate)
     assert answer["status"] == "failed"
     assert answer["reason"].startswith("diverged: the last loss was not finite")
+    assert answer["fault"] == "diverged"
     assert answer["nonfinite_losses"] > 0
     assert answer["precision_proof"]
     assert answer["laps"] == ()

@@ -28,6 +28,8 @@ class Comparison:
     """Subject over other."""
     verdict: str = ""
     notes: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    """What differs beside the axis, of what ought to agree."""
 
 
 def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
@@ -57,7 +59,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(note for note in notes if note))
+    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(filter(None, notes)), (*unlike, *differing))
 
 
 def against_itself(subject: Cell, plain: Cell) -> Comparison:

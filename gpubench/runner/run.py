@@ -33,13 +33,15 @@ from gpubench.plan.plan import (
     schedule,
 )
 from gpubench.plan.resolve import find_data, find_weights, out_file, print_plan
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import Row
 from gpubench.runner import measured_peaks
 from gpubench.runner.batch_search import Answer, Batches, confirm
 from gpubench.runner.nodes import NodeLost, Nodes
 from gpubench.runner.process import Outcome, RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
-from gpubench.runner.resume import Earlier, case_terms, row_of, terms_of
+from gpubench.runner.record import Setting, row_of
+from gpubench.runner.resume import Earlier, case_terms, terms_of
 from gpubench.runner.signals import STOPPED, Interrupts
 from gpubench.runner.slurm import PLAN
 from gpubench.runner.stopping import standing, why_stop, widths_of
@@ -50,6 +52,7 @@ from gpubench.suite.trial import (
     GOOD,
     Case,
     Measurement,
+    Status,
     Trial,
     measurement_from_json,
     trial_from_json,
@@ -58,6 +61,8 @@ from gpubench.suite.trial import (
 
 INTERRUPTED = 130
 SOME_FAILED = 4
+STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
+"""The status of a trial whose process ended without an answer."""
 LEAPS = 3
 """How often a first look tries a larger batch, where the one that it predicted left much of the memory free."""
 COLLECTIVE_SECONDS = 300.0
@@ -471,7 +476,7 @@ class Runner:
             except UserError as error:
                 self.say(f"{error}; rows go without it")
 
-    def _row(self, trial: Trial) -> tuple[Trial, records.Row]:
+    def _row(self, trial: Trial) -> tuple[Trial, Row]:
         """The trial as it ran, with a smaller batch than the one found where that did not fit, and its row."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
         answer: Answer | None = None
@@ -513,21 +518,18 @@ class Runner:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         records.append(path or self.path, [self._as_row(trial, why, now, None) for trial in trials])
 
-    def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> records.Row:
+    def _as_row(self, trial: Trial, measurement: Measurement, started: str, startup: float | None) -> Row:
         device = self.devices[trial.case.device]
-        return row_of(
-            trial,
-            measurement,
+        setting = Setting(
             device=device,
             card=state_of(device, self.cards[device.device]),
             environment=self.environment,
             session=(self.earlier and self.earlier.session_of(trial.case)) or self.session,
             until=self.options.until,
-            started=started,
             band=self.suites[trial.case.suite].suite.projected_over_full,
-            startup_seconds=startup,
             peak=self.peaks.get(_peak_key(trial.case)),
         )
+        return row_of(trial, measurement, setting, started=started, startup_seconds=startup)
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
@@ -544,9 +546,11 @@ def _devices_of(case: Case) -> list[str]:
 def _measurement_of(outcome: Outcome) -> Measurement:
     if outcome.answer is not None:
         return measurement_from_json(outcome.answer["measurement"])
-    status = {"timed_out": "timed_out", "over_memory": "out_of_memory"}.get(outcome.end, "failed")
-    died = outcome.end == "died"
-    return Measurement(status=status, reason=outcome.reason, crashed=died)  # type: ignore[arg-type]
+    return Measurement(
+        status=STATUS_OF_END[outcome.end],
+        reason=outcome.reason,
+        fault="crashed" if outcome.end == "died" else "",
+    )
 
 
 def _say_what_it_can_decide(options: Options, cases: Sequence[Case], console: Console) -> None:

@@ -20,10 +20,11 @@ from typing import Any
 from gpubench.errors import Unsupported
 from gpubench.suite import files
 from gpubench.suite.suite import Suite
-from gpubench.suite.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
+from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock, Memory
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.worker.failures import CONSEQUENCES, failed
 
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
@@ -40,7 +41,6 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
     """One of several processes of a trial, started by the agent: leaves its answer in the store."""
     from gpubench.training import process_group
-    from gpubench.worker import failures
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
@@ -56,7 +56,7 @@ def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> Non
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
     if measurement.status not in TRAINED:
-        if failures.is_consequence(measurement):
+        if measurement.fault in CONSEQUENCES:
             time.sleep(CAUSE_SECONDS)
         os._exit(1)  # the agent ends the others then, which may wait for this one
     process_group.leave()
@@ -160,16 +160,14 @@ def _run_torch_suite(
 
     precision.check_flags(case.precision, flags)
     notes = clock.notes
-    settings = {"threads": str(torch.get_num_threads())}
-    if "memory_format" in case.params:
-        settings["memory_format"] = memory_format(case)
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
         resting_memory_bytes=memory.resting_bytes,
         allocator_retries=memory.retries,
-        settings=settings,
+        threads=torch.get_num_threads(),
+        memory_format=memory_format(case) if "memory_format" in case.params else "",
         **between,
         **clock.summary(),
     )
@@ -202,7 +200,8 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     """The measurement without anything that could pass for a result."""
     return Measurement(
         status="failed",
-        reason=f"{DIVERGED} {why}",
+        reason=f"diverged: {why}",
+        fault="diverged",
         epochs=measurement.epochs,
         samples=measurement.samples,
         precision_error=measurement.precision_error,
@@ -210,7 +209,8 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
         loss_scale=measurement.loss_scale,
         skipped_steps=measurement.skipped_steps,
         nonfinite_losses=measurement.nonfinite_losses,
-        settings=measurement.settings,
+        threads=measurement.threads,
+        memory_format=measurement.memory_format,
     )
 
 
@@ -243,4 +243,5 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
     where = f" (line {lines[-1].lineno} of the suite)" if lines else ""
     message = " ".join(str(error).split())[:400]
-    return Measurement(status="failed", reason=f"{type(error).__name__}: {message}{where}")
+    kind = type(error).__name__
+    return failed(f"{kind}: {message}{where}", error=kind)

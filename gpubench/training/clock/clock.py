@@ -312,6 +312,7 @@ class Clock:
                 self._outside += self._now() - closing
             if phase == "train" and not self._run.steady:
                 self._run.steady = stop.reason or f"short: over after {len(laps.done)} laps, before it could be flat"
+                self._run.unsteady = stop.unsteady
             if self._sampling.long_laps and laps.done:
                 self._lap_steps[phase] = laps.long_enough
             ended_phase = laps.as_phase(samples, self._peers.world, cut=cut, left=left)
@@ -425,7 +426,8 @@ class Clock:
         summary = run.summary(self._resident_laps)
         return {
             "setup_seconds": first - self._built,
-            "steady": run.verdict,
+            "steady": run.drifted or run.steady,
+            "unsteady": bool(run.drifted) or run.unsteady,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,
