@@ -6,9 +6,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suites import resnet
-
 from gpubench.suite.suite import Param
+from gpubench.suites import resnet
 
 if TYPE_CHECKING:
     from gpubench.suite.trial import Trial

@@ -159,7 +159,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
-    monkeypatch.setattr("gpubench.runner.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
+    monkeypatch.setattr("gpubench.runner.cluster.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
     monkeypatch.setattr("sys.argv", ["gpubench", *shlex.split(ON_SLURM)])
     assert invoke(app, shlex.split(ON_SLURM)).exit_code == 0
     ((wishes, arguments, options, _),) = got

@@ -366,7 +366,7 @@ def run(
     if slurm:
         from rich.console import Console
 
-        from gpubench.runner.slurm import parse_slurm, run_on_slurm
+        from gpubench.runner.cluster.slurm import parse_slurm, run_on_slurm
 
         wishes = parse_slurm(slurm)
         here = replace(options, nodes=wishes["nodes"])

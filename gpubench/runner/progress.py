@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,6 +13,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gpubench.plan.forecast import moment, span
 from gpubench.rows.row import Row
 from gpubench.suite.trial import Trial
+
+
+class Listener(Protocol):
+    """Whoever is told what happens while trials run."""
+
+    def say(self, text: str) -> None:
+        """A line for the user."""
+
+    def lap(self, event: Mapping[str, Any]) -> None:
+        """News from the running trial."""
 
 
 class TrialProgress:
