@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 
+from gpubench.plan.forecast import forecast
 from gpubench.plan.plan import rounds, schedule
 from gpubench.plan.session import Session
 from gpubench.rows.row import Row
@@ -34,7 +36,7 @@ class Rounds:
         progress: TrialProgress,
         check: Callable[[], None],
     ) -> None:
-        self._cases, self._options, self._earlier = session.cases, session.options, earlier
+        self._cases, self._options, self._path, self._earlier = session.cases, session.options, session.path, earlier
         self._batches, self._progress, self._check = batches, progress, check
         begun = earlier.rounds if self._options.until and earlier else 0
         self._number = max(self._options.rounds, begun)  # with --until a round begun is ended, for cases to be even
@@ -48,6 +50,16 @@ class Rounds:
         """How the trials of this run ended."""
         self.to_come: list[Case] = []
         """Cases of the trials that are planned, or were when the running round began."""
+
+    def outlook(self) -> list[str]:
+        """Lines said before anything runs: what is there already, what is to do, and how long that takes."""
+        done, left = self.done_before, self.left
+        if not left and not self._options.until:
+            return [f"{self._path}: every trial is already there"]
+        lines = [f"{done} of {done + len(left)} trials are in {self._path} already; {len(left)} to do"] if done else []
+        waiting = {id(trial.case): trial.case for trial in left}.values()
+        searches = [case for case in waiting if self._batches.to_search(case)]
+        return lines + forecast(left, len(searches), self._options, datetime.now())
 
     @property
     def done_before(self) -> int:
@@ -84,17 +96,15 @@ class Rounds:
 
     def finished(self, trial: Trial, row: Row) -> None:
         """The trial whose turn it was has its row."""
+        self._progress.finish(trial, row)
         self.statuses.append(row.status)
         own = self._times.setdefault(trial.case.label, [])
         if row.status == "ok" and row.seconds is not None:
             own.append(row.seconds)
         self._waiting = self._waiting[1:]
-
-    @property
-    def pace_is_known(self) -> bool:
-        """Whether so much has run by now, and not before, that one can tell how long the rest takes."""
-        first = 1 if self._options.mode == "full" else len(self._cases)
-        return len(self.statuses) == first and bool(self._waiting)
+        # From here on, and not before, one can tell how long the rest takes.
+        if self._waiting and len(self.statuses) == (1 if self._options.mode == "full" else len(self._cases)):
+            self._progress.say(self._progress.pace(datetime.now()))
 
     def unfinished(self) -> list[Trial]:
         """The trials that are still to do, with the batches that are known: a later run need not look for them."""

@@ -9,10 +9,8 @@ from rich.console import Console
 
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
-from gpubench.plan.forecast import forecast
 from gpubench.plan.plan import SAMPLED_REPEATS, Options
-from gpubench.plan.resolve import print_plan
-from gpubench.plan.session import Session, open_session
+from gpubench.plan.session import Session, open_session, print_plan
 from gpubench.rows import row as records
 from gpubench.runner.batch.batches import Batches
 from gpubench.runner.cluster import slurm
@@ -70,7 +68,7 @@ def run(
 def show(session: Session, console: Console, run_child: RunChild) -> int:
     """Print what a run would do; measures nothing."""
     run = Run(session, read_earlier(session, console), run_child)
-    print_plan(session.cases, session.options, session.path, run.outlook())
+    print_plan(session.cases, session.options, session.path, run.rounds.outlook())
     return 0
 
 
@@ -91,7 +89,7 @@ def lead(
         run.write_off(run.rounds.left, Measurement("interrupted", "planned"), plan_file)
     if note := what_it_can_decide(session):
         console.print(note, markup=False)
-    for line in run.outlook():
+    for line in run.rounds.outlook():
         console.print(line, markup=False, soft_wrap=True)
     return run.to_the_end(console, found)
 
@@ -150,30 +148,18 @@ class Run:
         self._session, self._earlier = session, earlier
         self._interrupts = interrupts or Interrupts()
         self._progress = TrialProgress()
-        self._measure = Measure(session, run_child, self._progress)
         self._warm_up = WarmUp(session, run_child, self._progress.say)
         self._batches = Batches(
             session.suites,
             session.devices,
             session.options,
             known=earlier.batch_of if earlier else lambda case: None,
-            measure=self._measure,
+            measure=Measure(session, run_child, self._progress),
             say=self._progress.say,
         )
         self.rounds = Rounds(session, earlier, self._batches, self._progress, self._interrupts.check)
         self._written: set[str] = set()
         """Sessions of the rows that were written."""
-
-    def outlook(self) -> list[str]:
-        """Lines said before anything runs: what is there already, what is to do, and how long that takes."""
-        path, options = self._session.path, self._session.options
-        done, left = self.rounds.done_before, self.rounds.left
-        if not left and not options.until:
-            return [f"{path}: every trial is already there"]
-        lines = [f"{done} of {done + len(left)} trials are in {path} already; {len(left)} to do"] if done else []
-        waiting = {id(trial.case): trial.case for trial in left}.values()
-        searches = [case for case in waiting if self._batches.to_search(case)]
-        return lines + forecast(left, len(searches), options, datetime.now())
 
     def to_the_end(self, console: Console, found: Found) -> int:
         """Do every trial; Ctrl-C keeps what is finished and writes the rest as interrupted. Returns the exit code."""
@@ -192,32 +178,17 @@ class Run:
 
     def _do(self, trial: Trial) -> None:
         """One trial, and its row."""
-        case, progress = trial.case, self._progress
-        searched = self._batches.to_confirm(case)
+        case = trial.case
         if not case.refusal:
-            self._warm_up.before(case, self.rounds.to_come, searched=searched)
-        progress.start(case.label, self._session.suites[case.suite].suite.unit)
+            self._warm_up.before(case, self.rounds.to_come, searched=self._batches.to_confirm(case))
+        self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
-        trial, answer = self._answer_to(trial)
+        trial, answer = self._batches.answer_to(trial)
         row = self._row_of(trial, answer, started)
         with self._interrupts.held():
             records.append(self._session.path, [row])  # per row: a killed run loses nothing
             self._written.add(row.session)
-            progress.finish(trial, row)
             self.rounds.finished(trial, row)
-            if self.rounds.pace_is_known:
-                progress.say(progress.pace(datetime.now()))
-
-    def _answer_to(self, trial: Trial) -> tuple[Trial, Answer]:
-        """The trial as it ran, with a smaller batch than the one found where that did not fit, and its answer."""
-        answer: Answer | None = None
-        if not trial.case.refusal and self._batches.to_confirm(trial.case):
-            trial, answer = self._batches.confirmed(trial)
-        if trial.case.refusal:
-            return trial, Answer(Measurement(status=trial.case.refusal_status, reason=trial.case.refusal))
-        if answer is None or trial.case.mode == "full":  # of a whole run a quick trial has confirmed the batch
-            answer = self._measure(trial)
-        return trial, answer
 
     def _stopped(self, stop: BaseException, console: Console) -> int:
         """Write off what was not done, and say how to go on; returns the exit code."""

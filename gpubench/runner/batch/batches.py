@@ -136,7 +136,18 @@ class Batches:
         self._say(f"  batch {case.batch_size} left much of the memory free: {batch}")
         return replace(case, batch_size=batch, batch_capped=batch == cap // 8 * 8)
 
-    def confirmed(self, trial: Trial) -> tuple[Trial, Answer | None]:
+    def answer_to(self, trial: Trial) -> tuple[Trial, Answer]:
+        """The trial as it ran, with a smaller batch than the one found where that did not fit, and its answer."""
+        answer: Answer | None = None
+        if not trial.case.refusal and self.to_confirm(trial.case):
+            trial, answer = self._confirmed(trial)
+        if trial.case.refusal:
+            return trial, Answer(Measurement(status=trial.case.refusal_status, reason=trial.case.refusal))
+        if answer is None or trial.case.mode == "full":  # of a whole run a quick trial has confirmed the batch
+            answer = self._measure(trial)
+        return trial, answer
+
+    def _confirmed(self, trial: Trial) -> tuple[Trial, Answer | None]:
         """The first trial at a batch that was searched for: at the one that works, with its answer.
 
         Of a whole run that is a quick trial beforehand: hours are not spent to find a batch too large.
