@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gpubench.cli.app import app, completion, doctor
+from gpubench.cli import completion
+from gpubench.cli.app import app
 from gpubench.cli.arguments import parse_duration, parse_size
+from gpubench.cli.machine import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.advice import Check
 from gpubench.hardware.state import Host
@@ -280,7 +282,7 @@ def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monk
 
     monkeypatch.setattr("gpubench.commands.doctor.checks", checks)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert doctor.__wrapped__(files=None, against=None, data=None) == 4
+    assert doctor(files=None, against=None, data=None) == 4
     assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")
     last = capsys.readouterr()
     assert (last.out, last.err) == ("FIX   slow\n        do this\n", "\r\x1b[2K")
