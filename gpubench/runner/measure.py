@@ -4,14 +4,12 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
 from gpubench.plan.session import Session
-from gpubench.runner.process import Outcome, RunChild
+from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import Listener
 from gpubench.runner.resume import case_terms
 from gpubench.suite.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
@@ -85,7 +83,7 @@ class Measure:
         limit_seconds, local = self._session.options.limit_seconds(case.mode), case.processes // case.nodes
         memory = case.memory_limit_bytes if self._on_cpu(case) else None
 
-        def on_event(event: Mapping[str, Any]) -> None:
+        def on_event(event: Message) -> None:
             sampler.hear(event)
             self._listener.lap(event)
 

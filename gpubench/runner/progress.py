@@ -2,16 +2,16 @@
 
 import sys
 import time
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpubench.plan.forecast import moment, span
 from gpubench.rows.row import Row
+from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
 
@@ -21,7 +21,7 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """A line for the user."""
 
-    def lap(self, event: Mapping[str, Any]) -> None:
+    def lap(self, event: Message) -> None:
         """News from the running trial."""
 
 
@@ -82,7 +82,7 @@ class TrialProgress:
             left=self._left(0.0),
         )
 
-    def lap(self, event: Mapping[str, Any]) -> None:
+    def lap(self, event: Message) -> None:
         """News from the running trial."""
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")

@@ -29,11 +29,13 @@ if TYPE_CHECKING:  # a suite without torch runs without it
 
     from gpubench.training.precision import Probe
 
+Message = Mapping[str, Any]
+"""What a child and its parent tell each other: plain data, for JSON."""
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
-Send = Callable[[Mapping[str, Any]], None]
+Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
-Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the agent sees who ended first and how."""
@@ -41,7 +43,7 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
-def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
+def run_rank(task: Message, place: Any, channel: socket.socket) -> None:
     """One of several processes of a trial, started by the agent: leaves its answer in the store."""
     from gpubench.training import process_group
     from gpubench.worker import failures
@@ -74,13 +76,13 @@ def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
 
 
 def sender(channel: socket.socket) -> Send:
-    def send(event: Mapping[str, Any]) -> None:
+    def send(event: Message) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
 
     return send
 
 
-def _alone() -> tuple[Peers, Mapping[str, Any]]:
+def _alone() -> tuple[Peers, Message]:
     return Peers(), {}
 
 

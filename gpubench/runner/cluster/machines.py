@@ -1,6 +1,6 @@
 """This machine's part in a run over several: node 0 decides and writes rows, the others do as it says."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from gpubench.errors import UserError
 from gpubench.plan.session import Session
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
-from gpubench.runner.process import Outcome, RunChild
+from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.signals import INTERRUPTED
 from gpubench.suite.trial import trial_from_json
 
@@ -42,7 +42,7 @@ def run_as_one_of(
 def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
     """As `run_child`, but the others begin the task too; raises NodeLost."""
 
-    def run(task: Mapping[str, Any], **limits: Any) -> Outcome:
+    def run(task: Message, **limits: Any) -> Outcome:
         if task["task"] not in ON_EVERY_NODE:
             return run_child(task, **limits)
         return run_child({**task, "place": nodes.begin(task)}, **limits)
@@ -75,19 +75,19 @@ class _Lines:
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
 
-    def lap(self, event: Mapping[str, Any]) -> None:
+    def lap(self, event: Message) -> None:
         pass
 
 
 def _follow_trial(
-    nodes: Nodes, number: int, task: Mapping[str, Any], session: Session, console: Console, run_child: RunChild
+    nodes: Nodes, number: int, task: Message, session: Session, console: Console, run_child: RunChild
 ) -> None:
     trial = trial_from_json(task["trial"])
     own = str(session.suites[trial.case.suite].path)
     trial = replace(trial, case=replace(trial.case, suite_path=own))
     console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
 
-    def run_here(task: Mapping[str, Any], **limits: Any) -> Outcome:
+    def run_here(task: Message, **limits: Any) -> Outcome:
         return run_child({**task, "place": nodes.place(number)}, **limits)
 
     nodes.report(Measure(session, run_here, _Lines(console))(trial).measurement)
