@@ -19,7 +19,7 @@ docs:
     gpubench columns > results/columns.tmp
     python -c "import re, pathlib as p; r = p.Path('results/README.md'); r.write_text(re.sub(r'(?s)\| column \|.*', p.Path('results/columns.tmp').read_text(), r.read_text()))"
     rm results/columns.tmp
-    typer gpubench.cli utils docs --name gpubench --title Commands --output docs/cli.md
+    typer gpubench.cli.app utils docs --name gpubench --title Commands --output docs/cli.md
 
 # wheel and sdist, each tried in an empty environment, away from the checkout
 release:

@@ -2,7 +2,7 @@
 
     python benchmarks/card_time.py
 
-Drives the real Runner, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
+Drives the real run, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
 and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
 cuDNN's race among algorithms) is assumed as written below, not measured.
 """
@@ -21,13 +21,14 @@ from rich.console import Console
 
 from gpubench.hardware import environment
 from gpubench.plan.plan import Options, plan
+from gpubench.plan.session import Session
 from gpubench.rows import write as records
 from gpubench.rows.row import Row
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
-from gpubench.runner.run import Runner
+from gpubench.runner.run import lead
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Measurement, Trial, trial_from_json
+from gpubench.suite.trial import Measurement, Trial, trial_from_json
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -204,18 +205,17 @@ def simulate(card: Card, **wishes: Any) -> Timed:
         for where, name, fake in fakes:
             patched.enter_context(patch.object(where, name, fake))
         options = Options(out=Path(folder) / "rows.csv", **wishes)
-        cases: list[Case] = plan(loaded, options, [device], {"resnet": "cifar100"}, {}, 16)
-        runner = Runner(
-            suites={each.name: each for each in loaded},
+        session = Session(
             options=options,
+            suites={each.name: each for each in loaded},
             devices={"cuda:0": device},
             cards={"cuda:0": None},
             environment=environment.environment_of(facts),
             path=options.out,
+            cases=tuple(plan(loaded, options, [device], {"resnet": "cifar100"}, {}, 16)),
             folders={"resnet": None},
-            run_child=children,
         )
-        runner.lead(cases, Console(file=StringIO()))
+        lead(session, Console(file=StringIO()), children)
     return Timed(written[0], time.now, len(written), children.probes, children.trials)
 
 

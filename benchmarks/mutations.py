@@ -59,7 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/training/clock/projection.py": ("test_projection", "test_clock"),
     "gpubench/plan/plan.py": ("test_plan",),
     "gpubench/training/precision.py": ("test_precision_rules", "test_precision"),
-    "gpubench/runner/batch_sizes.py": ("test_batch",),
+    "gpubench/runner/batch/sizes.py": ("test_batch",),
     "gpubench/rows/row.py": ("test_records", "test_loading"),
     "gpubench/rows/write.py": ("test_records",),
     "gpubench/rows/read.py": ("test_loading", "test_records", "test_carried"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.runner.batch_sizes import Probe, fastest_batch, largest_batch, roomier
+from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch, roomier
 
 
 class Card:

@@ -1,4 +1,4 @@
-"""benchmarks/card_time.py: how long a run takes on a card, by simulation over the real Runner, search and clock."""
+"""benchmarks/card_time.py: how long a run takes on a card, by simulation over the real run, search and clock."""
 
 import pytest
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gpubench.cli.app import app, completion, doctor
+from gpubench.cli import completion
+from gpubench.cli.app import app
 from gpubench.cli.arguments import parse_duration, parse_size
+from gpubench.cli.machine import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.advice import Check
 from gpubench.hardware.state import Host
@@ -160,7 +162,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
-    monkeypatch.setattr("gpubench.runner.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
+    monkeypatch.setattr("gpubench.runner.cluster.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
     monkeypatch.setattr("sys.argv", ["gpubench", *shlex.split(ON_SLURM)])
     assert invoke(app, shlex.split(ON_SLURM)).exit_code == 0
     ((wishes, arguments, options, _),) = got
@@ -281,7 +283,7 @@ def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monk
 
     monkeypatch.setattr("gpubench.commands.doctor.checks", checks)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert doctor.__wrapped__(files=None, against=None, data=None) == 4
+    assert doctor(files=None, against=None, data=None) == 4
     assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")
     last = capsys.readouterr()
     assert (last.out, last.err) == ("FIX   slow\n        do this\n", "\r\x1b[2K")

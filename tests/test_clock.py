@@ -7,7 +7,8 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.clock import Clock, Notes, first_dimension
+from gpubench.training.clock.clock import Clock, Notes
+from gpubench.training.clock.loader import first_dimension
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import drift, sampling_for
 

@@ -14,7 +14,7 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.rows.read import load
-from gpubench.runner.nodes import parse_rendezvous
+from gpubench.runner.cluster.nodes import parse_rendezvous
 
 SUITE = Path(__file__).parent / "suites" / "ranks.py"
 

@@ -8,8 +8,9 @@ import pytest
 
 from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options
-from gpubench.runner.batch_search import MOST, Batches, cap_of, confirm, fit_batch, try_fp16
-from gpubench.runner.process import Outcome
+from gpubench.runner.batch.batches import Batches
+from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
+from gpubench.runner.measure import Answer
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -30,15 +31,14 @@ def search(answer, cap=None):
 
     case = fit_batch(CASE, CARD, Options(), cap, measure, lines.append)
     if not case.refusal:
-        outcome = Outcome("answered", 1.0)
-        case = confirm(Trial(case, 0, 42), lambda trial: (measure(trial), outcome), lines.append)[0].case
+        case = confirm(Trial(case, 0, 42), lambda trial: Answer(measure(trial)), lines.append)[0].case
     return case, lines
 
 
 def batches(measure, known=lambda case: None, samples=2000, options=None):
     return Batches(
-        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), known=known, measure=measure,
-        say=lambda line: None,
+        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), known=known,
+        measure=lambda trial: Answer(measure(trial)), say=lambda line: None,
     )  # fmt: skip
 
 

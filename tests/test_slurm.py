@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from gpubench.cli.arguments import without
+from gpubench.commands.run import without
 from gpubench.errors import UserError
 from gpubench.rows.read import load
-from gpubench.runner.slurm import _submit, parse_slurm
+from gpubench.runner.cluster.slurm import _submit, parse_slurm
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "tests" / "suites" / "ranks.py"

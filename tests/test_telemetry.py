@@ -12,8 +12,10 @@ from gpubench.hardware.nvidia import find
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
 from gpubench.plan.plan import Options
+from gpubench.plan.session import Session
+from gpubench.runner.measure import Measure
 from gpubench.runner.process import run_child
-from gpubench.runner.run import Runner
+from gpubench.runner.progress import TrialProgress
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Lap, Telemetry, Trial
 from gpubench.training.clock.clock import Clock
@@ -245,17 +247,16 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
     )  # fmt: skip
     device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
     card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
-    runner = Runner(
-        suites={"sleeps": loaded},
+    session = Session(
         options=Options(suites=("sleeps",)),
+        suites={"sleeps": loaded},
         devices={"xpu:0": device},
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
         folders={"sleeps": None},
-        run_child=run_child,
     )
-    measurement, _ = runner.measure(Trial(case, 0, 1))
+    measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1)).measurement
     assert measurement.status == "ok", measurement.reason
     timed = [lap for lap in measurement.laps if lap.kind == "timed"]
     seen = measurement.telemetry

@@ -60,15 +60,3 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
     if total <= 0:
         raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
     return total
-
-
-def without(arguments: Sequence[str], *options: str) -> list[str]:
-    """The arguments but for these options and their values."""
-    kept, skip = [], False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        if skip or name in options:
-            skip = not skip and not equals
-        else:
-            kept.append(argument)
-    return kept

@@ -1,11 +1,42 @@
-"""What `gpubench run` found, said at its end."""
+"""`gpubench run`: the run, here or as a Slurm job, and what it found, said at its end."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rich.console import Console
+
+from gpubench.plan.plan import Options
+
 MOST = 4
 """Findings that are said."""
+
+
+def run_here_or_on_slurm(options: Options, slurm: str, arguments: Sequence[str]) -> int:
+    """Measure what `options` ask for; returns the exit code.
+
+    `slurm` are the wishes of --slurm, empty for a run here, and `arguments` the words of the whole command.
+    """
+    from gpubench.runner.cluster.slurm import parse_slurm, run_on_slurm
+    from gpubench.runner.run import run
+
+    if not slurm:
+        return run(options, found=found)
+    wishes = parse_slurm(slurm)
+    rest = without(arguments, "--slurm", "--out")
+    return run_on_slurm(wishes, rest, replace(options, nodes=wishes["nodes"]), Console(stderr=True, highlight=False))
+
+
+def without(arguments: Sequence[str], *options: str) -> list[str]:
+    """The arguments but for these options and their values."""
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if skip or name in options:
+            skip = not skip and not equals
+        else:
+            kept.append(argument)
+    return kept
 
 
 def found(path: Path, sessions: Collection[str]) -> list[str]:

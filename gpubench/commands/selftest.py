@@ -21,7 +21,8 @@ from gpubench.hardware import environment as env
 from gpubench.plan.plan import SAMPLED_REPEATS, Options, choose_devices, plan
 from gpubench.rows.read import load
 from gpubench.runner.process import describe, run_child
-from gpubench.runner.run import INTERRUPTED, run
+from gpubench.runner.run import run
+from gpubench.runner.signals import INTERRUPTED
 from gpubench.suite import files
 from gpubench.suite.trial import Trial, trial_to_json
 

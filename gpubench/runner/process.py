@@ -18,6 +18,8 @@ import psutil
 
 from gpubench.errors import UserError
 
+Message = Mapping[str, Any]
+"""What a parent and its child tell each other: plain data, for JSON."""
 WAKE_SECONDS = 0.2
 """How often the parent looks whether the child lives; in between it sleeps in select."""
 
@@ -29,7 +31,7 @@ class Outcome:
     end: Literal["answered", "died", "timed_out", "over_memory"]
     seconds: float
     """From the start of the process to its end."""
-    answer: Mapping[str, Any] | None = None
+    answer: Message | None = None
     exit_code: int | None = None
     tail: str = ""
     """Last lines the child printed."""
@@ -60,22 +62,22 @@ class RunChild(Protocol):
 
     def __call__(
         self,
-        task: Mapping[str, Any],
+        task: Message,
         *,
-        on_event: Callable[[Mapping[str, Any]], None] = ...,
+        on_event: Callable[[Message], None] = ...,
         on_output: Callable[[str], None] = ...,
-        on_wake: Callable[[int], Mapping[str, Any] | None] = ...,
+        on_wake: Callable[[int], Message | None] = ...,
         time_limit_seconds: float | None = ...,
         resident_limit_bytes: int | None = ...,
     ) -> Outcome: ...
 
 
 def run_child(
-    task: Mapping[str, Any],
+    task: Message,
     *,
-    on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    on_event: Callable[[Message], None] = lambda event: None,
     on_output: Callable[[str], None] = lambda line: None,
-    on_wake: Callable[[int], Mapping[str, Any] | None] = lambda pid: None,
+    on_wake: Callable[[int], Message | None] = lambda pid: None,
     time_limit_seconds: float | None = None,
     resident_limit_bytes: int | None = None,
 ) -> Outcome:
@@ -129,7 +131,7 @@ def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[byte
 class ServingChild:
     """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
 
-    def __init__(self, task: Mapping[str, Any]) -> None:
+    def __init__(self, task: Message) -> None:
         self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
         self._said = self._socket.makefile("rb")
         self._tell(task)
@@ -143,7 +145,7 @@ class ServingChild:
         self._lifeline.close()
         _kill_group(self._child)
 
-    def ask(self, question: Mapping[str, Any], patience_seconds: float | None) -> Any:
+    def ask(self, question: Message, patience_seconds: float | None) -> Any:
         """Its answer; None where none comes within the patience, or the child is dead."""
         self._tell(question)
         return self.hear(patience_seconds)
@@ -155,7 +157,7 @@ class ServingChild:
             return json.loads(self._said.readline() or "null")
         return None
 
-    def _tell(self, words: Mapping[str, Any]) -> None:
+    def _tell(self, words: Message) -> None:
         with contextlib.suppress(OSError):
             self._socket.sendall(json.dumps(words).encode() + b"\n")
 
@@ -177,13 +179,13 @@ class _Watch:
         self,
         child: subprocess.Popen[bytes],
         channel: socket.socket,
-        on_event: Callable[[Mapping[str, Any]], None],
+        on_event: Callable[[Message], None],
         on_output: Callable[[str], None],
-        on_wake: Callable[[int], Mapping[str, Any] | None],
+        on_wake: Callable[[int], Message | None],
     ) -> None:
         self.child, self.channel = child, channel
         self.on_event, self.on_output, self.on_wake = on_event, on_output, on_wake
-        self.answer: Mapping[str, Any] | None = None
+        self.answer: Message | None = None
         self.peak_resident_bytes = 0
         self.tail: deque[str] = deque(maxlen=8)
         self._pending = {"channel": b"", "output": b""}

@@ -2,17 +2,27 @@
 
 import sys
 import time
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpubench.plan.forecast import moment, span
 from gpubench.rows.row import SHOWN_QUALITIES, Row
+from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
+
+
+class Listener(Protocol):
+    """Whoever is told what happens while trials run."""
+
+    def say(self, text: str) -> None:
+        """A line for the user."""
+
+    def lap(self, event: Message) -> None:
+        """News from the running trial."""
 
 
 class TrialProgress:
@@ -72,7 +82,7 @@ class TrialProgress:
             left=self._left(0.0),
         )
 
-    def lap(self, event: Mapping[str, Any]) -> None:
+    def lap(self, event: Message) -> None:
         """News from the running trial."""
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")

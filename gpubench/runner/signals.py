@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
+INTERRUPTED = 130
+"""Exit code of a run that was stopped."""
 STOPPED = "the run was stopped before this trial ended"
 
 

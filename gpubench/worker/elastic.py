@@ -25,13 +25,13 @@ from gpubench.hardware.nccl import LOG, told
 from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
-from gpubench.worker.run_trial import run_rank
+from gpubench.worker.run_trial import Message, run_rank
 
 REPORT_SECONDS = 5.0
 """How long after a failure the other machines may take to say what they saw of it."""
 
 
-def run(task: Mapping[str, Any], channel: socket.socket) -> dict[str, Any]:
+def run(task: Message, channel: socket.socket) -> Message:
     """Run this machine's share of the processes of the trial in `task`; returns the answer of all of them.
 
     `channel` goes to every process: the first one tells the parent of its laps, and all end with the parent.
@@ -94,7 +94,7 @@ def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
     return {"numa_options": NumaOptions(AffinityMode.NODE, should_fall_back_if_binding_fails=True)}
 
 
-def _place(task: Mapping[str, Any]) -> tuple[Place, dist.Store | None]:
+def _place(task: Message) -> tuple[Place, dist.Store | None]:
     """Where the processes meet: on a single machine, a store that is opened for this trial and returned too."""
     seconds = float(task["collective_seconds"])
     if task["place"]:
@@ -104,7 +104,7 @@ def _place(task: Mapping[str, Any]) -> tuple[Place, dist.Store | None]:
     return Place("127.0.0.1", store.port, "trial", 0, "127.0.0.1", task["scratch"], seconds), store
 
 
-def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> dict[str, Any]:
+def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> Message:
     """One answer of what the processes left in the store, and of what their machines saw."""
     names = {f"answer/{rank}": f"rank {rank}" for rank in range(case.processes)}
     others = {f"report/{node}": f"node {node}" for node in range(case.nodes) if node != place.node}
@@ -131,11 +131,11 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     return {"measurement": asdict(cause(failures, missing))}
 
 
-def _trained(answer: Mapping[str, Any]) -> bool:
+def _trained(answer: Message) -> bool:
     return answer["measurement"]["status"] in TRAINED
 
 
-def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Any]:
+def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
     return {key: json.loads(store.get(key)) for key in keys if store.check([key])}
 
 

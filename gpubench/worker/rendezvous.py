@@ -7,11 +7,12 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+
+from gpubench.worker.run_trial import Message, Send
 
 BEAT_SECONDS = 2.0
 """How often a machine says that it lives."""
@@ -21,7 +22,7 @@ WAIT_SECONDS = 5.0
 """How long one question for the next task waits before it says that there is none yet."""
 
 
-def serve(task: Mapping[str, Any], requests: Any, send: Callable[[Mapping[str, Any]], None]) -> None:
+def serve(task: Message, requests: Any, send: Send) -> None:
     """Meet the other machines, then answer the parent's questions until it is gone."""
     questions: queue.Queue[bytes] = queue.Queue()
 
@@ -53,7 +54,7 @@ class MeetingError(Exception):
 class Meeting:
     """One machine's side of the meeting."""
 
-    def __init__(self, task: Mapping[str, Any]) -> None:
+    def __init__(self, task: Message) -> None:
         self.host, self.port, self.nodes = str(task["host"]), int(task["port"]), int(task["nodes"])
         self.where = f"{self.host}:{self.port}"
         self._terms, self._local = task["terms"], bool(task["local"])
@@ -82,7 +83,7 @@ class Meeting:
         if trouble:
             raise MeetingError(trouble)
 
-    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, question: Message) -> Message:
         """The answer to one question of the parent's."""
         ask = question["ask"]
         if ask == "begin":
@@ -98,14 +99,14 @@ class Meeting:
             return {}
         return self._next()
 
-    def _begin(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _begin(self, task: Message) -> Message:
         self._post(task)
         lost = self._acknowledged(None)
         if lost:
             return {"lost": f"{' and '.join(f'node {node}' for node in lost)} no longer answers at {self.where}"}
         return {"number": self._number}
 
-    def _post(self, task: Mapping[str, Any]) -> None:
+    def _post(self, task: Message) -> None:
         self._number += 1
         self._store.set(f"task/{self._number}", json.dumps(task))
 
@@ -129,7 +130,7 @@ class Meeting:
             time.sleep(0.05)
         return lost
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> Message:
         key = f"task/{self._number + 1}"
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._store.check([key]):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
 from gpubench.suite import files
@@ -26,11 +26,18 @@ from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.worker.failures import CONSEQUENCES, failed
 
+if TYPE_CHECKING:  # a suite without torch runs without it
+    import torch
+
+    from gpubench.training.precision import Probe
+
+Message = Mapping[str, Any]
+"""What a child and its parent tell each other: plain data, for JSON."""
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
 """Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
-Send = Callable[[Mapping[str, Any]], None]
+Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
-Join = Callable[[], tuple[Peers, Mapping[str, Any]]]
+Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the agent sees who ended first and how."""
@@ -38,7 +45,7 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
-def run_rank(task: Mapping[str, Any], place: Any, channel: socket.socket) -> None:
+def run_rank(task: Message, place: Any, channel: socket.socket) -> None:
     """One of several processes of a trial, started by the agent: leaves its answer in the store."""
     from gpubench.training import process_group
 
@@ -70,13 +77,13 @@ def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
 
 
 def sender(channel: socket.socket) -> Send:
-    def send(event: Mapping[str, Any]) -> None:
+    def send(event: Message) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
 
     return send
 
 
-def _alone() -> tuple[Peers, Mapping[str, Any]]:
+def _alone() -> tuple[Peers, Message]:
     return Peers(), {}
 
 
@@ -126,11 +133,29 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
+def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "Probe | None"]:
+    """Open the device and set what the precision needs: the device, torch's flags, and a proof if one is wanted."""
+    case = trial.case
+    if case.device == "cpu" and case.params["huge_pages"]:
+        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
+    import torch
+
+    from gpubench.training import device as devices
+    from gpubench.training import precision
+
+    if case.params["threads"]:
+        torch.set_num_threads(int(case.params["threads"]))
+    device = devices.open_device(case.device, case.memory_limit_bytes)
+    precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
+    flags = precision.flags()
+    mode = precision.mode_of(case.precision, case.device)
+    return device, flags, precision.probe(case.precision, case.device, mode) if trial.prove else None
+
+
 def _run_torch_suite(
     trial: Trial, suite: Suite, new_clock: NewClock, join: Join, span: dict[str, float]
 ) -> Measurement:
-    if trial.case.device == "cpu" and trial.case.params["huge_pages"]:
-        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
+    device, flags, proof = _open(trial)
     import torch
 
     from gpubench.training import device as devices
@@ -139,13 +164,6 @@ def _run_torch_suite(
     from gpubench.training.memory_layout import memory_format
 
     case = trial.case
-    if case.params["threads"]:
-        torch.set_num_threads(int(case.params["threads"]))
-    device = devices.open_device(case.device, case.memory_limit_bytes)
-    precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
-    flags = precision.flags()
-    mode = precision.mode_of(case.precision, case.device)
-    proof = precision.probe(case.precision, case.device, mode) if trial.prove else None
     peers, between = join()
     torch.manual_seed(trial.seed)
     watch, work, memory = precision.OperandWatch(), Work(), devices.MemoryUse(device)
@@ -180,20 +198,22 @@ def _run_torch_suite(
         )
     own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
-    proofs = [
-        proof.proof,
-        watch.check(case.precision, case.device),
-        precision.check_weights(case.precision, notes.weights),
-    ]
+    seen = watch.check(case.precision, case.device)
+    proofs = [proof.proof, seen, precision.check_weights(case.precision, notes.weights)]
     measurement = replace(
         measurement,
         precision_error=proof.worst,
         precision_proof="; ".join(text for text in proofs if text),
         **work_fields(work if counted else None, clock.watched_samples, of_suite),
     )
-    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
-    diverged = notes.diverged or (f"the trained model has {', '.join(lost)}" if lost else "")
+    diverged = notes.diverged or _lost(quality)
     return _diverged(measurement, diverged) if diverged else measurement
+
+
+def _lost(quality: Mapping[str, float]) -> str:
+    """That a trained model's quality is no number; empty where all are."""
+    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
+    return f"the trained model has {', '.join(lost)}" if lost else ""
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:

@@ -1,13 +1,12 @@
 """The tasks that a child can be given (describe, soak, peak, trial) and what it answers to each."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from gpubench.suite.trial import trial_from_json
-from gpubench.worker.run_trial import Send, clock_for, measure
+from gpubench.worker.run_trial import Message, Send, clock_for, measure
 
 
-def answer_to(task: Mapping[str, Any], send: Send, settled: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: False) -> Message:
     """What this one process finds out about `task`; `send` takes news, `settled` tells what the parent has said."""
     if task["task"] == "describe":
         return _describe()
@@ -20,7 +19,7 @@ def answer_to(task: Mapping[str, Any], send: Send, settled: Callable[[], bool] =
     return measure(trial, clock_for(trial, send, settled if task.get("watched") else None))
 
 
-def _describe() -> dict[str, Any]:
+def _describe() -> Message:
     try:
         from gpubench.training.device import describe
 
@@ -29,14 +28,14 @@ def _describe() -> dict[str, Any]:
         return {"reason": f"{type(error).__name__}: {error}"}
 
 
-def _soak(devices: Sequence[str], seconds: float) -> dict[str, Any]:
+def _soak(devices: Sequence[str], seconds: float) -> Message:
     from gpubench.training.device import soak
 
     soak(devices, seconds)
     return {}
 
 
-def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> dict[str, Any]:
+def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> Message:
     from gpubench.worker.measure_peak import measure_rates
 
     try:

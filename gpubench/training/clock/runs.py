@@ -6,7 +6,7 @@ from typing import Any
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.projection import Epoch, Phase, stage_of, summarise
-from gpubench.training.clock.sampling import drift
+from gpubench.training.clock.sampling import Sampling, drift
 
 
 @dataclass
@@ -46,6 +46,21 @@ class Run:
     def close_epoch(self, seconds: float) -> None:
         """Keep the running epoch, which took so long."""
         self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :])))
+
+    def following(self, sampling: Sampling) -> int | None:
+        """The epoch to run after this one; None where this is the last one needed."""
+        after, limit = self.epoch + 1, sampling.epochs
+        if limit is None or after >= self.planned:
+            return after if after < self.planned else None
+        start = stage_of(self.stages, max(0, self.epoch))
+        end = min((stage for stage in self.stages if stage > start), default=self.planned)
+        # Epochs may be so short that two of them show little.
+        wanted = 0.0 if sampling.steps else sampling.train_seconds or 0.0
+        # The first has the start-up, and is in no rate once there are others.
+        timed = [lap.seconds for lap in self.timed if lap.epoch > start]
+        if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
+            return after
+        return end if end < self.planned else None
 
     @property
     def once(self) -> list[Phase]:

@@ -144,6 +144,12 @@ def run_in_job(arguments: Sequence[str], nodes: int, plan: str) -> None:
     os.execve(sys.executable, command, {**os.environ, PLAN: plan})
 
 
+def plan_file() -> Path | None:
+    """Where this run, as a job of ours, puts a row for each trial that it is going to do; None elsewhere."""
+    named = os.environ.get(PLAN)
+    return Path(named) if named else None
+
+
 def _address(node: str) -> str:
     """What Slurm itself reaches a node by, as a number."""
     found = re.search(r"\bNodeAddr=(\S+)", _said("scontrol", "show", "node", node))

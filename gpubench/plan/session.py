@@ -1,22 +1,83 @@
-"""What a run needs before it starts: data, weights, the file to write, and the plan that is shown."""
+"""From options to a session: all that is settled before the first trial and stays the same until the last."""
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options, choose_models
+from gpubench.hardware import environment as env
+from gpubench.hardware.readers import readers, state_of
+from gpubench.hardware.state import CardState
+from gpubench.hardware.telemetry import CardReader
+from gpubench.plan.plan import Options, check_names, check_processes, choose_devices, choose_models, plan
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import params_text
 from gpubench.suite.trial import Case
 
+QUICK = "quick"
+"""The folder in that of --out where first looks go."""
 
-def find_data(
+
+@dataclass(frozen=True)
+class Session:
+    """One run: what was asked, on which devices, with which data, and the cases that follow from it."""
+
+    options: Options
+    suites: Mapping[str, LoadedSuite]
+    devices: Mapping[str, env.Device]
+    cards: Mapping[str, CardReader | None]
+    """By device, what reads its sensors; None where nothing does."""
+    environment: env.Environment
+    path: Path
+    """The CSV file that rows go to."""
+    cases: tuple[Case, ...] = ()
+    folders: Mapping[str, Path | None] = field(default_factory=dict)
+    """By suite, the root of its data; None where it reads none from disk."""
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    """What the rows carry in their column `session`."""
+
+    def card_state(self, device: str) -> CardState:
+        """How the card is set up right now."""
+        return state_of(self.devices[device], self.cards[device])
+
+
+def open_session(
+    options: Options, loaded: Sequence[LoadedSuite], facts: Mapping[str, Any], console: Console
+) -> Session:
+    """Settle what `options` ask of these suites on a machine of which a child told `facts`; raises UserError.
+
+    Downloads data that is missing, and says so on `console`.
+    """
+    there = env.devices_of(facts)
+    devices = choose_devices(options.device, there)
+    check_processes(options, devices, there, env.cpu_count())
+    check_names(loaded, options, devices)
+    path = _out_file(options, loaded, devices)
+    environment = env.environment_of(facts)
+    cards = readers(devices)
+    folders, data = _find_data(loaded, options, console)
+    weights = _find_weights(loaded, options, console)
+    cases = plan(loaded, options, devices, data, weights, environment.cpu_count)
+    return Session(
+        options=options,
+        suites={each.name: each for each in loaded},
+        devices={device.device: device for device in devices},
+        cards=cards,
+        environment=environment,
+        path=path,
+        cases=tuple(cases),
+        folders=folders,
+    )
+
+
+def _find_data(
     loaded: Sequence[LoadedSuite], options: Options, console: Console
 ) -> tuple[dict[str, Path | None], dict[str, str]]:
     """Per suite the root of its data and the name its rows carry; downloads what is missing."""
@@ -70,7 +131,7 @@ def _missing(dataset: str) -> str:
     )
 
 
-def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Console) -> dict[tuple[str, str], str]:
+def _find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Console) -> dict[tuple[str, str], str]:
     """Per (suite, model) the pretrained weights it starts from, `random` where they cannot be had."""
     found: dict[tuple[str, str], str] = {}
     for each in loaded:
@@ -96,11 +157,7 @@ def find_weights(loaded: Sequence[LoadedSuite], options: Options, console: Conso
     return found
 
 
-QUICK = "quick"
-"""The folder in that of --out where first looks go."""
-
-
-def out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[Device]) -> Path:
+def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
     """The CSV of this run: --out itself where it names one, else a new file in that folder."""
     if options.out.suffix == ".csv":
         return options.out

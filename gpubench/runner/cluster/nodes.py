@@ -8,7 +8,7 @@ from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.hardware.interconnect import address_towards
-from gpubench.runner.process import ServingChild
+from gpubench.runner.process import Message, ServingChild
 from gpubench.suite.trial import Measurement
 
 MEET_SECONDS = 300.0
@@ -80,7 +80,7 @@ class Nodes:
 
     # Node 0
 
-    def begin(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def begin(self, task: Message) -> dict[str, Any]:
         """Have all machines start `task`; returns where its processes meet. Raises NodeLost."""
         if self.trouble:
             raise NodeLost(self.trouble)

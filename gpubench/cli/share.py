@@ -1,0 +1,109 @@
+"""Rows to and from other people: `gpubench export`, `import`, `submit` and `columns`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench.cli import completion
+from gpubench.cli.options import Files
+
+EXPORT_EXAMPLES = """
+Examples:
+
+For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`
+
+An entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`
+"""
+
+
+def export(
+    files: Files,
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="benchstat, pyperf, timm, mllog or dawnbench.",
+            autocompletion=completion.one_of(*completion.EXPORTS),
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="PATH", help="File to write (dawnbench: folder); printed by default."),
+    ] = None,
+) -> None:
+    """Write the ok rows in another tool's format."""
+    from gpubench.interop import exports
+
+    for line in exports.export(files, format_name, out):
+        typer.echo(line)
+
+
+IMPORT_EXAMPLES = """
+Examples:
+
+timm's table: `gpubench import train.csv --format timm --card "RTX 3090" --precision fp16 --source URL --out timm.csv`
+
+A DAWNBench entry: `gpubench import entry.json --format dawnbench --out dawnbench.csv`
+"""
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Other people's files.")],
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="timm, lambda, dawnbench or notebooks.",
+            autocompletion=completion.one_of(*completion.IMPORTS),
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="CSV to append the rows to.")],
+    source: Annotated[str, typer.Option(metavar="TEXT", help="Where the figures come from, best with a commit.")] = "",
+    card: Annotated[str, typer.Option(metavar="NAME", help="The card, where the files do not name it.")] = "",
+    precision: Annotated[str, typer.Option(metavar="NAME", help="The precision, where the files do not name it.")] = "",
+    data: Annotated[str, typer.Option(metavar="NAME", help="The dataset, where the files do not name it.")] = "",
+    torch: Annotated[str, typer.Option(metavar="VERSION", help="The version of torch, where known.")] = "",
+    params: Annotated[
+        str, typer.Option(metavar="TEXT", help="What else belongs to the recipe: 'name=value name=value'.")
+    ] = "",
+    batches: Annotated[Path | None, typer.Option(metavar="FILE", help="Lambda's table of batch sizes.")] = None,
+) -> None:
+    """Append published figures of other tools as rows that keep their source and recipe."""
+    from gpubench.interop.imports import Facts, import_files
+
+    facts = Facts(source, card, precision, data, torch, params, batches)
+    typer.echo(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
+
+
+SUBMIT_EXAMPLES = "Example: `gpubench submit results/mine.csv`; nothing is sent"
+
+
+def submit(
+    files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
+) -> int:
+    """Check files for a pull request to results/: what is missing. Exit code 4 if anything; sends nothing."""
+    from gpubench.interop.submit import missing
+
+    code = 0
+    for path in files:
+        found = missing(path)
+        typer.echo(
+            f"{path}: " + ("ready for a pull request (docs/contributing-results.md)" if not found else "not yet")
+        )
+        for line in found:
+            typer.echo(f"  {line}")
+        code = 4 if found else code
+    return code
+
+
+COLUMNS_EXAMPLES = "Example: `gpubench columns`"
+
+
+def columns() -> None:
+    """Every column of the CSV and what it means, as Markdown."""
+    from gpubench.rows.row import columns_markdown
+
+    typer.echo(columns_markdown(), nl=False)

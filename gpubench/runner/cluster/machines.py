@@ -1,0 +1,93 @@
+"""This machine's part in a run over several: node 0 decides and writes rows, the others do as it says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from gpubench.errors import UserError
+from gpubench.plan.session import Session
+from gpubench.runner.cluster.nodes import Nodes
+from gpubench.runner.measure import Measure
+from gpubench.runner.process import Message, Outcome, RunChild
+from gpubench.runner.signals import INTERRUPTED
+from gpubench.suite.trial import trial_from_json
+
+ON_EVERY_NODE = {"trial", "soak"}
+"""Tasks that all machines do at the same time; of the others node 0 alone has use."""
+
+
+def run_as_one_of(
+    nodes: Nodes, session: Session, console: Console, run_child: RunChild, lead: Callable[[RunChild], int]
+) -> int:
+    """Lead on node 0, follow elsewhere; returns the exit code, which is the same on all.
+
+    `lead` makes the run, given how a task is run on every machine.
+    """
+    if nodes.node > 0:
+        return follow(nodes, session, console, run_child)
+    code, text = INTERRUPTED, "node 0 was stopped"
+    try:
+        code = lead(on_every_node(nodes, run_child))
+        text = f"rows are on node 0 in {session.path}"
+    except UserError as error:
+        code, text = error.exit_code, str(error)
+        raise
+    finally:
+        nodes.end(code, text)
+    return code
+
+
+def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
+    """As `run_child`, but the others begin the task too; raises NodeLost."""
+
+    def run(task: Message, **limits: Any) -> Outcome:
+        if task["task"] not in ON_EVERY_NODE:
+            return run_child(task, **limits)
+        return run_child({**task, "place": nodes.begin(task)}, **limits)
+
+    return run
+
+
+def follow(nodes: Nodes, session: Session, console: Console, run_child: RunChild) -> int:
+    """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
+    console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
+    try:
+        for number, task in nodes.tasks():
+            if task["task"] == "trial":
+                _follow_trial(nodes, number, task, session, console, run_child)
+            else:
+                run_child(task, time_limit_seconds=task["seconds"] + 120)
+    except KeyboardInterrupt:
+        console.print(f"\nstopped: node {nodes.node} has left the run; rows are on node 0", markup=False)
+        return INTERRUPTED
+    console.print(nodes.trouble or nodes.text, markup=False)
+    return nodes.code
+
+
+class _Lines:
+    """Prints what a trial says, and shows no progress: node 0 does."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def lap(self, event: Message) -> None:
+        pass
+
+
+def _follow_trial(
+    nodes: Nodes, number: int, task: Message, session: Session, console: Console, run_child: RunChild
+) -> None:
+    trial = trial_from_json(task["trial"])
+    own = str(session.suites[trial.case.suite].path)
+    trial = replace(trial, case=replace(trial.case, suite_path=own))
+    console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
+
+    def run_here(task: Message, **limits: Any) -> Outcome:
+        return run_child({**task, "place": nodes.place(number)}, **limits)
+
+    nodes.report(Measure(session, run_here, _Lines(console))(trial).measurement)

@@ -1,0 +1,137 @@
+"""One trial in one fresh child process, or in one group of them: from the trial to what came of it."""
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gpubench.hardware import host
+from gpubench.hardware.telemetry import Sampler
+from gpubench.plan.session import Session
+from gpubench.runner.process import Message, Outcome, RunChild
+from gpubench.runner.progress import Listener
+from gpubench.runner.resume import case_terms
+from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
+
+STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
+"""The status of a trial whose process ended without an answer."""
+COLLECTIVE_SECONDS = 300.0
+"""How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a trial."""
+
+    measurement: Measurement
+    startup_seconds: float | None = None
+    """What its process took beside the training; None where it did not come to train."""
+
+
+class Measure:
+    """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile.
+
+    Args:
+        session: what stays the same.
+        run_child: starts the process.
+        listener: told of laps and of what the suite prints.
+    """
+
+    def __init__(self, session: Session, run_child: RunChild, listener: Listener) -> None:
+        self._session, self._run_child, self._listener = session, run_child, listener
+        self._cpu_energy, self._all_visible = host.cpu_energy(), host.all_processes_visible()
+
+    def __call__(self, trial: Trial) -> Answer:
+        """The trial's answer, however its process ended."""
+        case = trial.case
+        on_cpu = self._on_cpu(case)
+        sampler = self._sampler(case)
+        load = host.cpu_load(self._session.environment.cpu_count) if on_cpu and case.nodes == 1 else None
+        outcome = self._in_child(self._placed(trial), sampler)
+        measurement = _measurement_of(outcome)
+        telemetry = sampler.telemetry(measurement.laps)
+        if load and (others := load.others()) > host.SHARED_CPU:
+            telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
+        measurement = replace(measurement, telemetry=telemetry)
+        if on_cpu and case.memory_limit_bytes:
+            measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
+        inside = (outcome.answer or {}).get("train_call_seconds")
+        return Answer(measurement, outcome.seconds - float(inside) if inside is not None else None)
+
+    def _placed(self, trial: Trial) -> Trial:
+        """The trial with the folders of this machine."""
+        options, folder = self._session.options, self._session.folders[trial.case.suite]
+        return replace(
+            trial,
+            data_dir=str(folder or ""),
+            weights_dir=str(options.weights or ""),
+            checkpoint_dir=checkpoint_folder(self._session, trial.case) if trial.case.mode == "full" else "",
+            tensorboard_dir=str(options.tensorboard.absolute()) if options.tensorboard else "",
+        )
+
+    def _on_cpu(self, case: Case) -> bool:
+        return self._session.devices[case.device].kind == "cpu"
+
+    def _sampler(self, case: Case) -> Sampler:
+        # One card's energy and clocks are not those of a group.
+        card = self._session.cards[case.device] if case.all_processes == 1 else None
+        # Nor is one machine's CPU that of several.
+        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
+        return Sampler(card, cpu_energy, on_cpu=self._on_cpu(case), all_processes_visible=self._all_visible)
+
+    def _in_child(self, trial: Trial, sampler: Sampler) -> Outcome:
+        case = trial.case
+        limit_seconds, local = self._session.options.limit_seconds(case.mode), case.processes // case.nodes
+        memory = case.memory_limit_bytes if self._on_cpu(case) else None
+
+        def on_event(event: Message) -> None:
+            sampler.hear(event)
+            self._listener.lap(event)
+
+        with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
+            return self._run_child(
+                {
+                    "task": "trial",
+                    "trial": trial_to_json(trial),
+                    "watched": sampler.watches,
+                    "place": None,
+                    "scratch": scratch,
+                    "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
+                },
+                on_event=on_event,
+                on_output=lambda line: self._listener.say(f"    {line}"),
+                on_wake=sampler.tick,
+                time_limit_seconds=limit_seconds,
+                # A group's agent has about as much resident as one process before it trains.
+                resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
+            )
+
+
+def checkpoint_folder(session: Session, case: Case) -> str:
+    """Beside the rows, whose file is named again by who goes on with a run; another device or stack has its own."""
+    terms = case_terms(case, session.devices[case.device], session.card_state(case.device), session.environment)
+    digest = hashlib.sha256(json.dumps(terms, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    return f"{session.path.absolute()}.{digest}.checkpoints"
+
+
+def _measurement_of(outcome: Outcome) -> Measurement:
+    if outcome.answer is not None:
+        return measurement_from_json(outcome.answer["measurement"])
+    return Measurement(
+        status=STATUS_OF_END[outcome.end],
+        reason=outcome.reason,
+        fault="crashed" if outcome.end == "died" else "",
+    )
+
+
+def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:
+    """The measurement on a CPU with a memory limit: with the peak that was seen, out of memory where it passed it."""
+    if case.processes == case.nodes and measurement.status == "ok":
+        # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+        peak = max(measurement.peak_memory_bytes or 0, resident_bytes)
+        measurement = replace(measurement, peak_memory_bytes=peak)
+    if (measurement.peak_memory_bytes or 0) > (case.memory_limit_bytes or math.inf):
+        return replace(measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit")
+    return measurement

@@ -1,0 +1,99 @@
+"""Steps on a batch that is already on the device, after the training: how fast a step is without the pipeline."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.peers import unlikeness
+from gpubench.training.clock.sampling import Sampling
+from gpubench.training.clock.timer import Timer
+
+
+class Resident:
+    """Keeps the largest batch of each stage, and times steps on it.
+
+    Args:
+        sampling: how much to measure.
+        timer: begins and ends laps.
+        watch: makes the context in which the first step runs (to see its operands).
+    """
+
+    def __init__(self, sampling: Sampling, timer: Timer, watch: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._sampling, self._timer, self._watch = sampling, timer, watch
+        self._batches: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
+        self._alone: list[float] = []  # seconds of a step without communication, per rank
+        self.laps: list[Lap] = []
+        self.proved = False
+        """Whether a step ran under `watch`."""
+        self.watched_samples = 0
+        """Samples of that step."""
+        self.together = True
+        """False while steps are to be without any communication between processes."""
+
+    def keep(self, stage: int, batch: Any, samples: int) -> None:
+        """The batch is the resident one of its stage, unless one with more samples is."""
+        if stage not in self._batches or samples >= self._batches[stage][1]:
+            self._batches[stage] = (batch, samples)
+
+    def steps(self) -> Iterator[Any]:
+        """Yield the batch of each stage over and over; see `Clock.resident`."""
+        for stage in sorted(self._batches):
+            batch, size = self._batches.pop(stage)
+            if not self.proved:
+                with self._watch():
+                    yield batch
+                self.proved, self.watched_samples = True, size
+            yield from self._timed_steps(stage, batch, size)
+        if self._timer.peers.world > 1 and self.laps:  # the last stage is the heaviest
+            yield from self._steps_alone(batch, sum(lap.steps for lap in self._last_laps))
+
+    def _timed_steps(self, stage: int, batch: Any, size: int) -> Iterator[Any]:
+        timer, wanted, steps_per_lap, spent = self._timer, self._sampling.resident_laps, 1, 0.0
+        laps: list[Lap] = []
+        if not self._sampling.steps:
+            yield batch  # warm-up
+        while len(laps) < wanted or spent < self._sampling.resident_seconds:
+            timer.synchronize()
+            started = timer.now()
+            for _ in range(steps_per_lap):
+                yield batch
+            timer.synchronize()
+            seconds = timer.now() - started
+            own = Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
+            lap = timer.agreed(own)
+            if lap.seconds < self._sampling.lap_seconds:
+                steps_per_lap *= 2  # too short to count
+                continue
+            spent += lap.seconds
+            laps.append(lap)
+        self.laps += laps
+
+    def _steps_alone(self, batch: Any, steps: int) -> Iterator[Any]:
+        """One warm-up step and `steps` timed ones, each process for itself."""
+        timer, self.together = self._timer, False
+        yield batch
+        timer.synchronize()
+        timer.agree()
+        started = timer.now()
+        for _ in range(steps):
+            yield batch
+        timer.synchronize()
+        own = (timer.now() - started) / steps
+        self._alone = [each[0] for each in timer.agree([own])]
+        self.together = True
+
+    @property
+    def _last_laps(self) -> list[Lap]:
+        return [lap for lap in self.laps if lap.epoch == self.laps[-1].epoch]
+
+    def between_processes(self) -> dict[str, Any]:
+        """How much the processes differ, and what their communication costs; empty for a single one."""
+        if not self._alone:
+            return {}
+        own = [alone + waited for alone, waited in zip(self._alone, self._timer.waited, strict=True)]
+        steps, seconds = sum(lap.steps for lap in self._last_laps), sum(lap.seconds for lap in self._last_laps)
+        return {
+            **unlikeness(self._timer.peers.names, own),
+            "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
+        }

@@ -1,0 +1,53 @@
+"""Where laps begin and end: waits for the device, tells the time, and agrees with the processes that train along."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from gpubench.suite.trial import Lap
+from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of
+
+
+class Timer:
+    """The device, the time and the peers of one process.
+
+    Args:
+        synchronize: waits until the device has done all it was given.
+        now: seconds, monotonic.
+        peers: the processes that train together.
+    """
+
+    def __init__(
+        self,
+        synchronize: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.perf_counter,
+        peers: Peers | None = None,
+    ) -> None:
+        self.synchronize, self.now, self.peers = synchronize, now, peers or Peers()
+        self.outside = 0.0
+        """Seconds of the running epoch that are nobody's training, and in no sum: clean-up, waiting for the others."""
+        self._waited = [(0.0, 0)] * self.peers.world
+
+    @property
+    def waited(self) -> list[float]:
+        """By rank, seconds for which a timed step of training waited for its loader."""
+        return [waited / steps if steps else 0.0 for waited, steps in self._waited]
+
+    def agree(self, own: Sequence[float] = ()) -> Sequence[Sequence[float]]:
+        """The numbers of all processes. Waiting for them is not counted as training; a single process does not wait."""
+        if self.peers.world == 1:
+            return [own]
+        asked = self.now()
+        every = self.peers.gather(own)
+        self.outside += self.now() - asked
+        return every
+
+    def agreed(self, own: Lap) -> Lap:
+        """The lap as all processes see it."""
+        if self.peers.world == 1:
+            return own
+        every = self.agree(numbers_of(own))
+        if own.kind == "timed" and own.phase == "train":
+            self._waited = [
+                (waited + lap[3], steps + own.steps) for (waited, steps), lap in zip(self._waited, every, strict=True)
+            ]
+        return lap_of_all(own, every)
