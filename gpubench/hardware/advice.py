@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.hardware.apex import LAST_WITH_AMP, Apex
-from gpubench.suite.trial import PRECISIONS
+from gpubench.suite.precisions import PRECISIONS
 
 ROOMY_BYTES = 1_000_000_000
 """Free space that holds a dataset's archive, its files, and the rows of many runs."""

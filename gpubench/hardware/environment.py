@@ -20,6 +20,7 @@ import platformdirs
 import gpubench
 from gpubench.hardware import host
 from gpubench.hardware.state import SWITCHES
+from gpubench.suite.precisions import unsupported
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def cpu_device() -> dict[str, Any]:
         "capability": "",
         "driver": "",
         "identity": _machine_id(),
-        "unsupported": {"tf32": "a CPU has no TF32", **_cpu_bf16()},
+        "unsupported": unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()}),
     }
 
 

@@ -12,6 +12,7 @@ import torch
 
 from gpubench.hardware import environment
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
+from gpubench.suite.precisions import unsupported
 
 
 def describe() -> dict[str, Any]:
@@ -84,17 +85,17 @@ def _accelerators() -> list[dict[str, Any]]:
 
 def _cuda(kind: str, index: int) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
-    unsupported = {}
+    lacking = {}
     if torch.version.cuda and properties.major < 8:
-        unsupported["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
+        lacking["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
     if torch.version.hip:
-        unsupported["tf32"] = "TF32 here means NVIDIA's"
+        lacking["tf32"] = "TF32 here means NVIDIA's"
     problem = ""
     try:
         with torch.cuda.device(index):
             torch.zeros(8, device=f"cuda:{index}").add_(1).sum().item()
             if not torch.cuda.is_bf16_supported(including_emulation=False):
-                unsupported["bf16"] = f"{properties.name} only emulates bf16"
+                lacking["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
     return {
@@ -105,7 +106,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "capability": f"{properties.major}.{properties.minor}",
         "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
         "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
-        "unsupported": unsupported,
+        "unsupported": unsupported(lacking),
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
         "bus": bus_address(properties),
@@ -141,7 +142,7 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "capability": "",
         "driver": "",
         "identity": _nth(kind, index),
-        "unsupported": {"tf32": f"{kind} has no TF32"},
+        "unsupported": unsupported({"tf32": f"{kind} has no TF32"}),
     }
 
 
