@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 from gpubench.cli.app import app, completion, doctor
 from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.errors import UserError
-from gpubench.hardware.advice import Check
-from gpubench.hardware.state import Host
+from gpubench.hardware.state import Check, Host
 from gpubench.plan.plan import Options
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS

@@ -2,9 +2,9 @@
 
 import pynvml
 import pytest
-from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, processes
+from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
-from gpubench.hardware.nvidia import find, library, reason_names
+from gpubench.hardware.nvidia import library, reason_names
 from gpubench.hardware.state import CardState, Processes, Reading
 
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"

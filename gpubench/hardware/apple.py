@@ -1,17 +1,43 @@
 """Apple's GPU through zeus-apple-silicon, which reads its energy. Nothing reads its clock or temperature."""
 
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import Protocol
 
+from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 
+KIND = "mps"
+MISSING = "pip install zeus-apple-silicon tells energy; close other programs by hand"
 
-def library() -> Any | None:
-    """The energy monitor; None where there is none."""
+
+class Energy(Protocol):
+    """What the chip has used since some moment."""
+
+    gpu_mj: float | None
+    """In millijoules; None on a chip that does not tell."""
+
+
+class Monitor(Protocol):
+    """What is used of the library's AppleEnergyMonitor."""
+
+    def get_cumulative_energy(self) -> Energy:
+        """All its counters."""
+
+
+def library() -> ModuleType | None:
+    """The library; None where it is not installed."""
     try:
-        from zeus_apple_silicon import AppleEnergyMonitor
-
-        return AppleEnergyMonitor()
+        return import_module("zeus_apple_silicon")
     except Exception:  # no package, another machine: no telemetry, and no reason not to measure
+        return None
+
+
+def find(zeus: ModuleType, device: Device) -> "AppleGpu | None":
+    """The one GPU of this machine; None where its counters cannot be opened."""
+    try:
+        return AppleGpu(zeus.AppleEnergyMonitor())
+    except Exception:  # a machine whose counters the library does not find
         return None
 
 
@@ -20,7 +46,7 @@ class AppleGpu:
 
     commands = Commands()
 
-    def __init__(self, monitor: Any) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
 
     def state(self) -> CardState:

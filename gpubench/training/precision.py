@@ -3,10 +3,10 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeVar
 
 import torch
 from fastai.fp16_utils import convert_network
@@ -64,7 +64,7 @@ class Mode:
     name: str
     device_type: str
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[object]:
         """The context for forward and loss."""
         dtype = KINDS[self.name].autocast
         if dtype is None:
@@ -194,7 +194,10 @@ def _resolved(text: str) -> str:
     return "ieee" if text == "none" else text
 
 
-def _attribute(owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]) -> _Switch:
+Value = TypeVar("Value", bool, str)
+
+
+def _attribute(owner: object, name: str, read: Callable[[Value], str], write: Callable[[str], Value]) -> _Switch:
     return _Switch(lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text)))
 
 
@@ -282,9 +285,8 @@ def _error(part: Part, device: str, mode: Mode) -> float:
     return float((got.cpu().double() - exact).norm() / exact.norm())
 
 
-def _output(result: Any) -> torch.Tensor:
-    output: torch.Tensor = result[0] if isinstance(result, tuple) else result
-    return output
+def _output(result: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return result[0] if isinstance(result, tuple) else result
 
 
 def check_weights(name: str, found: Mapping[str, int]) -> str:
@@ -327,6 +329,15 @@ FAMILIES = {
 """The calls of each family by torch's names for them, those of the backward pass included."""
 
 
+class Call(Protocol):
+    """An operation of torch, as a dispatch mode gets it."""
+
+    __name__: str
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Compute it."""
+
+
 class OperandWatch(TorchDispatchMode):
     """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast, and their device.
 
@@ -338,7 +349,9 @@ class OperandWatch(TorchDispatchMode):
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         """Count the call and pass it on."""
         family = family_of(func.__name__.partition(".")[0])
         if family:

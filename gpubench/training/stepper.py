@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import torch
 from fastai.fp16_utils import master_params_to_model_params
@@ -16,6 +16,25 @@ from gpubench.training.precision import BATCH_NORMS, KINDS, Mode
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
 """Steps after which a fixed loss scale would grow."""
+
+
+class ScaleState(TypedDict):
+    """What a LossScale goes on from."""
+
+    scaler: dict[str, float | int]
+    """GradScaler's own."""
+    skipped: int
+
+
+class StepperState(TypedDict):
+    """What a Stepper goes on from."""
+
+    scale: ScaleState
+    masters: list[torch.Tensor]
+    steps: int
+    nonfinite_losses: int
+    losses: int
+    """All of them."""
 
 
 class Stepper:
@@ -93,7 +112,7 @@ class Stepper:
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StepperState:
         """What a later process needs to go on as this one would, beside the states of model and optimizer."""
         return {
             "scale": self._scale.state(),
@@ -103,7 +122,7 @@ class Stepper:
             "losses": self._losses.total,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: StepperState) -> None:
         """Go on from such a `state`, once model and optimizer have theirs."""
         self._scale.restore(state["scale"])
         with torch.no_grad():
@@ -180,14 +199,14 @@ class LossScale:
             self._scaler.update(self.fixed)
             self._now = before
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ScaleState:
         """GradScaler's own state, and the steps skipped."""
         return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ScaleState) -> None:
         """Go on from such a state."""
-        self._scaler.load_state_dict(dict(state["scaler"]))
-        self._before = int(state["skipped"])
+        self._scaler.load_state_dict(state["scaler"])
+        self._before = state["skipped"]
 
     @property
     def value(self) -> float | None:

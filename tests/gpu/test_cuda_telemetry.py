@@ -21,7 +21,7 @@ def smi(uuid: str, *fields: str) -> list[str]:
 def card():
     facts = describe()
     device = next(each for each in environment.devices_of(facts) if each.kind == "cuda")
-    found = nvidia.find(nvidia.library(), device.uuid)
+    found = nvidia.find(nvidia.library(), device)
     assert found is not None, "torch's UUID names no card of NVML's"
     return device, found
 
