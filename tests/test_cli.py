@@ -176,7 +176,7 @@ def test_no_option_of_run_is_missing_above():
 
 COMPLETED = {
     "run --suite re": {"resnet"},
-    "run --precision fp32,bf": {"fp32,bf16"},
+    "run --precision fp32,tf": {"fp32,tf32"},
     "run --batch ": {"max", "fastest"},
     "run --device cp": {"cpu"},
     "run --models resnet1": {"resnet18", "resnet101", "resnet152"},
