@@ -16,7 +16,7 @@ from typing import Any
 
 import pynvml
 
-from gpubench.hardware import nvidia
+from gpubench.hardware.makers import nvidia
 
 MIB = 2**20
 GRAPHICS, SM, MEMORY = pynvml.NVML_CLOCK_GRAPHICS, pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpubench.hardware import amd, apple
+from gpubench.hardware.makers import amd, apple
 from gpubench.hardware.state import CardCheck, CardState, Processes, Reading, of_card
 
 BUS = "0000:c1:00"

@@ -7,7 +7,7 @@ import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import switches
-from gpubench.hardware.nvidia import nvidia_commands
+from gpubench.hardware.makers.nvidia import nvidia_commands
 from gpubench.hardware.readers import untold
 from gpubench.hardware.state import (
     CardCheck,

@@ -1,10 +1,11 @@
-"""Finds what reads the sensors of each device. Each maker's library has a file of its own, named in MAKERS."""
+"""Finds what reads the sensors of each device. Each maker has a file in `makers/`, named in MAKERS."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpubench.hardware import amd, apple, host, nvidia
+from gpubench.hardware import host
 from gpubench.hardware.environment import Device
+from gpubench.hardware.makers import amd, apple, nvidia
 from gpubench.hardware.state import CardState, Check
 from gpubench.hardware.telemetry import CardReader, Maker
 

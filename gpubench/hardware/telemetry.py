@@ -56,7 +56,7 @@ class CardReader(Protocol):
 
 
 class Maker(Protocol):
-    """What a file of this room has that reads the cards of one maker. `MAKERS` in readers.py lists these files."""
+    """What a file of `makers/` has, which reads the cards of one maker. `MAKERS` in readers.py lists these files."""
 
     KIND: str
     """What torch calls such devices; AMD's cards are `cuda` too."""

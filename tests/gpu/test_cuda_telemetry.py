@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from gpubench.hardware import environment, nvidia
+from gpubench.hardware import environment
+from gpubench.hardware.makers import nvidia
 from gpubench.rows.read import load
 from gpubench.runner.process import describe
 
