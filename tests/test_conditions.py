@@ -80,7 +80,7 @@ def test_a_card_at_rest_between_two_readings_under_load_is_no_slow_link_and_no_l
         assert found.level == "ok"
 
 
-@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("xpu", "watch")])
+@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("hpu", "watch")])
 def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
     found = untold(SimpleNamespace(device=f"{kind}:0", kind=kind))
     assert found.level == "note"
