@@ -16,6 +16,8 @@ from typing import Any
 
 import pynvml
 
+from gpubench.hardware.makers import nvidia
+
 MIB = 2**20
 GRAPHICS, SM, MEMORY = pynvml.NVML_CLOCK_GRAPHICS, pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
 
@@ -127,3 +129,8 @@ class Nvml:
 def processes(*pids: int) -> list[SimpleNamespace]:
     """A process list as NVML gives it."""
     return [SimpleNamespace(pid=pid, usedGpuMemory=100 * MIB) for pid in pids]
+
+
+def find(nvml, uuid):
+    """What reads the card of this UUID."""
+    return nvidia.find(nvml, SimpleNamespace(uuid=uuid))

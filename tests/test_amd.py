@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpubench.hardware import amd, apple
-from gpubench.hardware.amd import find
+from gpubench.hardware.makers import amd, apple
 from gpubench.hardware.state import CardCheck, CardState, Processes, Reading, of_card
 
 BUS = "0000:c1:00"
@@ -76,6 +75,10 @@ class Smi:
             return answer
 
         return ask
+
+
+def find(smi, bus):
+    return amd.find(smi, SimpleNamespace(bus=bus))
 
 
 def test_a_card_of_the_data_centre():

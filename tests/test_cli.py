@@ -20,8 +20,7 @@ from gpubench.cli.app import app
 from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.cli.machine import doctor
 from gpubench.errors import UserError
-from gpubench.hardware.advice import Check
-from gpubench.hardware.state import Host
+from gpubench.hardware.state import Check, Host
 from gpubench.plan.plan import Options
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS
@@ -179,7 +178,7 @@ def test_no_option_of_run_is_missing_above():
 
 COMPLETED = {
     "run --suite re": {"resnet"},
-    "run --precision fp32,bf": {"fp32,bf16"},
+    "run --precision fp32,tf": {"fp32,tf32"},
     "run --batch ": {"max", "fastest"},
     "run --device cp": {"cpu"},
     "run --models resnet1": {"resnet18", "resnet101", "resnet152"},

@@ -1,23 +1,23 @@
 """Every check on card and host: the state that calls for it, and the command that puts it right."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, processes
+from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import switches
-from gpubench.hardware.nvidia import find
+from gpubench.hardware.makers.nvidia import nvidia_commands
+from gpubench.hardware.readers import untold
 from gpubench.hardware.state import (
     CardCheck,
     CardState,
     Host,
     Processes,
     Reading,
-    nvidia_commands,
     of_card,
     of_host,
     of_switches,
-    untold,
 )
 
 FINE = CardCheck(
@@ -80,9 +80,9 @@ def test_a_card_at_rest_between_two_readings_under_load_is_no_slow_link_and_no_l
         assert found.level == "ok"
 
 
-@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("xpu", "watch")])
+@pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("hpu", "watch")])
 def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
-    found = untold(f"{kind}:0", kind)
+    found = untold(SimpleNamespace(device=f"{kind}:0", kind=kind))
     assert found.level == "note"
     assert f"{kind}:0: power" in found.text
     assert words in found.advice

@@ -1,10 +1,13 @@
 """What each generation of cards tells, and that a refusal is never more than an empty field."""
 
+from types import SimpleNamespace
+
 import pynvml
 import pytest
-from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, processes
+from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
-from gpubench.hardware.nvidia import find, library, reason_names
+from gpubench.hardware.makers.nvidia import library, reason_names
+from gpubench.hardware.readers import readers, untold
 from gpubench.hardware.state import CardState, Processes, Reading
 
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
@@ -106,3 +109,28 @@ def test_reasons_have_names_and_unknown_ones_their_number():
 def test_no_driver_is_no_library():
     found = library()
     assert found is None or found is pynvml
+
+
+def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
+    makers = [Maker("cuda", "a"), Maker("cuda", "b"), Maker("xpu", "c", library=None), Maker("mps", "d")]
+    monkeypatch.setattr("gpubench.hardware.readers.MAKERS", makers)
+    devices = [SimpleNamespace(device=name, kind=name[:-1]) for name in ("cuda0", "cuda1", "xpu0", "cpu0")]
+    makers[0].knows, makers[1].knows = {"cuda1"}, {"cuda0", "cuda1"}
+    assert readers(devices) == {"cuda0": "b", "cuda1": "a", "xpu0": None, "cpu0": None}
+    assert makers[3].asked == 0
+    assert untold(devices[0]).advice == "install a; install b"
+
+
+class Maker:
+    """A file of `makers/` whose reader is its name."""
+
+    def __init__(self, kind, name, library="there"):
+        self.KIND, self.MISSING, self.name = kind, f"install {name}", name
+        self.asked, self.knows, self._library = 0, set(), library
+
+    def library(self):
+        self.asked += 1
+        return self._library
+
+    def find(self, library, device):
+        return self.name if device.device in self.knows else None

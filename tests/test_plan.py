@@ -20,12 +20,13 @@ from gpubench.plan.plan import (
     schedule,
 )
 from gpubench.suite.files import LoadedSuite
+from gpubench.suite.precisions import PRECISIONS, unsupported
 from gpubench.suite.suite import Param, Suite, params_text
 from gpubench.suite.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 GPU1 = replace(GPU, device="cuda:1", device_hash="bb")
-TURING = replace(GPU, unsupported={"tf32": "sm_75 has no TF32", "bf16": "emulated"})
+TURING = replace(GPU, unsupported=unsupported({"tf32": "sm_75 has no TF32", "bf16": "emulated"}))
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
 
 
@@ -232,7 +233,7 @@ def test_a_name_without_a_number_is_the_first_of_its_kind():
         ("mixed", ["fp16"]),
         ("both,bf16", ["fp32", "fp16", "bf16"]),
         ("fp16-pure,fp32", ["fp16-pure", "fp32"]),
-        ("all", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"]),
+        ("all", list(PRECISIONS)),
     ],
 )
 def test_precisions_in_the_order_asked(wish, expected):

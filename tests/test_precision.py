@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gpubench.suite.trial import PRECISIONS
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import precision
 from gpubench.training.precision import KINDS, OperandWatch, PrecisionError, Probe, mode_of
 
@@ -15,7 +15,7 @@ def flags():
 
 
 def test_every_precision_of_the_plan_has_a_kind():
-    assert tuple(KINDS) == PRECISIONS
+    assert list(KINDS) == list(PRECISIONS)
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])

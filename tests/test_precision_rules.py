@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from gpubench.suite.precisions import PRECISIONS, multiplied_in, unsupported
 from gpubench.training import precision
 from gpubench.training.precision import KINDS, Kind, OperandWatch, PrecisionError, Probe, mode_of
 
@@ -30,11 +31,20 @@ def test_the_precisions_by_hand():
         "fp16-master": Kind(None, False, True, (5e-5, 1.5e-3), HALF, True),
         "fp16-pure": Kind(None, False, False, (5e-5, 1.5e-3), HALF, False),
     }
-    operands = {"fp32": FLOAT, "tf32": FLOAT, "fp16": HALF, "bf16": BRAIN, "fp16-master": HALF, "fp16-pure": HALF}
-    assert {name: kind.operand for name, kind in KINDS.items()} == operands
 
 
-SIXTEEN = "tf32, fp16, fp16-master, fp16-pure"
+def test_operands_are_autocasts_or_as_the_weights():
+    assert KINDS["tf32"].operand is FLOAT
+    assert KINDS["bf16"].operand is BRAIN
+    assert KINDS["fp16-pure"].operand is HALF
+
+
+def like(name):
+    """The precisions whose errors are those of this one, as messages list them."""
+    return ", ".join(each for each, kind in KINDS.items() if kind.band == KINDS[name].band)
+
+
+SIXTEEN = like("fp16")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +60,7 @@ SIXTEEN = "tf32, fp16, fp16-master, fp16-pure"
         ("fp16", (5e-5, 1e-7), "RNN has a relative error of 1.0e-07", "fp32"),
         ("tf32", (5e-5, 1e-7), "", ""),
         ("tf32", (4.9e-5, 1e-7), "matmul has a relative error of 4.9e-05", "no known precision"),
-        ("tf32", (1.6e-3, 1e-7), "matmul has a relative error of 1.6e-03", "bf16"),
+        ("tf32", (1.6e-3, 1e-7), "matmul has a relative error of 1.6e-03", like("bf16")),
     ],
 )
 def test_where_each_band_ends(name, errors, what, looks):
@@ -326,3 +336,8 @@ def test_more_calls_by_their_names_in_torch(call, family):
 def test_a_part_that_answers_with_several_things_is_judged_by_the_first():
     assert precision._output((torch.ones(2), torch.zeros(3))).tolist() == [1, 1]
     assert precision._output(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_a_card_that_lacks_products_lacks_every_precision_of_them():
+    assert set(unsupported({"fp16": "no"})) == {name for name in PRECISIONS if name.startswith("fp16")}
+    assert multiplied_in("of another version") == "of another version"

@@ -5,10 +5,9 @@ from dataclasses import asdict
 
 import psutil
 import pytest
-from nvml_answers import H100, P2000, UUID, V100S, Nvml, processes
+from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
-from gpubench.hardware.nvidia import find
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
 from gpubench.plan.plan import Options

@@ -19,7 +19,8 @@ from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options, choose_batch, plan
 from gpubench.rows.read import load
 from gpubench.suite import files
-from gpubench.suite.trial import PRECISIONS, Case, Trial
+from gpubench.suite.precisions import PRECISIONS
+from gpubench.suite.trial import Case, Trial
 from gpubench.training import precision, stepper
 from gpubench.training.clock.clock import Clock
 

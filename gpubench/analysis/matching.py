@@ -7,6 +7,7 @@ from typing import Any
 from gpubench.analysis import stats
 from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
 from gpubench.errors import UserError
+from gpubench.suite.precisions import FULL as FULL
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
@@ -16,9 +17,6 @@ FOLLOWS = {
     "power_limit_watts": {"power_cap"},
 }
 """Columns that a compared column brings with it."""
-
-FULL = {"fp32", "tf32"}
-"""Precisions that are not mixed ones."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""

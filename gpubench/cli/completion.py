@@ -42,7 +42,7 @@ def suites(incomplete: str) -> list[str]:
 
 def precisions(incomplete: str) -> list[str]:
     """Precisions and the words for several of them."""
-    from gpubench.suite.trial import PRECISIONS
+    from gpubench.suite.precisions import PRECISIONS
 
     return some_of(incomplete, ["both", "mixed", "all", *PRECISIONS])
 

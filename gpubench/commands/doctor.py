@@ -2,14 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from gpubench.hardware import advice, apex, environment, host, state
-from gpubench.hardware.advice import Card, Check
+from gpubench.hardware.advice import Card
 from gpubench.hardware.environment import Device
-from gpubench.hardware.readers import readers, state_of
+from gpubench.hardware.readers import readers, state_of, untold
+from gpubench.hardware.state import Check
 from gpubench.hardware.telemetry import CardReader, Sampler
 from gpubench.runner import process
 from gpubench.runner.process import RunChild, run_child
@@ -36,7 +36,7 @@ def checks(data: Path | None, hint: Hint) -> Iterator[Check]:
 
 
 def checkup(
-    facts: Mapping[str, Any],
+    facts: environment.TorchFacts,
     at_rest: state.Host,
     driver_cards: Sequence[Card],
     hint: Hint = lambda text: None,
@@ -55,7 +55,7 @@ def checkup(
         if device.problem:
             continue  # `of_torch` has said so
         if card is None:
-            yield state.untold(device.device, device.kind)
+            yield untold(device)
         else:
             hint(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load")
             yield from state.of_card(examine(device, card))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.errors import UserError
-from gpubench.hardware.advice import Check
+from gpubench.hardware.state import Check
 from gpubench.rows.read import load
 from gpubench.studies.roofline import listed_peaks
 

@@ -9,10 +9,10 @@ import math
 import re
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gpubench.errors import UserError
 
@@ -240,18 +240,21 @@ def parse(text: str, name: str) -> Schedule:
     return _Reader(text, name).schedule(data)
 
 
+Table = Mapping[str, object]
+
+
 class _Reader:
     """Checks the data of a TOML text, and knows on which line a key stands."""
 
     def __init__(self, text: str, name: str) -> None:
         self.lines, self.name = text.splitlines(), name
 
-    def schedule(self, data: Mapping[str, Any]) -> Schedule:
+    def schedule(self, data: Table) -> Schedule:
         for key in data:
             if key not in {"lr_batch", "phase", "ramp"}:
                 self.fail(self.line(key), f"{key}: there is lr_batch, [[phase]] and [[ramp]]")
         lr_batch = self.whole(data.get("lr_batch"), "lr_batch", self.line("lr_batch"), 1, 2**20)
-        tables: dict[str, list[Mapping[str, Any]]] = {}
+        tables: dict[str, list[Table]] = {}
         for kind in ("phase", "ramp"):
             found = data.get(kind)
             if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
@@ -270,7 +273,7 @@ class _Reader:
             )
         return Schedule(phases, ramps, lr_batch)
 
-    def phase(self, index: int, table: Mapping[str, Any]) -> Phase:
+    def phase(self, index: int, table: Table) -> Phase:
         line = self.known(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})
         first, end = self.span(table, "phase", index)
         if not (isinstance(first, int) and isinstance(end, int)):
@@ -288,7 +291,7 @@ class _Reader:
         batch = self.whole(table["batch"], "batch", line("batch"), 1, 2**16)
         return Phase(int(first), int(end), size, batch, copies, scale, rect_val)
 
-    def ramp(self, index: int, table: Mapping[str, Any]) -> Ramp:
+    def ramp(self, index: int, table: Table) -> Ramp:
         line = self.known(table, "ramp", index, _RAMP_KEYS, _RAMP_KEYS)
         first, end = self.span(table, "ramp", index)
         start, stop = self.pair(table["lr"], "lr", line("lr"))
@@ -307,7 +310,7 @@ class _Reader:
                 self.fail(line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {first:g}")
             before = end
 
-    def known(self, table: Mapping[str, Any], kind: str, index: int, keys: set[str], needed: set[str]) -> Any:
+    def known(self, table: Table, kind: str, index: int, keys: set[str], needed: set[str]) -> Callable[[str], int]:
         """What tells the line of a key of this table, once its keys are known to be the right ones."""
         for key in table:
             if key not in keys:
@@ -316,7 +319,7 @@ class _Reader:
             self.fail(self.line("", kind, index), f"this {kind} has no {key}")
         return lambda key: self.line(key, kind, index)
 
-    def span(self, table: Mapping[str, Any], kind: str, index: int) -> tuple[float, float]:
+    def span(self, table: Table, kind: str, index: int) -> tuple[float, float]:
         line = self.line("epochs", kind, index)
         first, end = self.pair(table["epochs"], "epochs", line)
         if not 0 <= first < end <= 10_000:

@@ -1,15 +1,16 @@
 """What to fix before measuring. Pure but for `surroundings`; torch's facts come from a child process."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.hardware.apex import LAST_WITH_AMP, Apex
-from gpubench.suite.trial import PRECISIONS
+from gpubench.hardware.environment import DeviceFacts, TorchFacts
+from gpubench.hardware.state import Check
+from gpubench.suite.precisions import PRECISIONS
 
 ROOMY_BYTES = 1_000_000_000
 """Free space that holds a dataset's archive, its files, and the rows of many runs."""
@@ -26,15 +27,6 @@ LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md h
 
 
 @dataclass(frozen=True)
-class Check:
-    """One line of `gpubench doctor`: `ok`, a `note`, or something to `fix`, with advice."""
-
-    level: Literal["ok", "note", "fix"]
-    text: str
-    advice: str = ""
-
-
-@dataclass(frozen=True)
 class Card:
     """A card as the NVIDIA driver reports it, whether or not torch can use it."""
 
@@ -46,7 +38,7 @@ class Card:
     """Why the driver does not answer, or empty."""
 
 
-def of_torch(facts: Mapping[str, Any], cards: Sequence[Card] = ()) -> list[Check]:
+def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
     """What torch's facts (see `process.describe`) and the driver's cards say."""
     cudnn = facts["cudnn"] or "refused"
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
@@ -75,7 +67,7 @@ def unseen_advice(card: Card, cuda: str) -> str:
     return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
-def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Check]:
+def _of_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
     memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
     driver = f", driver {device['driver']}" if device["driver"] else ""
     name = f"{device['device']}: {device['card']}{memory}{driver}"
@@ -95,7 +87,7 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Chec
         if problem == facts.get("cudnn_refusal"):
             advice = _without_old_cards(facts["devices"])
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    unsupported: Mapping[str, str] = device["unsupported"]
+    unsupported = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     found = [Check("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: such cases become `unsupported` rows, never another precision"
@@ -103,7 +95,7 @@ def _of_device(device: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Chec
     return found
 
 
-def _without_old_cards(devices: Sequence[Mapping[str, Any]]) -> str:
+def _without_old_cards(devices: Sequence[DeviceFacts]) -> str:
     """cuDNN goes by the oldest card that torch sees, so the newer ones have to be alone."""
     cards = [device for device in devices if device["kind"] == "cuda"]
     newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]

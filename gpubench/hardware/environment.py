@@ -9,17 +9,18 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import platformdirs
 
 import gpubench
 from gpubench.hardware import host
 from gpubench.hardware.state import SWITCHES
+from gpubench.suite.precisions import unsupported
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,38 @@ class Device:
         return "bf16" if self.kind == "cpu" else "fp16"
 
 
+class DeviceFacts(TypedDict):
+    """A Device as a child process describes it, with what tells it from others of its name, before that is hashed."""
+
+    device: str
+    kind: str
+    card: str
+    memory_bytes: int | None
+    capability: str
+    driver: str
+    identity: str
+    unsupported: Mapping[str, str]
+    problem: NotRequired[str]
+    uuid: NotRequired[str]
+    bus: NotRequired[str]
+    integrated: NotRequired[bool]
+
+
+class TorchFacts(TypedDict):
+    """What a child process says of torch and its devices."""
+
+    torch: str
+    cuda: str
+    """The version of CUDA or ROCm that it was built for; empty for none."""
+    cudnn: str
+    arch_list: Sequence[str]
+    devices: list[DeviceFacts]
+    cudnn_refusal: NotRequired[str]
+    """Why cuDNN computes on no card, or empty."""
+    cuda_refusal: NotRequired[str]
+    """Why torch sees no NVIDIA card, or empty."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """Host and software, the same for every trial of a session."""
@@ -78,17 +111,28 @@ class Environment:
     host_reference_seconds: float | None = None
 
 
-def devices_of(facts: Mapping[str, Any]) -> list[Device]:
+def devices_of(facts: TorchFacts) -> list[Device]:
     """The devices in what the child described, their identities salted and hashed."""
-    devices = []
-    for entry in facts["devices"]:
-        known = {key: value for key, value in entry.items() if key != "identity"}
-        # Not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards.
-        devices.append(Device(**known, device_hash=salted_hash(str(entry["identity"]))))
-    return devices
+    return [
+        Device(
+            device=each["device"],
+            kind=each["kind"],
+            card=each["card"],
+            memory_bytes=each["memory_bytes"],
+            capability=each["capability"],
+            driver=each["driver"],
+            device_hash=salted_hash(each["identity"]),  # not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards
+            unsupported=each["unsupported"],
+            problem=each.get("problem", ""),
+            uuid=each.get("uuid", ""),
+            bus=each.get("bus", ""),
+            integrated=each.get("integrated", False),
+        )
+        for each in facts["devices"]
+    ]
 
 
-def environment_of(facts: Mapping[str, Any]) -> Environment:
+def environment_of(facts: TorchFacts) -> Environment:
     """Software and host facts; `facts` is what the child found of torch."""
     return Environment(
         torch=facts["torch"],
@@ -115,7 +159,7 @@ def switches(environ: Mapping[str, str]) -> str:
     return " ".join(f"{name}={environ[name]}" for name in SWITCHES if environ.get(name))
 
 
-def cpu_facts() -> dict[str, Any]:
+def cpu_facts() -> TorchFacts:
     """The CPU as a device, and no torch: for suites that use none."""
     return {
         "torch": "",
@@ -126,7 +170,7 @@ def cpu_facts() -> dict[str, Any]:
     }
 
 
-def cpu_device() -> dict[str, Any]:
+def cpu_device() -> DeviceFacts:
     """The CPU as one of the described devices."""
     return {
         "device": "cpu",
@@ -136,7 +180,7 @@ def cpu_device() -> dict[str, Any]:
         "capability": "",
         "driver": "",
         "identity": _machine_id(),
-        "unsupported": {"tf32": "a CPU has no TF32", **_cpu_bf16()},
+        "unsupported": unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()}),
     }
 
 

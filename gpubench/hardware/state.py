@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from gpubench.hardware.advice import Check
+from typing import Literal
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is none: it is how a card under load is meant to run."""
@@ -37,6 +36,15 @@ SMALL_SHARED_MEMORY_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
+class Check:
+    """One line of `gpubench doctor`: `ok`, a `note`, or something to `fix`, with advice."""
+
+    level: Literal["ok", "note", "fix"]
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
 class CardState:
     """How a card is set up; None and empty where it does not say. The fields are columns of the row."""
 
@@ -65,17 +73,6 @@ class Commands:
     """Gives the clocks back to the card."""
     processes: str = ""
     """Lists who is on it."""
-
-
-def nvidia_commands(identity: str) -> Commands:
-    """nvidia-smi's, for the card or slice of this UUID."""
-    settings = f"sudo nvidia-smi -i {identity}"
-    return Commands(
-        settings=settings,
-        power_limit=f"{settings} -pl {{watts:.0f}}",
-        clocks=f"{settings} -rac; {settings} -rgc",
-        processes="nvidia-smi",
-    )
 
 
 @dataclass(frozen=True)
@@ -141,18 +138,6 @@ class Host:
     shared_memory_bytes: int | None
     cpu_energy_hidden: bool = False
     """Whether the CPU counts its energy, but not for this user."""
-
-
-def untold(device: str, kind: str) -> Check:
-    """That nothing can be read of an accelerator, and what would change that."""
-    text = f"{device}: power, energy, clocks, heat and other programs cannot be read"
-    advice = {
-        "cuda": "NVIDIA: in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility, else reinstall the"
-        " driver with its NVML library; AMD: install amd-smi-lib and the package amdsmi of the same ROCm release",
-        "mps": "pip install zeus-apple-silicon tells energy; close other programs by hand",
-    }
-    watch = "watch the card with its maker's tool while gpubench runs"
-    return Check("note", text, advice.get(kind, f"no library tells of this kind here: {watch}"))
 
 
 def of_card(check: CardCheck) -> list[Check]:

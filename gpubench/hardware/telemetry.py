@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 
+from gpubench.hardware.environment import Device
 from gpubench.hardware.state import SLOWED, CardState, Commands, Processes, Reading
 from gpubench.suite.trial import Lap, Telemetry
 
@@ -51,6 +53,21 @@ class CardReader(Protocol):
 
     def processes(self) -> Processes | None:
         """Who uses it; None where that is not told."""
+
+
+class Maker(Protocol):
+    """What a file of `makers/` has, which reads the cards of one maker. `MAKERS` in readers.py lists these files."""
+
+    KIND: str
+    """What torch calls such devices; AMD's cards are `cuda` too."""
+    MISSING: str
+    """What to install where nothing can be read of one."""
+
+    def library(self) -> ModuleType | None:
+        """The maker's library, ready to be asked; None where it or the driver is missing."""
+
+    def find(self, library: ModuleType, device: Device) -> CardReader | None:
+        """What reads this device, if the library knows it."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +111,12 @@ class Sampler:
         self.watches = first.sm_clock_mhz is not None or first.temperature_celsius is not None
         """Whether it can tell the child when the card has settled."""
 
-    def hear(self, event: Mapping[str, Any]) -> None:
+    def hear(self, event: Mapping[str, object]) -> None:
         """News from the child; with the first lap the card is at work."""
         if event["event"] == "lap" and self._training is None:
             self._training = self._now()
 
-    def tick(self, pid: int) -> Mapping[str, Any] | None:
+    def tick(self, pid: int) -> Mapping[str, bool] | None:
         """Read what is due; `pid` is the child's. Returns what to tell the child: once, that the card has settled."""
         now = self._now()
         if not self._reads or (self._times and now - self._times[-1] < SAMPLE_SECONDS):

@@ -11,8 +11,9 @@ from typing import Literal, NoReturn
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.suite.files import LoadedSuite
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.suite import ParamValue
-from gpubench.suite.trial import PRECISIONS, Case, Trial
+from gpubench.suite.trial import Case, Trial
 
 SAMPLED_REPEATS = 6
 """The least number of trials a side at which Mann-Whitney can decide after Holm (docs/verdicts.md)."""

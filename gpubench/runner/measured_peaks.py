@@ -19,6 +19,7 @@ from gpubench.hardware.readers import readers
 from gpubench.hardware.telemetry import PROCESSES_SECONDS, foreign
 from gpubench.plan.plan import choose_devices, choose_precisions
 from gpubench.runner.process import RunChild, describe, run_child
+from gpubench.suite.precisions import multiplied_in as multiplied_in
 
 SOAK_SECONDS = 30.0
 CPU_SOAK_SECONDS = 2.0
@@ -138,11 +139,6 @@ def report(device_wish: str, precision_wish: str, threads: int) -> Iterator[tupl
             except UserError as error:
                 yield device, precision, str(error)
             seconds = CPU_SOAK_SECONDS  # warm by now
-
-
-def multiplied_in(precision: str) -> str:
-    """The precision whose products these are: fp16-master and fp16-pure multiply as fp16 does."""
-    return precision.partition("-")[0]
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal, Protocol
 import psutil
 
 from gpubench.errors import UserError
+from gpubench.hardware.environment import TorchFacts
 
 Message = Mapping[str, Any]
 """What a parent and its child tell each other: plain data, for JSON."""
@@ -162,13 +163,13 @@ class ServingChild:
             self._socket.sendall(json.dumps(words).encode() + b"\n")
 
 
-def describe(run_child: RunChild = run_child) -> dict[str, Any]:
+def describe(run_child: RunChild = run_child) -> TorchFacts:
     """What a child finds of torch and its devices; raises UserError where torch does not even import."""
     outcome = run_child({"task": "describe"}, time_limit_seconds=300)
     if outcome.answer is None or "facts" not in outcome.answer:
         why = (outcome.answer or {}).get("reason") or outcome.reason
         raise UserError(f"torch could not be asked for its devices: {why}")
-    facts: dict[str, Any] = outcome.answer["facts"]
+    facts: TorchFacts = outcome.answer["facts"]
     return facts
 
 

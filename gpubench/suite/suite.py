@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpubench.errors import UserError
+from gpubench.suite.precisions import PRECISIONS
 
 ParamValue = bool | int | float | str
 
@@ -47,6 +48,9 @@ class Param:
         return value
 
 
+_SCALED = [name for name, each in PRECISIONS.items() if each.scaled]
+_PURE = " and ".join(name for name, each in PRECISIONS.items() if each.pure)
+
 # Fixed, recorded and the same for all precisions; every suite accepts them through --set.
 COMMON_PARAMS: Mapping[str, Param] = {
     "threads": Param(0, "CPU threads torch computes with; 0 leaves torch's default"),
@@ -55,7 +59,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
     "huge_pages": Param(True, "on a CPU: large tensors in huge pages where Linux gives them, so that few pages fault"),
-    "loss_scale": Param(0, "fixed loss scale of fp16, fp16-master and fp16-pure; 0 is dynamic, and 1 in fp16-pure"),
+    "loss_scale": Param(0, f"fixed loss scale of {', '.join(_SCALED)} and {_PURE}; 0 is dynamic, and 1 in {_PURE}"),
 }
 
 

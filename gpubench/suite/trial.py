@@ -10,9 +10,6 @@ from gpubench.suite.suite import ParamValue
 Mode = Literal["sampled", "full", "quick", "probe"]
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure")
-"""The precisions there are, in the order `all` runs them."""
-
 
 def rnn_refusal(precision: str, device: str) -> str:
     """Why no RNN computes in this precision on `device` (`cuda:0`, `cpu`); empty where one does.

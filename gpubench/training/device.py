@@ -6,20 +6,22 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gpubench.hardware import environment
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
+from gpubench.hardware.environment import DeviceFacts, TorchFacts
+from gpubench.suite.precisions import unsupported
 
 
-def describe() -> dict[str, Any]:
+def describe() -> TorchFacts:
     """Everything the parent needs to know of torch and its devices, as plain data."""
     cudnn, refusal = _cudnn()
     accelerators = _accelerators()
     if refusal:  # one old card is enough for it to refuse the others, too
-        accelerators = [{**each, "problem": each.get("problem") or refusal} for each in accelerators]
+        for each in accelerators:
+            each["problem"] = each.get("problem") or refusal
     cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,
@@ -41,7 +43,7 @@ def _cuda_refusal() -> str:
     return "torch counts no device"
 
 
-def _unseen(refusal: str) -> list[dict[str, Any]]:
+def _unseen(refusal: str) -> list[DeviceFacts]:
     """NVIDIA cards that are here and that torch cannot use, so that no run uses the CPU in their place unnoticed.
 
     None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
@@ -72,7 +74,7 @@ def _cudnn() -> tuple[str, str]:
         return "", _first_line(error)
 
 
-def _accelerators() -> list[dict[str, Any]]:
+def _accelerators() -> list[DeviceFacts]:
     # torch 2.6 raises where it is asked for the current one and there is none.
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
@@ -82,19 +84,19 @@ def _accelerators() -> list[dict[str, Any]]:
     return [describe_one(kind, index) for index in range(torch.accelerator.device_count())]
 
 
-def _cuda(kind: str, index: int) -> dict[str, Any]:
+def _cuda(kind: str, index: int) -> DeviceFacts:
     properties = torch.cuda.get_device_properties(index)
-    unsupported = {}
+    lacking = {}
     if torch.version.cuda and properties.major < 8:
-        unsupported["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
+        lacking["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
     if torch.version.hip:
-        unsupported["tf32"] = "TF32 here means NVIDIA's"
+        lacking["tf32"] = "TF32 here means NVIDIA's"
     problem = ""
     try:
         with torch.cuda.device(index):
             torch.zeros(8, device=f"cuda:{index}").add_(1).sum().item()
             if not torch.cuda.is_bf16_supported(including_emulation=False):
-                unsupported["bf16"] = f"{properties.name} only emulates bf16"
+                lacking["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
     return {
@@ -105,7 +107,7 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
         "capability": f"{properties.major}.{properties.minor}",
         "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
         "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
-        "unsupported": unsupported,
+        "unsupported": unsupported(lacking),
         "problem": problem,
         "uuid": str(getattr(properties, "uuid", "")),
         "bus": bus_address(properties),
@@ -113,14 +115,14 @@ def _cuda(kind: str, index: int) -> dict[str, Any]:
     }
 
 
-def bus_address(properties: Any) -> str:
+def bus_address(properties: object) -> str:
     """The PCI address, domain:bus:device; empty from torch before 2.8."""
     parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     known = [int(part) for part in parts if part is not None]
     return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
 
 
-def _xpu(kind: str, index: int) -> dict[str, Any]:
+def _xpu(kind: str, index: int) -> DeviceFacts:
     properties = torch.xpu.get_device_properties(index)
     return {
         **_other(kind, index),
@@ -131,7 +133,7 @@ def _xpu(kind: str, index: int) -> dict[str, Any]:
     }
 
 
-def _other(kind: str, index: int) -> dict[str, Any]:
+def _other(kind: str, index: int) -> DeviceFacts:
     cpu = environment.cpu_device()
     return {
         "device": f"{kind}:{index}",
@@ -141,7 +143,7 @@ def _other(kind: str, index: int) -> dict[str, Any]:
         "capability": "",
         "driver": "",
         "identity": _nth(kind, index),
-        "unsupported": {"tf32": f"{kind} has no TF32"},
+        "unsupported": unsupported({"tf32": f"{kind} has no TF32"}),
     }
 
 

@@ -1,7 +1,8 @@
 """Precision and clock as fastai callbacks. The suites use fastai itself for everything else."""
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from fastai.callback.core import Callback, CancelFitException, CancelStepException
 from fastai.learner import Learner
@@ -27,8 +28,8 @@ class PrecisionCallback(Callback):
     def __init__(self, mode: Mode, clock: Clock, loss_scale: float = 0) -> None:
         super().__init__()
         self.mode, self.clock, self.loss_scale = mode, clock, loss_scale
-        self._opt: Any = None
-        self._context: Any = None
+        self._opt: object = None
+        self._context: AbstractContextManager[object] | None = None
 
     def before_fit(self) -> None:
         """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
@@ -133,16 +134,26 @@ class WeighCallback(Callback):
             self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
 
 
+class Loader(Protocol):
+    """What the clock needs of a loader."""
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+
+    def __iter__(self) -> Iterator[object]:
+        """The batches."""
+
+
 class _Timed:
     """A loader whose batches come through the clock."""
 
-    def __init__(self, loader: Any, clock: Clock, phase: str, samples: int) -> None:
+    def __init__(self, loader: Loader, clock: Clock, phase: str, samples: int) -> None:
         self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
 
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return self._clock.steps(self._loader, self._phase, self._samples)
 
     def __getattr__(self, name: str) -> Any:

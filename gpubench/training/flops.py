@@ -1,8 +1,8 @@
 """The work of one training step: FLOPs, bytes moved and calls, worked out from shapes. Measures no time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TypedDict
 
 import torch
 
@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.precision import family_of
+from gpubench.training.precision import Call, family_of
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Calls that only reserve or rename memory. Views tell so themselves."""
@@ -51,7 +51,9 @@ class Work(TorchDispatchMode):
         """FLOPs of the step; None where a product was not covered or none was seen."""
         return None if self.unseen or not self._flops else self._flops
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         """Pass the call on, then count it."""
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
@@ -66,7 +68,7 @@ class Work(TorchDispatchMode):
             self.unseen.add(name)
         return out
 
-    def _count(self, name: str, args: Any, flops_of: Callable[[], int]) -> None:
+    def _count(self, name: str, args: Sequence[object], flops_of: Callable[[], int]) -> None:
         try:
             flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
         except Exception:  # a formula that does not know these operands must not end a trial
@@ -77,8 +79,18 @@ class Work(TorchDispatchMode):
             self.odd_flops += flops
 
 
-def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
-    """What a watched step of `samples` asked for, as fields of a Measurement; None: it was not counted.
+class WorkFields(TypedDict, total=False):
+    """Fields of a Measurement that a watched step fills."""
+
+    step_samples: int
+    flops_per_sample: float | None
+    bytes_per_sample: float
+    ops_per_step: int
+    odd_flops_share: float | None
+
+
+def work_fields(work: Work | None, samples: int, of_suite: float | None) -> WorkFields:
+    """What a watched step of `samples` asked for, None: it was not counted.
 
     The suite's own FLOPs per sample come first: it gives them where the count cannot see.
     """
@@ -95,7 +107,7 @@ def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict
 
 
 @contextmanager
-def beside(work: Work, watch: AbstractContextManager[Any]) -> Iterator[None]:
+def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
     """Count under a watch, which is the first to see a call."""
     with work, watch:
         yield
@@ -125,7 +137,7 @@ def _bytes(tensor: torch.Tensor) -> int:
     return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):

@@ -1,7 +1,6 @@
 """The optimizer LARS in few large operations, without waiting for the device. Its steps equal those of timm's LARS."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -40,10 +39,11 @@ class Lars(torch.optim.SGD):
         owners = [index for index, many in enumerate(rows) for _ in range(many)]
         self._owners = torch.tensor(owners, device=device)  # of each row, the weight it belongs to
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Adapt the gradients, then take SGD's step with them."""
         self._adapt()
-        return super().step(closure)
+        loss: float | None = super().step(closure)
+        return loss
 
     @torch.no_grad()
     def _adapt(self) -> None:
@@ -61,7 +61,7 @@ class Lars(torch.optim.SGD):
         for weight, start in zip(self._adapted, self._starts, strict=True):
             weight.grad = flat[start:].as_strided(weight.shape, weight.stride(), flat.storage_offset() + start)
 
-    def _side_by_side(self, tensors: list[Any]) -> torch.Tensor:
+    def _side_by_side(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """The elements of all of them in rows, in the order in which the weights' own lie in memory."""
         parts = []
         for tensor, weight, gap in zip(tensors, self._adapted, self._gaps, strict=True):

@@ -4,6 +4,7 @@ import re
 
 import torch
 
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.trial import Case
 
 AUTO = "auto"
@@ -32,7 +33,8 @@ def fastest(precision: str, device: str) -> str:
     kind = torch.device(device).type
     if kind == "mps" or (kind == "cuda" and torch.version.hip):
         return "contiguous"
-    if kind == "cuda" and (precision == "fp32" or not has_tensor_cores(device)):
+    on_tensor_cores = PRECISIONS[precision].tf32 or not PRECISIONS[precision].full
+    if kind == "cuda" and not (on_tensor_cores and has_tensor_cores(device)):
         return "contiguous"
     return "channels_last"
 

@@ -3,10 +3,10 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeVar
 
 import torch
 from fastai.fp16_utils import convert_network
@@ -15,6 +15,7 @@ from torch import nn
 # The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpubench.suite.precisions import PRECISIONS, Precision
 from gpubench.suite.trial import rnn_refusal
 
 
@@ -24,22 +25,19 @@ class PrecisionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Kind:
-    """One precision: how it computes, and the relative error by which a probe recognises it.
-
-    The bands are wide around errors measured against float64 (norm-wise, inner dimension 512): fp32
-    2e-7 (1.5e-5 was seen of cuDNN's Winograd convolutions, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16
-    3e-3 to 4e-3. TF32 and fp16 share theirs: flags and operand dtypes tell those two apart.
-    """
+    """A precision of suite/precisions.py with torch's dtypes; its fields mean what they mean there."""
 
     autocast: torch.dtype | None
     tf32: bool
     scaled: bool
-    """Whether a GradScaler scales the loss."""
     band: tuple[float, float]
     weights: torch.dtype = torch.float32
-    """The dtype of the model's own weights."""
     masters: bool = False
-    """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether the optimizer steps weights that are not float32."""
+        return self.weights is not torch.float32 and not self.masters
 
     @property
     def operand(self) -> torch.dtype:
@@ -47,17 +45,16 @@ class Kind:
         return self.autocast or self.weights
 
 
-KINDS = {
-    "fp32": Kind(None, False, False, (0.0, 4.5e-5)),
-    "tf32": Kind(None, True, False, (5e-5, 1.5e-3)),
-    "fp16": Kind(torch.float16, False, True, (5e-5, 1.5e-3)),
-    "bf16": Kind(torch.bfloat16, False, False, (1e-3, 2e-2)),
-    "fp16-master": Kind(None, False, True, (5e-5, 1.5e-3), torch.float16, masters=True),
-    "fp16-pure": Kind(None, False, False, (5e-5, 1.5e-3), torch.float16),
-}
+def _kind_of(precision: Precision) -> Kind:
+    autocast: torch.dtype | None = getattr(torch, precision.autocast) if precision.autocast else None
+    weights: torch.dtype = getattr(torch, precision.weights)
+    return Kind(autocast, precision.tf32, precision.scaled, precision.band, weights, precision.masters)
+
+
+KINDS = {name: _kind_of(precision) for name, precision in PRECISIONS.items()}
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-"""The layers whose weights and statistics `fp16-master` leaves in float32."""
+"""The layers whose weights and statistics stay float32 beside master weights."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Mode:
     name: str
     device_type: str
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[object]:
         """The context for forward and loss."""
         dtype = KINDS[self.name].autocast
         if dtype is None:
@@ -77,15 +74,15 @@ class Mode:
     def prepare(self, model: nn.Module) -> nn.Module:
         """`model` with the weights of the precision, cast in place; before an optimizer or DDP gets hold of it.
 
-        fp16-master: everything but BatchNorm becomes float16, as in Apex O2 and fastai's non-native mixed
-        precision; BatchNorm takes float16 and computes in float32. fp16-pure: everything, as in Apex O3.
-        The others leave the model as it is.
+        With master weights everything but BatchNorm becomes 16-bit, as in Apex O2 and fastai's non-native mixed
+        precision; BatchNorm takes 16 bits and computes in float32. Pure: everything, as in Apex O3. A precision with
+        float32 weights leaves the model as it is.
         """
         kind = KINDS[self.name]
         if kind.weights is torch.float32:
             return model
         if not kind.masters:
-            return model.half()
+            return model.to(kind.weights)
         convert_network(model, kind.weights)
         for module in model.modules():
             if isinstance(module, BATCH_NORMS):
@@ -93,7 +90,7 @@ class Mode:
         return model
 
     def input(self, x: torch.Tensor) -> torch.Tensor:
-        """`x` as the model takes it: float16 where the model itself is, unless it holds integers."""
+        """`x` as the model takes it: in 16 bits where the model itself is, unless it holds integers."""
         weights = KINDS[self.name].weights
         return x.to(weights) if weights is not torch.float32 and x.is_floating_point() else x
 
@@ -197,7 +194,10 @@ def _resolved(text: str) -> str:
     return "ieee" if text == "none" else text
 
 
-def _attribute(owner: Any, name: str, read: Callable[[Any], str], write: Callable[[str], Any]) -> _Switch:
+Value = TypeVar("Value", bool, str)
+
+
+def _attribute(owner: object, name: str, read: Callable[[Value], str], write: Callable[[str], Value]) -> _Switch:
     return _Switch(lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text)))
 
 
@@ -285,16 +285,15 @@ def _error(part: Part, device: str, mode: Mode) -> float:
     return float((got.cpu().double() - exact).norm() / exact.norm())
 
 
-def _output(result: Any) -> torch.Tensor:
-    output: torch.Tensor = result[0] if isinstance(result, tuple) else result
-    return output
+def _output(result: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return result[0] if isinstance(result, tuple) else result
 
 
 def check_weights(name: str, found: Mapping[str, int]) -> str:
     """What the dtypes of the weights are, for the row; raises PrecisionError where they contradict the label.
 
-    `found` counts tensors by owner and dtype (`{"model float16": 21}`), as a Stepper notes them; with float16
-    weights no autocast can have made the float16 operands.
+    `found` counts tensors by owner and dtype (`{"model float16": 21}`), as a Stepper notes them; with 16-bit
+    weights no autocast can have made the 16-bit operands.
     """
     kind = KINDS[name]
     if not found:
@@ -330,6 +329,15 @@ FAMILIES = {
 """The calls of each family by torch's names for them, those of the backward pass included."""
 
 
+class Call(Protocol):
+    """An operation of torch, as a dispatch mode gets it."""
+
+    __name__: str
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Compute it."""
+
+
 class OperandWatch(TorchDispatchMode):
     """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast, and their device.
 
@@ -341,7 +349,9 @@ class OperandWatch(TorchDispatchMode):
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         """Count the call and pass it on."""
         family = family_of(func.__name__.partition(".")[0])
         if family:

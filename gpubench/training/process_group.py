@@ -35,7 +35,7 @@ def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.n
     return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **options)
 
 
-def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[Any]:
+def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[object]:
     """The context of a step: without communication where `together` (the clock's) is false."""
     if together or not isinstance(model, DistributedDataParallel):
         return nullcontext()

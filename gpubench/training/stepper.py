@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import torch
 from fastai.fp16_utils import master_params_to_model_params
@@ -13,8 +13,28 @@ from torch.nn.utils import clip_grad_norm_
 from gpubench.training.clock.clock import Clock, Notes
 from gpubench.training.precision import BATCH_NORMS, KINDS, Mode
 
+SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
 """Steps after which a fixed loss scale would grow."""
+
+
+class ScaleState(TypedDict):
+    """What a LossScale goes on from."""
+
+    scaler: dict[str, float | int]
+    """GradScaler's own."""
+    skipped: int
+
+
+class StepperState(TypedDict):
+    """What a Stepper goes on from."""
+
+    scale: ScaleState
+    masters: list[torch.Tensor]
+    steps: int
+    nonfinite_losses: int
+    losses: int
+    """All of them."""
 
 
 class Stepper:
@@ -22,8 +42,8 @@ class Stepper:
 
     fp16 and fp16-master scale the loss by torch's GradScaler: it starts at 65536, is halved at each overflow,
     whose step is skipped, and doubled after 2000 good steps. fp16-master hands the optimizer float32 copies
-    of the model's float16 weights, unscales, clips and steps those, and copies them back. fp16-pure steps the
-    float16 weights themselves, by default unscaled, and takes every step without looking first, as Apex O3
+    of the model's float16 weights, unscales, clips and steps those, and copies them back. A pure precision steps
+    its 16-bit weights themselves, by default unscaled, and takes every step without looking first, as Apex O3
     did: a gradient that overflowed there poisons the weights, which the end of the run tells. Make the
     Stepper before the optimizer's first step, and after `mode.prepare(model)`; give it float32 losses, which
     no scale can overflow.
@@ -34,7 +54,7 @@ class Stepper:
         optimizer: or several of them; one whose gradients are finite steps where another's are not.
         clock: told of loss scale, skipped steps and non-finite losses when the training is over.
         clip_norm: the largest norm of all gradients together; they are unscaled before.
-        loss_scale: a fixed one; 0 or None is dynamic, and 1 in fp16-pure.
+        loss_scale: a fixed one; 0 or None is dynamic, and 1 in a pure precision.
     """
 
     def __init__(
@@ -51,8 +71,7 @@ class Stepper:
         self._model = model
         self._optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         self._scale = LossScale(mode, loss_scale or 0)
-        self._blind = self._kind.weights is not torch.float32 and not self._kind.masters
-        self._factor = float(loss_scale or 1) if self._blind else 1.0
+        self._factor = float(loss_scale or 1) if self._kind.pure else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
         for each in self._optimizers:
             begin_momentum(each)
@@ -93,7 +112,7 @@ class Stepper:
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StepperState:
         """What a later process needs to go on as this one would, beside the states of model and optimizer."""
         return {
             "scale": self._scale.state(),
@@ -103,7 +122,7 @@ class Stepper:
             "losses": self._losses.total,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: StepperState) -> None:
         """Go on from such a `state`, once model and optimizer have theirs."""
         self._scale.restore(state["scale"])
         with torch.no_grad():
@@ -115,7 +134,7 @@ class Stepper:
     def notes(self) -> Notes:
         """The counts, read from the device, and the dtypes of what was trained."""
         return Notes(
-            loss_scale=self._factor if self._blind else self._scale.value,
+            loss_scale=self._factor if self._kind.pure else self._scale.value,
             skipped_steps=self._scale.skipped,
             nonfinite_losses=self._losses.count,
             diverged=self._diverged(),
@@ -180,14 +199,14 @@ class LossScale:
             self._scaler.update(self.fixed)
             self._now = before
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ScaleState:
         """GradScaler's own state, and the steps skipped."""
         return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ScaleState) -> None:
         """Go on from such a state."""
-        self._scaler.load_state_dict(dict(state["scaler"]))
-        self._before = int(state["skipped"])
+        self._scaler.load_state_dict(state["scaler"])
+        self._before = state["skipped"]
 
     @property
     def value(self) -> float | None:
@@ -243,7 +262,7 @@ class Tally:
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Give the optimizers float32 copies of their trained float16 weights; returns weights and copies, in order.
+    """Give the optimizers float32 copies of their trained 16-bit weights; returns weights and copies, in order.
 
     The method of Micikevicius et al., "Mixed Precision Training" (2018).
     """
@@ -251,7 +270,7 @@ def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Pa
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for index, half in enumerate(group["params"]):
-                if half.dtype is torch.float16 and half.requires_grad:
+                if half.dtype in SIXTEEN_BITS and half.requires_grad:
                     master = nn.Parameter(half.detach().float())
                     group["params"][index] = master
                     halves.append(half)

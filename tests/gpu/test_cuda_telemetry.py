@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from gpubench.hardware import environment, nvidia
+from gpubench.hardware import environment
+from gpubench.hardware.makers import nvidia
 from gpubench.rows.read import load
 from gpubench.runner.process import describe
 
@@ -21,7 +22,7 @@ def smi(uuid: str, *fields: str) -> list[str]:
 def card():
     facts = describe()
     device = next(each for each in environment.devices_of(facts) if each.kind == "cuda")
-    found = nvidia.find(nvidia.library(), device.uuid)
+    found = nvidia.find(nvidia.library(), device)
     assert found is not None, "torch's UUID names no card of NVML's"
     return device, found
 

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from gpubench.suite.precisions import multiplied_in
+
 GIB = 2**30
 
 
@@ -30,8 +32,7 @@ class Card:
 
         Without tensor cores, 16-bit operands are multiplied at fp32's rate unless another is listed.
         """
-        wanted = precision.partition("-")[0]  # fp16-master and fp16-pure multiply as fp16 does
-        return self.flops.get(wanted) or (None if self.tensor_cores else self.flops["fp32"])
+        return self.flops.get(multiplied_in(precision)) or (None if self.tensor_cores else self.flops["fp32"])
 
 
 def find(name: str, memory_bytes: float | None) -> Card | None:

@@ -12,6 +12,7 @@ from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.roofline.bound import OVER, Bound, bound_of, peaks_used, why_not_faster
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.suite.precisions import FULL
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -117,7 +118,7 @@ def _not_faster(group: Group) -> Iterator[str]:
 
 def _is_slow_mixed(c: Comparison) -> bool:
     """Whether a 16-bit precision was no faster than fp32, and nothing speaks against saying so."""
-    mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name.startswith(("fp16", "bf16"))
+    mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
     certain = c.verdict not in {"unsure", "not alike", "not judged"} and not (c.subject.marks or c.other.marks)
     return mixed and certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
 

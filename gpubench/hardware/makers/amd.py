@@ -3,9 +3,16 @@
 import contextlib
 import io
 import math
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
+
+KIND = "cuda"
+MISSING = "AMD: install amd-smi-lib and the package amdsmi of the same ROCm release"
 
 RESIDENCIES = {
     "prochot_residency_acc": "hw_slowdown",
@@ -26,30 +33,30 @@ MOST_WATTS = 10_000
 """Power caps come in watts from some releases of amdsmi and in microwatts from others; no card takes more than this."""
 
 
-def library() -> Any | None:
+def library() -> ModuleType | None:
     """amdsmi, ready to be asked; None where it or AMD's driver is missing."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints, where the system's library is missing
-            import amdsmi
-
+            amdsmi = import_module("amdsmi")
             amdsmi.amdsmi_init()
     except Exception:  # no package, no library, no driver: no telemetry, and no reason not to measure
         return None
     return amdsmi
 
 
-def find(smi: Any, bus: str) -> "AmdCard | None":
-    """The card at this PCI address (domain:bus:device); None where several share it, as partitions of one do."""
+def find(smi: ModuleType, device: Device) -> "AmdCard | None":
+    """The card at the device's PCI address (domain:bus:device); None where partitions share it."""
     handles = _ask(smi, "amdsmi_get_processor_handles") or []
+    bus = device.bus.lower()
     addresses = [str(_ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
-    here = [index for index, each in enumerate(addresses) if bus and each.lower().rpartition(".")[0] == bus.lower()]
-    return AmdCard(smi, handles[here[0]], addresses[here[0]]) if len(here) == 1 else None
+    here = [index for index, each in enumerate(addresses) if each.lower().rpartition(".")[0] == bus]
+    return AmdCard(smi, handles[here[0]], addresses[here[0]]) if bus and len(here) == 1 else None
 
 
 class AmdCard:
     """One card."""
 
-    def __init__(self, smi: Any, handle: Any, address: str) -> None:
+    def __init__(self, smi: ModuleType, handle: object, address: str) -> None:
         self._smi, self._handle = smi, handle
         self._residencies: dict[str, float | None] = {}
         self.commands = Commands(
@@ -110,45 +117,45 @@ class AmdCard:
         known = {name: (old, new) for name, (old, new) in pairs.items() if old is not None and new is not None}
         return frozenset(RESIDENCIES[name] for name, (old, new) in known.items() if new > old) if known else None
 
-    def _clock(self, kind: str) -> dict[str, Any]:
+    def _clock(self, kind: str) -> Mapping[str, object]:
         return self._ask("amdsmi_get_clock_info", getattr(self._smi.AmdSmiClkType, kind)) or {}
 
     def _temperature(self, sensor: str) -> float | None:
         now = self._smi.AmdSmiTemperatureMetric.CURRENT
         return _number(self._ask("amdsmi_get_temp_metric", getattr(self._smi.AmdSmiTemperatureType, sensor), now))
 
-    def _ask(self, name: str, *more: Any) -> Any:
+    def _ask(self, name: str, *more: object) -> Any:
         return _ask(self._smi, name, self._handle, *more)
 
 
-def _ask(smi: Any, name: str, *arguments: Any) -> Any:
+def _ask(smi: ModuleType, name: str, *arguments: object) -> Any:
     try:
         return getattr(smi, name)(*arguments)
     except Exception:  # amdsmi's errors, a name that this release lacks: all mean that there is no answer
         return None
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number, or None for what amdsmi writes where it cannot give one: N/A, or all bits set."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return None if value in {0xFFFF, 2**32 - 1, 2**64 - 1} else float(value)
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     number = _number(value)
     return None if number is None else int(number)
 
 
-def _current(clock: dict[str, Any]) -> float | None:
+def _current(clock: Mapping[str, object]) -> float | None:
     return _number(clock.get("clk", clock.get("cur_clk")))  # renamed in ROCm 6.1
 
 
-def _watts(value: Any) -> float | None:
+def _watts(value: object) -> float | None:
     number = _number(value)
     return number / 1e6 if number and number > MOST_WATTS else number or None
 
 
-def _generation(speed: Any) -> int | None:
+def _generation(speed: object) -> int | None:
     number = _number(speed)  # megatransfers a second; from some releases gigatransfers
     return GENERATIONS.get(round(number if number >= 1000 else number * 1000)) if number else None

@@ -1,8 +1,17 @@
 """NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
 
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from gpubench.hardware.state import CardState, Processes, Reading, nvidia_commands
+from gpubench.hardware.environment import Device
+from gpubench.hardware.state import CardState, Commands, Processes, Reading
+
+KIND = "cuda"
+MISSING = (
+    "NVIDIA: in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility, else reinstall the driver with"
+    " its NVML library"
+)
 
 REASONS = {
     0x1: "idle",
@@ -23,23 +32,22 @@ NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
 """What NVML writes into a number that it cannot give (NVML_VALUE_NOT_AVAILABLE)."""
 
 
-def library() -> Any | None:
+def library() -> ModuleType | None:
     """NVML's Python binding, ready to be asked; None where there is no NVIDIA driver."""
     try:
-        import pynvml
-
+        pynvml = import_module("pynvml")
         pynvml.nvmlInit()
     except Exception:  # no binding, no library, no permission: no telemetry, and no reason not to measure
         return None
     return pynvml
 
 
-def find(nvml: Any, uuid: str) -> "NvmlCard | None":
-    """The card or MIG slice that CUDA gives this UUID.
+def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
+    """The card or MIG slice that CUDA gives the device's UUID.
 
     Never by index: NVML counts all cards by bus, CUDA those of CUDA_VISIBLE_DEVICES, the fastest first.
     """
-    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    bare = device.uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
         handle = _ask(nvml, "nvmlDeviceGetHandleByUUID", f"{prefix}{bare}") if bare else None
         if handle is not None:
@@ -47,10 +55,21 @@ def find(nvml: Any, uuid: str) -> "NvmlCard | None":
     return None
 
 
+def nvidia_commands(identity: str) -> Commands:
+    """nvidia-smi's, for the card or slice of this UUID."""
+    settings = f"sudo nvidia-smi -i {identity}"
+    return Commands(
+        settings=settings,
+        power_limit=f"{settings} -pl {{watts:.0f}}",
+        clocks=f"{settings} -rac; {settings} -rgc",
+        processes="nvidia-smi",
+    )
+
+
 class NvmlCard:
     """One card, or one MIG slice with the card that it is part of."""
 
-    def __init__(self, nvml: Any, handle: Any, identity: str) -> None:
+    def __init__(self, nvml: ModuleType, handle: object, identity: str) -> None:
         self._nvml, self._slice = nvml, handle
         self.identity = identity
         self.commands = nvidia_commands(identity)
@@ -110,12 +129,12 @@ class NvmlCard:
         graphics = self._first("nvmlDeviceGetGraphicsRunningProcesses") or []
         return Processes(frozenset(p.pid for p in [*compute, *shared]), frozenset(p.pid for p in graphics))
 
-    def _first(self, names: str, *more: Any) -> Any:
+    def _first(self, names: str, *more: object) -> Any:
         """The answer of the first function in `names` that gives one: drivers and bindings rename them."""
         answers = (_ask(self._nvml, name, self._card, *more) for name in names.split())
         return next((answer for answer in answers if answer is not None), None)
 
-    def _number(self, names: str, *more: Any) -> int | None:
+    def _number(self, names: str, *more: object) -> int | None:
         value = self._first(names, *more)
         return None if value is None or value in NOT_AVAILABLE else int(value)
 
@@ -126,7 +145,7 @@ def reason_names(mask: int) -> frozenset[str]:
     return frozenset(REASONS.get(bit, f"{bit:#x}") for bit in bits)
 
 
-def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+def _ask(nvml: ModuleType, name: str, *arguments: object) -> Any:
     try:
         return getattr(nvml, name)(*arguments)
     except Exception:  # NVML's errors, the binding's own, a name it lacks: all mean that there is no answer
