@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -48,9 +47,7 @@ class Session:
         return state_of(self.devices[device], self.cards[device])
 
 
-def open_session(
-    options: Options, loaded: Sequence[LoadedSuite], facts: Mapping[str, Any], console: Console
-) -> Session:
+def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, console: Console) -> Session:
     """Settle what `options` ask of these suites on a machine of which a child told `facts`; raises UserError.
 
     Downloads data that is missing, and says so on `console`.
