@@ -21,8 +21,12 @@ docs:
     rm results/columns.tmp
     typer gpubench.cli.app utils docs --name gpubench --title Commands --output docs/cli.md
 
-# a wheel in an empty environment, away from the checkout
-wheel:
-    rm -rf dist && pip wheel --no-deps --wheel-dir dist .
-    python -m venv dist/venv && dist/venv/bin/pip install --quiet dist/*.whl
-    cd / && {{justfile_directory()}}/dist/venv/bin/gpubench list
+# wheel and sdist, each tried in an empty environment, away from the checkout
+release:
+    rm -rf dist && mkdir dist
+    python -m venv dist/tools && dist/tools/bin/pip install --quiet build
+    dist/tools/bin/python -m build --outdir dist .
+    for file in dist/*.whl dist/*.tar.gz; do \
+        python -m venv --clear dist/empty && dist/empty/bin/pip install --quiet -c constraints.txt $file \
+        && (cd / && {{justfile_directory()}}/dist/empty/bin/gpubench list) || exit 1; \
+    done

@@ -33,13 +33,13 @@ import torch
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.data.datasets import load_cifar
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
-CIFAR10 = suite.find("cifar10")
+CIFAR10 = files.find("cifar10")
 COLUMNS = ("side", "seed", "epochs", "images", "batch", "train_seconds", "images_per_second", "all_seconds", "accuracy")
 OWN = CIFAR10.suite.train.__globals__
 PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")

@@ -22,11 +22,12 @@ from rich.console import Console
 from gpubench.hardware import environment
 from gpubench.plan.plan import Options, plan
 from gpubench.plan.session import Session
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import Row
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import lead
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Measurement, Trial, trial_from_json
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
@@ -184,14 +185,14 @@ class Timed:
 
 def simulate(card: Card, **wishes: Any) -> Timed:
     """One `gpubench run --suite resnet --precision both` on `card`, with these options more."""
-    loaded = suite.find_all(["resnet"])
+    loaded = files.find_all(["resnet"])
     device = environment.Device("cuda:0", "cuda", card.name, int(card.memory_bytes), "9.0", "1", "aa", {})
     facts = environment.cpu_facts() | {"torch": "2.15.0"}
     time, written = Time(), list[float]()
     children = Children(card, time)
     append = records.append
 
-    def noted(path: Path, rows: Sequence[records.Row]) -> None:
+    def noted(path: Path, rows: Sequence[Row]) -> None:
         written.extend(time.now for _ in rows)
         append(path, rows)
 

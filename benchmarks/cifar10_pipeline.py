@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from gpubench.analysis.stats import median, median_interval
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 
-CIFAR10 = suite.find("cifar10")
+CIFAR10 = files.find("cifar10")
 RUNGS = ("no-duplicates", "preprocess-once", "batched-rng")
 
 

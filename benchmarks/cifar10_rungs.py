@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
-CIFAR10 = suite.find("cifar10")
+CIFAR10 = files.find("cifar10")
 COLUMNS = (
     "rung", "precision", "images", "epochs", "suite_version", "batch", "steps", "first_loss", "last_loss",
     "images_per_second",

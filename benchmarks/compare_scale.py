@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from gpubench.rows.row import COLUMNS, Row, append
+from gpubench.rows.row import COLUMNS, Row
+from gpubench.rows.write import append
 
 CARDS = [f"NVIDIA GeForce RTX {number}" for number in (2080, 3060, 3070, 3080, 3090, 4060, 4070, 4080, 4090, 5090)]
 MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")

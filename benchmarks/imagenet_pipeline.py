@@ -22,7 +22,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from gpubench.data import images
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 
 
@@ -40,7 +40,7 @@ def bare(arguments: argparse.Namespace) -> Iterable[torch.Tensor]:
     )
 
 
-def ours(arguments: argparse.Namespace, imagenet: suite.LoadedSuite, copies: int) -> Iterable[torch.Tensor]:
+def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int) -> Iterable[torch.Tensor]:
     """The suite's loader; `copies` 0 reads the originals."""
     line = (
         f"lr_batch=512;phase:epochs=[0,1],size={arguments.size},batch={arguments.batch},copies={copies},"
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    imagenet = suite.find("imagenet")
+    imagenet = files.find("imagenet")
     loaders = {
         "torchvision": bare(arguments),
         "suite": ours(arguments, imagenet, 0),

@@ -61,7 +61,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/training/precision.py": ("test_precision_rules", "test_precision"),
     "gpubench/runner/batch/sizes.py": ("test_batch",),
     "gpubench/rows/row.py": ("test_records", "test_loading"),
+    "gpubench/rows/write.py": ("test_records",),
     "gpubench/rows/read.py": ("test_loading", "test_records", "test_carried"),
+    "gpubench/rows/files.py": ("test_loading", "test_carried"),
+    "gpubench/rows/lines.py": ("test_loading",),
+    "gpubench/runner/record.py": ("test_resume_rows",),
+    "gpubench/runner/resume.py": ("test_resume_rows",),
 }
 """The modules, and the tests nearest to each, the nearest first. Of these a revision may lack some."""
 

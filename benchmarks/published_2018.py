@@ -6,7 +6,8 @@ python benchmarks/published_2018.py results/
 import sys
 from pathlib import Path
 
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 
 SOURCE = "Jia and others 2018, arXiv 1807.11205 (abstract); 1,024 cards for AlexNet: GTC 2019, talk S9146"
 

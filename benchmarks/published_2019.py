@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 
 PARAMS = "epochs=30 image_size=224 pipeline=workers recipe=article-2019 workers=4"
 BHUTANI = "github.com/init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks@23754c19"

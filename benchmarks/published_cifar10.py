@@ -9,8 +9,9 @@ author's second run of the first five posts (davidcpage/cifar10-fast, experiment
 import sys
 from pathlib import Path
 
-from gpubench.rows.row import Row, append
-from gpubench.suite import suite
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
+from gpubench.suite import files
 
 POSTS = "github.com/davidcpage/cifar10-fast@f79e8b89, README and bag_of_tricks.ipynb"
 AGAIN = "github.com/davidcpage/cifar10-fast@f79e8b89, experiments.ipynb"
@@ -35,7 +36,7 @@ VALIDATED, UNVALIDATED = "with a validation after each epoch", "without any vali
 
 def row(model: str, seconds: float, source: str, session: str) -> Row:
     """One published figure as a row of ours."""
-    ladder = suite.find("cifar10")
+    ladder = files.find("cifar10")
     recipe = ladder.suite.train.__globals__["RECIPES"][model]
     params = ladder.resolve_params({})
     assert ladder.suite.flops

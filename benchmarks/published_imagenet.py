@@ -11,7 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 
 NAME = "2018-imagenet18.csv"
 CODE = "github.com/cybertronai/imagenet18_old@a61ced3f train.py"

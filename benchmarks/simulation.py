@@ -39,6 +39,18 @@ class Noise:
     rough: bool = False
     modes: float = 0.0
     """Every trial falls into one of two modes that are this far apart."""
+    shape: str = "normal"
+    """Of what parts processes: `normal`, `t3` (heavy tails), `lognormal` (skewed), `ties` (a grid of one sd)."""
+    memory: float = 0.0
+    """Share of its neighbour's part that a trial keeps (AR(1)), so that the host drifts slowly."""
+
+    def draw(self, dice: Random) -> float:
+        """What parts one process from another, of standard deviation `sd`."""
+        if self.shape == "t3":
+            return self.sd * dice.gauss(0, 1) / math.sqrt(sum(dice.gauss(0, 1) ** 2 for _ in range(3)))
+        if self.shape == "lognormal":
+            return self.sd * (dice.lognormvariate(0, 1) - 1) / math.sqrt(math.e * (math.e - 1))
+        return dice.gauss(0, self.sd)
 
 
 def session(dice: Random, rounds: int, noise: Noise, effects: Sequence[float] = (0.0, 0.0)) -> list[list[float]]:
@@ -46,21 +58,25 @@ def session(dice: Random, rounds: int, noise: Noise, effects: Sequence[float] = 
     drift = dice.choice((-1, 1)) * DRIFT_IN_SDS * noise.sd if noise.rough else 0.0
     times: list[list[float]] = [[] for _ in effects]
     total = rounds * len(effects)
+    host = noise.draw(dice) if noise.memory else 0.0
     for index in range(rounds):
         for place, case in enumerate(dice.sample(range(len(effects)), len(effects))):
             when = (index * len(effects) + place) / total
-            times[case].append(one_trial(dice, noise, effects[case] + drift * when))
+            if noise.memory:
+                host = noise.memory * host + math.sqrt(1 - noise.memory**2) * noise.draw(dice)
+            times[case].append(one_trial(dice, noise, effects[case] + drift * when + host))
     return times
 
 
 def one_trial(dice: Random, noise: Noise, level: float) -> float:
     """Seconds of one process whose case lies at `level`."""
-    level += dice.gauss(0, noise.sd) + dice.gauss(0, noise.sd / 2 / math.sqrt(LAPS))
+    own = 0.0 if noise.memory else noise.draw(dice)
+    level += own + dice.gauss(0, noise.sd / 2 / math.sqrt(LAPS))
     if noise.modes:
         level += dice.choice((0, noise.modes))
     if noise.rough and dice.random() < OUTLIERS:
         level += dice.uniform(*OUTLIER)
-    return math.exp(level)
+    return math.exp(round(level / noise.sd) * noise.sd if noise.shape == "ties" else level)
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,34 @@ def family(count: int, noise: Noise, size: int = 20, trials: int = 6, effect: fl
         spoiled += any(decided[true:])
         found += sum(decided[:true])
     return spoiled / count, found / count / true if true else 0.0
+
+
+def gate(count: int, noise: Noise, size: int, trials: int, *, days: float | None = None, slow: float = 0.0) -> float:
+    """Share of calls of `--fail-on-slower 5%` over `size` ratios that end with 1; the first ratio is `slow`.
+
+    With `days`, each side is a session of its own, whose level differs by a standard deviation of that.
+    """
+    dice = Random(f"gate {noise} {size} {trials} {days} {slow}")
+    limit = 1.05
+    alarms = 0
+    for _ in range(count):
+        effects = [slow, *[0.0] * (size - 1)]
+        if days is None:
+            times = session(dice, trials, noise, [*effects, *[0.0] * size])
+            ours, theirs = times[:size], times[size:]
+        else:
+            ours, theirs = (
+                session(dice, trials, noise, [effect + day for effect in side])
+                for side, day in ((effects, dice.gauss(0, days)), ([0.0] * size, dice.gauss(0, days)))
+            )
+        together = days is None
+        pairs = list(zip(ours, theirs, strict=True))
+        adjusted = stats.holm([stats.p_above(a, b, limit, same_session=together) for a, b in pairs])
+        alarms += any(
+            p < 0.05 and (stats.ratio(a, b, same_session=together).low or 0) > limit
+            for p, (a, b) in zip(adjusted, pairs, strict=True)
+        )
+    return alarms / count
 
 
 @dataclass(frozen=True)
@@ -404,6 +448,50 @@ def print_families(count: int) -> None:
     table(["sd", "families with a false verdict", "rough", "a true 30% is found"], lines)
 
 
+def print_shapes(count: int) -> None:
+    print("A/A in one session of other shapes: six, ten and twenty trials\n")
+    shapes = {
+        "heavy tails (t with 3 degrees)": {"shape": "t3"},
+        "skewed (lognormal)": {"shape": "lognormal"},
+        "ties (a grid of one sd)": {"shape": "ties"},
+        "a host that drifts (AR(1), 0.9)": {"memory": 0.9},
+    }
+    lines = []
+    for name, changes in shapes.items():
+        for sd in SDS:
+            outcomes = [one_session(count, n, Noise(sd, **changes)) for n in (6, 10, 20)]  # type: ignore[arg-type]
+            alone = median_coverage(count, 10, Noise(sd, **changes))[0]  # type: ignore[arg-type]
+            shares = [f"{percent(o.found, 2)}, {percent(o.covered)}" for o in outcomes]
+            lines.append([name, percent(sd), *shares, percent(alone)])
+    heading = ["shape", "sd", *(f"n = {n}: false, 95% holds" for n in (6, 10, 20)), "median's 95% holds, n = 10"]
+    table(heading, lines)
+
+
+def print_gate(count: int) -> None:
+    print("--fail-on-slower 5%: calls that end with 1 though nothing is slower, by the number of ratios\n")
+    few, sizes = max(200, count // 4), (1, 5, 20, 50)
+    lines = []
+    for sd in SDS:
+        for trials in (6, 10):
+            for kind in (False, True):
+                alarms = [percent(gate(few, Noise(sd, kind), size, trials), 2) for size in sizes]
+                lines.append(["one session" + ", rough" * kind, percent(sd), trials, *alarms])
+    for days in (0.02, 0.04):
+        alarms = [percent(gate(few, Noise(0.01), size, 6, days=days), 2) for size in sizes]
+        lines.append([f"two sessions, {percent(days, 0)} apart", "1.0%", 6, *alarms])
+    table(["sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
+    print("The same where one of the ratios is slower: how often that is found\n")
+    lines = []
+    for slow in (0.1, 0.2):
+        for sd in SDS:
+            for trials in (6, 10):
+                found = [percent(gate(200, Noise(sd), size, trials, slow=math.log1p(slow)), 0) for size in sizes]
+                lines.append([percent(slow, 0), "one session", percent(sd), trials, *found])
+        found = [percent(gate(200, Noise(0.01), size, 6, days=0.02, slow=math.log1p(slow)), 0) for size in sizes]
+        lines.append([percent(slow, 0), "two sessions, 2% apart", "1.0%", 6, *found])
+    table(["slower by", "sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
+
+
 def print_adaptive(count: int) -> None:
     print("--until 1%, at most 40 rounds, two equal cases; in brackets without the correction for optional stopping\n")
     few = max(200, count // 2)
@@ -459,6 +547,8 @@ SECTIONS = {
     "specimens": print_specimens,
     "hosts": print_hosts,
     "families": print_families,
+    "shapes": print_shapes,
+    "gate": print_gate,
     "adaptive": print_adaptive,
     "peeking": print_peeking,
     "laps": print_laps,

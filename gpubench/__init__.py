@@ -1,18 +1,42 @@
 """gpubench: how fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?
 
-As a library: `load` reads rows, `compare` answers. Importing this imports nothing heavy.
+As a library: `load` reads rows, `compare` answers. A suite takes from here what it is made of (`Suite`, `Param`,
+`Trial`, `Clock`), and from `gpubench.training` what it trains with. Importing this imports nothing heavy.
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpubench.errors import UserError as UserError
     from gpubench.rows.read import Loaded
     from gpubench.studies.section import Answer
+    from gpubench.suite.suite import Param as Param
+    from gpubench.suite.suite import ParamValue as ParamValue
+    from gpubench.suite.suite import Suite as Suite
+    from gpubench.suite.trial import Case as Case
+    from gpubench.suite.trial import Trial as Trial
+    from gpubench.training.clock.clock import Clock as Clock
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "compare", "load"]
+__version__ = "0.2.0"
+
+_HOME_OF = {
+    "Case": "suite.trial",
+    "Clock": "training.clock.clock",
+    "Param": "suite.suite",
+    "ParamValue": "suite.suite",
+    "Suite": "suite.suite",
+    "Trial": "suite.trial",
+    "UserError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"gpubench has no {name!r}")
+    return getattr(import_module(f"gpubench.{_HOME_OF[name]}"), name)
 
 
 def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":

@@ -21,14 +21,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, ParamValue, Suite
+from gpubench import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.suite.trial import Trial
-    from gpubench.training.clock.clock import Clock
-    from gpubench.training.precision import Mode
+    from gpubench import Clock, Trial
+    from gpubench.training import Mode
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -162,7 +161,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """One or more runs of a rung; returns accuracy (fraction) and loss on the test images, means over the runs."""
     import torch
 
-    from gpubench.training.precision import mode_of
+    from gpubench.training import mode_of
 
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)
@@ -234,8 +233,8 @@ class Run:
     def __init__(self, model: Any, recipe: Recipe, mode: Mode, trial: Trial, clock: Clock) -> None:
         import torch
 
+        from gpubench.training import Stepper
         from gpubench.training.precision import KINDS
-        from gpubench.training.stepper import Stepper
 
         self.model, self.recipe, self.mode, self.trial, self.clock = model, recipe, mode, trial, clock
         self.device, self.dtype = torch.device(trial.case.device), KINDS[mode.name].operand

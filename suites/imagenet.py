@@ -23,21 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench import Param, ParamValue, Suite, UserError
 from gpubench.data import crops, datasets, images
 from gpubench.data.images import Made, Spec
 from gpubench.data.schedules import Phase, Schedule, read, schedule_of
-from gpubench.errors import UserError
-from gpubench.suite.suite import Param, ParamValue, Suite
-from gpubench.training.sharding import Shard, shards
+from gpubench.training import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import PIL.Image
     import torch
     from numpy.typing import NDArray
 
-    from gpubench.suite.trial import Case, Trial
-    from gpubench.training.clock.clock import Clock
-    from gpubench.training.precision import Mode
+    from gpubench import Case, Clock, Trial
+    from gpubench.training import Mode
 
     Decoder = Callable[[bytes], PIL.Image.Image]
 
@@ -60,7 +58,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
     from torch.nn.functional import cross_entropy
 
-    from gpubench.training.process_group import quiet
+    from gpubench.training import quiet
 
     params = trial.params
     schedule = schedule_of(params.phases)
@@ -139,10 +137,7 @@ class Network:
         from torch.optim.swa_utils import get_ema_multi_avg_fn
         from torchvision.models import resnet
 
-        from gpubench.training.memory_format import layout
-        from gpubench.training.precision import mode_of
-        from gpubench.training.process_group import distributed
-        from gpubench.training.stepper import Stepper
+        from gpubench.training import Stepper, distributed, layout, mode_of
 
         params = trial.params
         self.device = torch.device(trial.case.device)
@@ -288,7 +283,7 @@ def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
     """The mean of these losses over all processes."""
     import torch
 
-    from gpubench.training.process_group import weighted_mean
+    from gpubench.training import weighted_mean
 
     return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
 

@@ -20,14 +20,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, Suite
-from gpubench.training.sharding import Shard, shards
+from gpubench import Param, Suite
+from gpubench.training import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.suite.trial import Case, Trial
-    from gpubench.training.clock.clock import Clock
+    from gpubench import Case, Clock, Trial
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -44,10 +43,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from gpubench.training.clock.clock import Notes
-    from gpubench.training.precision import mode_of
-    from gpubench.training.process_group import distributed, quiet, weighted_mean
-    from gpubench.training.stepper import LossScale
+    from gpubench.training import LossScale, Notes, distributed, mode_of, quiet, weighted_mean
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -113,8 +109,7 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
     """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
     import torch
 
-    from gpubench.training.lars import Lars
-    from gpubench.training.stepper import begin_momentum
+    from gpubench.training import Lars, begin_momentum
 
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
     others = [weight for weight in network.parameters() if weight.ndim <= 1]

@@ -17,15 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, ParamValue, Suite
-from gpubench.training.sharding import Shard, shards
+from gpubench import Param, ParamValue, Suite
+from gpubench.training import Shard, shards
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
     from fastai.learner import Learner
 
-    from gpubench.suite.trial import Trial
-    from gpubench.training.clock.clock import Clock
+    from gpubench import Clock, Trial
 
 CLASSES = 100
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -41,8 +40,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from fastai.callback.schedule import fit_one_cycle  # noqa: F401  (adds it to Learner)
     from fastai.data.core import DataLoaders
 
+    from gpubench.training import weighted_mean
     from gpubench.training.fastai import share, train_resident
-    from gpubench.training.process_group import weighted_mean
 
     params = trial.params
     device = torch.device(trial.case.device)
@@ -120,9 +119,8 @@ def learner(trial: Trial, data: Any, clock: Clock, model: torch.nn.Module, **opt
     from fastai.metrics import accuracy
     from fastai.optimizer import OptimWrapper
 
+    from gpubench.training import layout, mode_of
     from gpubench.training.fastai import callbacks
-    from gpubench.training.memory_format import layout
-    from gpubench.training.precision import mode_of
 
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
@@ -201,7 +199,7 @@ class DeviceLoader:
     def __init__(self, images: Any, labels: Any, trial: Trial, *, augment: bool) -> None:
         import torch
 
-        from gpubench.training.memory_format import layout
+        from gpubench.training import layout
 
         self.device = torch.device(trial.case.device)
         self.images, self.labels = images.to(self.device), labels.to(self.device)
@@ -290,7 +288,7 @@ def worker_loader(images: Any, labels: Any, trial: Trial, *, augment: bool) -> A
     import torch
     from torch.utils.data import DataLoader
 
-    from gpubench.training.memory_format import memory_format
+    from gpubench.training import memory_format
 
     dataset: Any = PilImages(images, labels, trial, augment)
     batches: Any = ShardedBatches(len(images), trial, augment)

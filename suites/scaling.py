@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, ParamValue, Suite
+from gpubench import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.suite.trial import Case, Trial
-    from gpubench.training.clock.clock import Clock
+    from gpubench import Case, Clock, Trial
 
 CLASSES = 1000
 IMAGES = 1_281_167
@@ -140,7 +139,7 @@ def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], dev
     """About what a call takes, the same number in every process."""
     import torch
 
-    from gpubench.training.device import synchronize
+    from gpubench.training import synchronize
 
     synchronize(device)
     began = time.perf_counter()
@@ -248,8 +247,7 @@ def prove(trial: Trial, clock: Clock) -> None:
     """Train a linear layer in the precision, so that the dtypes of its operands can be seen."""
     import torch
 
-    from gpubench.training.precision import mode_of
-    from gpubench.training.process_group import distributed, quiet
+    from gpubench.training import distributed, mode_of, quiet
 
     mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
     model = distributed(torch.nn.Linear(256, 256).to(device), trial)
@@ -276,12 +274,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from gpubench.training.clock.clock import Notes
-    from gpubench.training.lars import Lars
-    from gpubench.training.memory_format import layout
-    from gpubench.training.precision import mode_of
-    from gpubench.training.process_group import distributed, quiet
-    from gpubench.training.stepper import LossScale
+    from gpubench.training import Lars, LossScale, Notes, distributed, layout, mode_of, quiet
 
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)

@@ -24,14 +24,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, ParamValue, Suite
+from gpubench import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
     from torch import nn
 
-    from gpubench.suite.trial import Case, Trial
-    from gpubench.training.clock.clock import Clock
+    from gpubench import Case, Clock, Trial
 
 TRAIN_IMAGES, VALID_IMAGES, TEST_IMAGES = 45_000, 5_000, 10_000
 CLASSES, SIZE = 10, 32
@@ -209,7 +208,7 @@ class Pipeline:
 
     def notes(self) -> Any:
         """The loss scale, for the row."""
-        from gpubench.training.clock.clock import Notes
+        from gpubench.training import Notes
 
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
@@ -283,7 +282,7 @@ def precision_plugin(trial: Trial) -> Any:
     """Lightning's part that computes in the trial's precision. Trick 3 is `16-mixed` or `bf16-mixed`."""
     from lightning.fabric.plugins import MixedPrecision, Precision
 
-    from gpubench.training.precision import mode_of
+    from gpubench.training import mode_of
 
     name = trial.case.precision
     if name in {"fp32", "tf32"}:

@@ -20,16 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.errors import UserError
+from gpubench import Param, ParamValue, Suite, UserError
 from gpubench.hardware.apex import LAST_WITH_AMP, installed
-from gpubench.suite.suite import Param, ParamValue, Suite
 
 if TYPE_CHECKING:  # `gpubench list` reads this file without torch
     import torch
 
-    from gpubench.suite.trial import Case, Trial
-    from gpubench.training.clock.clock import Clock, Notes
-    from gpubench.training.precision import Mode
+    from gpubench import Case, Clock, Trial
+    from gpubench.training import Mode, Notes
 
 VOCABULARY = 33_278
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
@@ -42,8 +40,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from gpubench.training.precision import mode_of
-    from gpubench.training.stepper import Stepper
+    from gpubench.training import Stepper, mode_of
 
     params = trial.params
     device = torch.device(trial.case.device)
@@ -229,7 +226,7 @@ class ApexStepper:
     ) -> None:
         from apex.fp16_utils import FP16_Optimizer
 
-        from gpubench.training.stepper import Tally
+        from gpubench.training import Tally
 
         scale = {"static_loss_scale": loss_scale} if loss_scale else {"dynamic_loss_scale": True}
         self.model, self.inner, self.clip_norm = model, optimizer, clip_norm
@@ -251,8 +248,7 @@ class ApexStepper:
 
     def notes(self) -> Notes:
         """What there is to say when the training is over."""
-        from gpubench.training.clock.clock import Notes
-        from gpubench.training.stepper import dtypes_of
+        from gpubench.training import Notes, dtypes_of
 
         bad = self.losses.last_is_bad
         return Notes(

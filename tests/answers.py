@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpubench.analysis.compare import Question
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.studies import answer as answers
 from gpubench.studies.section import Answer, Section, Table

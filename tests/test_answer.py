@@ -9,7 +9,8 @@ from rows import row, rows
 
 from gpubench.analysis.compare import Question
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import COLUMNS, to_cells
 from gpubench.studies.answer import answer, only
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -37,7 +38,7 @@ def carried(said, cases):
 
 
 def of(given):
-    texts = (dict(zip(records.COLUMNS, records.to_cells(each), strict=True)) for each in given)
+    texts = (dict(zip(COLUMNS, to_cells(each), strict=True)) for each in given)
     names = ("card", "precision", "model", "session", "status", "seconds")
     return Counter(tuple(text[name] for name in names) for text in texts)
 

@@ -9,7 +9,7 @@ from rows import row, rows
 
 from gpubench.analysis.compare import compare
 from gpubench.rows import embed as carried
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.show.charts import draw
 from gpubench.show.page import write

@@ -24,8 +24,9 @@ from gpubench.analysis.cells import (
     texts_of,
 )
 from gpubench.analysis.metrics import SECONDS, valued
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
+from gpubench.rows.row import COLUMNS
 
 NEVER = {"seconds": None, "measured": "", "samples_per_second": None}
 
@@ -204,7 +205,7 @@ def test_one_projected_trial_makes_the_cell_projected(frame_of):
     ]
 
 
-@pytest.mark.parametrize("column", sorted(set(CELL) & set(records.COLUMNS) - {"memory_limit_bytes"}))
+@pytest.mark.parametrize("column", sorted(set(CELL) & set(COLUMNS) - {"memory_limit_bytes"}))
 def test_rows_that_differ_in_any_of_these_are_not_pooled(frame_of, column):
     kind = type(getattr(row(), column) or "")
     other = {str: "another", int: 77, float: 7.7}[kind]

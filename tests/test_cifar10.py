@@ -12,14 +12,14 @@ from waiting import Waits
 
 from gpubench.data import datasets
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.training.precision import KINDS, mode_of
 
-CIFAR10 = suite.find("cifar10")
+CIFAR10 = files.find("cifar10")
 OWN = CIFAR10.suite.train.__globals__
 RECIPES = OWN["RECIPES"]
 SMALL = {"train_images": "16", "valid_images": "8", "epochs": "1", "workers": "1"}

@@ -23,7 +23,8 @@ from gpubench.errors import UserError
 from gpubench.hardware.advice import Check
 from gpubench.hardware.state import Host
 from gpubench.plan.plan import Options
-from gpubench.suite.suite import COMMON_PARAMS, built_in_names, find
+from gpubench.suite.files import built_in_names, find
+from gpubench.suite.suite import COMMON_PARAMS
 
 invoke = CliRunner().invoke
 

@@ -8,7 +8,7 @@ from rows import row, rows
 
 from gpubench.analysis.compare import Question, compare
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show.text import rendered
 from gpubench.studies.answer import answer
 

@@ -15,7 +15,7 @@ from rows import row, rows
 
 from gpubench.errors import UserError
 from gpubench.interop.exports import export
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 
 TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rows import row
 
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show import charts, style, terminal, text
 from gpubench.show.numbers import text_of
 from gpubench.show.page import page_of

@@ -9,7 +9,7 @@ from rows import rows
 
 from gpubench.analysis.compare import Question
 from gpubench.commands.run import found as found_by_run
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show.numbers import duration
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words

@@ -8,7 +8,7 @@ from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
 from gpubench.commands.gate import gate
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 
 EVEN = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 BASE = rows(EVEN)
@@ -105,7 +105,7 @@ def test_failed_trials_are_4_on_the_command_line_too(cli, tmp_path):
 
 def compared(low, value, high, verdict="unsure", model="m", axis="precision", base=None):
     """A case of bf16 over fp32 with such an interval."""
-    ours, theirs = cell(model=model, precision="bf16"), base or cell(model=model)
+    ours, theirs = cell(EVEN, model=model, precision="bf16"), base or cell(EVEN, model=model)
     return Comparison(axis, ours, theirs, "bf16", "fp32", Ratio(value, low, high, 0.01), verdict)
 
 
@@ -113,7 +113,9 @@ def gated(*comparisons, more=(), limit=0.05, **changes):
     """What is said of these comparisons, and of the cells `more`."""
     cells = [each for c in comparisons for each in (c.subject, c.other)]
     group = Group([*cells, *more], list(comparisons))
-    return gate(Result([group], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes)), limit)
+    result = Result([group], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes))
+    # These intervals are not those of the cells' times: here they are the test as well.
+    return gate(result, limit, lambda c, above: 0.0 if (c.ratio.low or 0) > above else 1.0)
 
 
 OPEN = "undecided whether it is 5% slower than fp32"
@@ -217,3 +219,25 @@ def test_the_words_are_those_of_the_figure():
     assert (code, line) == (1, "m bf16, bf16, 30.0% hungrier (+20.0% to +40.0%): more than 5% hungrier than fp32")
     _, (line,) = gated(compared(0.7, 0.8, 1.1), metric=METRICS["energy"])
     assert line.startswith("m bf16, bf16, 20.0% thriftier")
+
+
+def test_two_sessions_that_differ_by_what_days_differ_are_undecided(tmp_path):
+    """8% between two sessions: their 95% interval with 2% between days lies above, and days may differ by 4%."""
+    path = tmp_path / "rows.csv"
+    for session, factor, version in (("s1", 1.0, "2.14.0"), ("s2", 1.12, "2.15.0")):
+        records.append(path, rows([factor * value for value in EVEN], session=session, torch=version))
+    code, lines = gate(compare([path], Question(by="torch", baseline="2.14.0")), 0.05)
+    assert (code, lines[1][:12]) == (3, "two sessions")
+    assert "--session" in lines[1]
+
+
+def test_a_slow_case_has_to_stand_out_of_all_that_are_compared(tmp_path):
+    """Six trials a side reach p = 0.0011: enough in a table of 40 ratios, and not in one of 50."""
+    found = {}
+    for number in (40, 50):
+        path = tmp_path / f"{number}"
+        path.mkdir()
+        cases = [rows(EVEN, model=f"m{i}") + bf16(times(1.1 if i == 7 else 1.0), model=f"m{i}") for i in range(number)]
+        found[number], lines = code_of(path, *cases)
+    assert found == {40: 1, 50: 3}
+    assert lines[1] == "in a table of 50 it takes 7 trials a side to be sure that one is slower"

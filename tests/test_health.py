@@ -5,7 +5,7 @@ from rows import rows
 
 from gpubench.commands.health import health
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 
 OTHERS = {"session": "theirs", "device_hash": "bbbb"}
 

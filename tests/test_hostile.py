@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from gpubench.cli.app import app
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
+from gpubench.rows.row import COLUMNS, to_cells
 from gpubench.show.terminal import everything, screen
 from gpubench.show.text import FORMATS, rendered
 from gpubench.studies.answer import answer
@@ -56,7 +57,7 @@ def whole_answer(path):
 def load_text(table):
     """The lines of a table of ours, whose header is whole."""
     header, *lines = table.split(b"\n")[:-1]
-    assert header == ",".join(records.COLUMNS).encode()
+    assert header == ",".join(COLUMNS).encode()
     return set(lines)
 
 
@@ -126,7 +127,7 @@ def test_hostile_fields(good, tmp_path, name):
 
 
 def files_that_are_none():
-    good = ",".join(records.COLUMNS).encode() + b"\n" + ",".join(records.to_cells(row())).encode() + b"\n"
+    good = ",".join(COLUMNS).encode() + b"\n" + ",".join(to_cells(row())).encode() + b"\n"
     many = b"schema,suite,model,precision,status," + b",".join(b"c%d" % n for n in range(100_000))
     return {
         "100,000 columns": (many + b"\n1,a,b,fp32,ok" + b"," * 100_000 + b"\n", 1, ""),

@@ -18,14 +18,14 @@ from gpubench.data.schedules import schedule_of
 from gpubench.errors import UserError
 from gpubench.hardware import environment
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Measurement, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.worker.run_trial import judged
 
-IMAGENET = suite.find("imagenet")
+IMAGENET = files.find("imagenet")
 MODULE = sys.modules[IMAGENET.suite.train.__module__]  # now: whoever loads the suite again puts another in its place
 PARTS = vars(MODULE)
 PHASES = (

@@ -9,7 +9,7 @@ from rows import row, rows
 
 from gpubench.analysis.compare import compare
 from gpubench.rows.read import load
-from gpubench.rows.row import append
+from gpubench.rows.write import append
 from gpubench.studies import ladder as ladders
 
 MISSES = "misses_goal.py"

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 
-PARTS = suite.find("largebatch").suite.train.__globals__
+PARTS = files.find("largebatch").suite.train.__globals__
 
 
 def test_the_rate_warms_up_and_falls_to_nothing():

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.suite import suite
-from gpubench.training import memory_format
+from gpubench.suite import files
+from gpubench.training import memory_layout
 
 CARDS = {
     "NVIDIA GeForce GTX 1080 Ti": (6, 1), "Tesla V100-SXM2-16GB": (7, 0), "NVIDIA GeForce GTX 1650": (7, 5),
@@ -22,18 +22,18 @@ def test_channels_last_is_for_tensor_cores(monkeypatch, card, precision):
     properties = SimpleNamespace(name=card, major=major, minor=minor)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     wanted = "channels_last" if card in WITH_TENSOR_CORES and precision != "fp32" else "contiguous"
-    assert memory_format.fastest(precision, "cuda:0") == wanted
+    assert memory_layout.fastest(precision, "cuda:0") == wanted
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_other_devices(precision):
-    assert memory_format.fastest(precision, "cpu") == "channels_last"
-    assert memory_format.fastest(precision, "mps:0") == "contiguous"
+    assert memory_layout.fastest(precision, "cpu") == "channels_last"
+    assert memory_layout.fastest(precision, "mps:0") == "contiguous"
 
 
 @pytest.mark.parametrize("name", ["resnet", "imagenet", "scaling"])
 def test_suites_leave_the_layout_open(name):
-    loaded = suite.find(name)
+    loaded = files.find(name)
     assert loaded.resolve_params({})["memory_format"] == "auto"
     assert loaded.resolve_params({"memory_format": "contiguous"})["memory_format"] == "contiguous"
 
@@ -42,6 +42,6 @@ def test_what_was_asked_for_is_taken():
     def case(asked):
         return SimpleNamespace(precision="fp32", device="cpu", params={"memory_format": asked})
 
-    assert memory_format.memory_format(case("contiguous")) == "contiguous"
-    assert memory_format.layout(case("contiguous")) is torch.contiguous_format
-    assert memory_format.layout(case("auto")) is torch.channels_last
+    assert memory_layout.memory_format(case("contiguous")) == "contiguous"
+    assert memory_layout.layout(case("contiguous")) is torch.contiguous_format
+    assert memory_layout.layout(case("auto")) is torch.channels_last

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
+from gpubench.rows import files
 from gpubench.rows import read as loading
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import float_precision, load
+from gpubench.rows.row import COLUMNS, to_cells
 
 
 @pytest.fixture
@@ -67,9 +69,7 @@ def test_a_newer_schema_asks_for_an_upgrade(tmp_path, good):
     assert "upgrade" in loaded.problems[0]
 
 
-@pytest.mark.parametrize(
-    "line", ["1,resnet", "x" * 50, '1,"open quote', ",".join(["?"] * len(records.COLUMNS)), "\x00\x00"]
-)
+@pytest.mark.parametrize("line", ["1,resnet", "x" * 50, '1,"open quote', ",".join(["?"] * len(COLUMNS)), "\x00\x00"])
 def test_one_bad_row_among_good_ones_is_named_by_line(good, line):
     lines = good.read_text().splitlines()
     lines.insert(2, line)
@@ -169,7 +169,7 @@ def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatc
         records.append(path, [row(trial=trial, session=f"s{number}", seconds=0.1 * trial + 1) for trial in range(5)])
     paths[3].write_text(paths[3].read_text() + "torn")
     at_once = load(paths, identity=["session", "precision"])
-    monkeypatch.setattr("gpubench.rows.read.BATCH_BYTES", 1)
+    monkeypatch.setattr("gpubench.rows.files.BATCH_BYTES", 1)
     one_by_one = load(paths, identity=["session", "precision"])
     assert at_once.frame.equals(one_by_one.frame)
     assert at_once.problems == one_by_one.problems
@@ -215,13 +215,13 @@ LINE = "1,a,b,fp32,ok,2.5,true,end"
 @pytest.fixture
 def looked_at(monkeypatch):
     """The files that were looked at line by line, by name."""
-    names, closely = [], loading._closely
+    names, good_rows = [], loading.good_rows
 
     def watched(file, problems):
         names.append(file.path.name)
-        return closely(file, problems)
+        return good_rows(file, problems)
 
-    monkeypatch.setattr(loading, "_closely", watched)
+    monkeypatch.setattr(loading, "good_rows", watched)
     return names
 
 
@@ -360,12 +360,12 @@ def test_what_becomes_of_each_type(tmp_path, name):
     assert frame["loss"].isna().all()
     assert set(frame["card"]) == {""}
     assert frame["schema"].tolist() == [1.0] * 7
-    assert (set(frame.columns), "note" in frame) == (set(records.COLUMNS), False)
+    assert (set(frame.columns), "note" in frame) == (set(COLUMNS), False)
 
 
 def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
     frame = load([written(tmp_path, LINE)], without=["model", "seconds", "end"]).frame
-    assert set(records.COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
+    assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
 
 
 def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypatch):
@@ -375,8 +375,8 @@ def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypa
     size = paths[0].stat().st_size
 
     def batches(limit):
-        monkeypatch.setattr(loading, "BATCH_BYTES", limit)
-        return [[int(file.path.stem) for file in batch] for batch in loading._batches(paths, [])]
+        monkeypatch.setattr(files, "BATCH_BYTES", limit)
+        return [[int(file.path.stem) for file in batch] for batch in files.batches(paths, [])]
 
     assert batches(16 << 20) == [[0, 1, 2, 3], [4], [5]]
     assert batches(2 * size) == [[0, 1], [2, 3], [4], [5]]
@@ -430,8 +430,8 @@ def test_what_steers_a_terminal_is_not_shown(steering, harmless):
 def seconds_of(table):
     """That column of a table of ours, as text, and that nothing follows its last line."""
     header, *lines, end = table.decode().split("\n")
-    assert (header, end) == (",".join(records.COLUMNS), "")
-    return [dict(zip(records.COLUMNS, next(csv.reader([line])), strict=True))["seconds"] for line in lines]
+    assert (header, end) == (",".join(COLUMNS), "")
+    return [dict(zip(COLUMNS, next(csv.reader([line])), strict=True))["seconds"] for line in lines]
 
 
 def test_rows_as_the_text_they_were(tmp_path):
@@ -443,7 +443,7 @@ def test_rows_as_the_text_they_were(tmp_path):
     assert [seconds_of(loaded.table([number])) for number in loaded.frame.index] == [["2.5"], ["2.50"], [""]]
     assert seconds_of(loaded.table([2, 0])) == ["2.5", ""]
     assert seconds_of(loaded.table([])) == []
-    third = dict(zip(records.COLUMNS, loaded.table([2]).decode().split("\n")[1].split(","), strict=True))
+    third = dict(zip(COLUMNS, loaded.table([2]).decode().split("\n")[1].split(","), strict=True))
     assert {name: text for name, text in third.items() if text} == {
         "schema": "1", "suite": "a", "model": "b", "precision": "fp32", "status": "failed",
         "end": "end",
@@ -469,7 +469,7 @@ def test_the_text_of_files_that_are_read_at_once(tmp_path):
 
 def test_kept_text_is_that_of_its_row_wherever_the_files_were_read(tmp_path):
     """Files of another header, a torn one and good ones between: every row of the frame has its own line."""
-    own = [",".join(records.COLUMNS)] + [",".join(records.to_cells(row(trial=n, seconds=n + 0.5))) for n in range(4)]
+    own = [",".join(COLUMNS)] + [",".join(to_cells(row(trial=n, seconds=n + 0.5))) for n in range(4)]
     whole = tmp_path / "a.csv"
     whole.write_text("\n".join([own[0], own[1], own[2], ""]))
     torn = tmp_path / "b.csv"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.suite import suite
+from gpubench.suite import files
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_everything_fits_27_minutes_and_no_call_of_nine_leaves_a_stage_for_ever(
 
 def test_every_suite_runs(script):
     commands = " ".join(stage.command for stage in script.STAGES.values())
-    assert all(f"--suite {each} " in commands for each in suite.built_in_names())
+    assert all(f"--suite {each} " in commands for each in files.built_in_names())
 
 
 @pytest.mark.parametrize("small", [False, True])

@@ -1,5 +1,7 @@
 """What several processes agree on: laps, shares of a step, the straggler, whose fault it was."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of, unlikeness
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.sharding import shards
-from gpubench.worker.failures import Failure, cause, together
+from gpubench.worker.failures import Failure, cause, failed, together
 
 LAP = Lap("train", 0, "timed", 4, 40, 2.0, 0.5)
 
@@ -77,7 +79,7 @@ def test_processes_stop_at_the_same_step_though_their_clocks_differ():
 
 
 def said(at, who, reason, status="failed"):
-    return Failure(at, who, Measurement(status=status, reason=reason))
+    return Failure(at, who, replace(failed(reason), status=status))
 
 
 def test_blame_goes_to_the_first_that_is_no_consequence():
@@ -90,6 +92,28 @@ def test_blame_goes_to_the_first_that_is_no_consequence():
     assert alone.reason.startswith("rank 0 lost the others; nothing was heard of rank 1 (")
     assert cause([said(1, "rank 0", "RuntimeError: Timed out waiting")], ["rank 1"]).status == "timed_out"
     assert cause([], ["rank 0", "rank 1"]).reason == "no process answered; nothing was heard of rank 0, rank 1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "fault"),
+    [
+        ("ValueError: no good", ""),
+        ("ended by SIGKILL (by the system, out of memory, or by hand)", ""),
+        ("RuntimeError: Connection closed by peer", "lost_others"),
+        ("aborted by SIGABRT", "lost_others"),
+        ("RendezvousTimeoutError: ", "waited_for_others"),
+        ("RuntimeError: socket Timed out", "waited_for_others"),
+    ],
+)
+def test_whose_fault_an_error_is(reason, fault):
+    assert failed(reason).fault == fault
+
+
+def test_a_failure_of_several_processes_stays_what_it_was():
+    diverged = Measurement(status="failed", reason="diverged: loss nan", fault="diverged")
+    found = cause([said(1, "rank 0", "aborted by SIGABRT"), Failure(2, "rank 1", diverged)], [])
+    assert (found.diverged, found.reason) == (True, "rank 1: diverged: loss nan")
+    assert cause([said(1, "rank 0", "aborted by SIGABRT")], ["rank 1"]).fault == "lost_others"
 
 
 def test_one_answer_of_several():

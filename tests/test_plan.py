@@ -19,7 +19,8 @@ from gpubench.plan.plan import (
     plan,
     schedule,
 )
-from gpubench.suite.suite import LoadedSuite, Param, Suite, params_text
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import Param, Suite, params_text
 from gpubench.suite.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})

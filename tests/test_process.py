@@ -17,7 +17,7 @@ from inside import run_inside, skip_sleep
 
 from gpubench.runner import process
 from gpubench.runner.process import Outcome, run_child
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_json
 
 
@@ -38,7 +38,7 @@ SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
 '''
     path.write_text(source)
     case = Case(
-        suite="odd", suite_version=1, suite_digest=suite.load(path).digest, suite_path=str(path),
+        suite="odd", suite_version=1, suite_digest=files.load(path).digest, suite_path=str(path),
         model="m", precision="fp32", device="cpu", params={}, batch_policy="fixed", batch_size=4,
         mode="quick", data="",
     )  # fmt: skip
@@ -61,6 +61,7 @@ def test_an_exception_is_a_row_with_the_line_at_fault(tmp_path):
     answer = measured(run_child(task(tmp_path, 'raise ValueError("no good")')))
     assert answer.status == "failed"
     assert answer.reason == "ValueError: no good (line 7 of the suite)"
+    assert (answer.error, answer.fault) == ("ValueError", "")
 
 
 def test_memory_error_is_out_of_memory(tmp_path):
@@ -176,6 +177,7 @@ def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path, monkeypatch):
     skip_sleep(monkeypatch)
     answer, _, _ = sampled(tmp_path, watched=True, run_child=run_inside)
     assert answer.steady.startswith("unsteady: the card's clock or temperature")
+    assert answer.unsteady
 
 
 @pytest.mark.e2e

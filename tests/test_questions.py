@@ -12,7 +12,7 @@ from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.metrics import METRICS, metric_named, read_prices
 from gpubench.cli.app import app
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show.terminal import everything, screen
 from gpubench.show.text import FORMATS, rendered
 from gpubench.studies.answer import answer

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.errors import UserError
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
-from gpubench.rows.row import COLUMNS, Row
+from gpubench.rows.row import COLUMNS, Row, columns_markdown, to_cells
 
 ROW = Row(suite="resnet", model="resnet18", precision="fp32", status="ok", seconds=1.5)
 
@@ -91,7 +91,8 @@ def test_concurrent_appends_lose_no_row_and_write_one_header(tmp_path):
     script = """
 import sys
 from pathlib import Path
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 for trial in range(10):
     append(Path(sys.argv[1]), [Row(suite="s", model=sys.argv[2], precision="fp32", status="ok", trial=trial)])
 """
@@ -133,7 +134,7 @@ def test_a_whole_last_line_only_gets_its_newline_back(tmp_path):
 
 
 def cells_of(**changes):
-    return dict(zip(COLUMNS, records.to_cells(replace(ROW, **changes)), strict=True))
+    return dict(zip(COLUMNS, to_cells(replace(ROW, **changes)), strict=True))
 
 
 def test_a_row_as_text():
@@ -209,7 +210,7 @@ def test_the_header_is_written_once(tmp_path):
     records.append(path, [replace(ROW, trial=1), replace(ROW, trial=2)])
     lines = path.read_text().split("\n")
     assert lines[0] == ",".join(COLUMNS)
-    assert lines[1:] == [",".join(records.to_cells(replace(ROW, trial=trial))) for trial in (None, 1, 2)] + [""]
+    assert lines[1:] == [",".join(to_cells(replace(ROW, trial=trial))) for trial in (None, 1, 2)] + [""]
 
 
 def sealed(path, content):
@@ -251,13 +252,14 @@ def test_one_lock_for_one_file_outside_its_folder(tmp_path):
 
 
 def test_the_table_of_columns():
-    lines = records.columns_markdown().split("\n")
+    lines = columns_markdown().split("\n")
     assert lines[:4] == [
-        "| column | type | meaning |",
-        "| --- | --- | --- |",
-        "| `schema` | int | version of this table |",
-        "| `suite` | str | name of the suite, its file's stem |",
+        "| column | type | unit | meaning |",
+        "| --- | --- | --- | --- |",
+        "| `schema` | int |  | version of this table |",
+        "| `suite` | str |  | name of the suite, its file's stem |",
     ]
-    assert lines[4].startswith("| `suite_version` | int | raised")
-    assert lines[-2:] == ["| `end` | str | always `end`: a line without it was torn |", ""]
+    assert lines[4].startswith("| `suite_version` | int |  | raised")
+    assert lines[-2:] == ["| `end` | str |  | always `end`: a line without it was torn |", ""]
+    assert any(line.startswith("| `memory_limit_bytes` | int | bytes | --memory") for line in lines)
     assert len(lines) == len(COLUMNS) + 3

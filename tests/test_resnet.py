@@ -6,12 +6,12 @@ import pytest
 import torch
 from brief import brief
 
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 
-RESNET = suite.find("resnet")
+RESNET = files.find("resnet")
 SMALL = {"image_size": "32", "train_images": "32", "valid_images": "16", "epochs": "1", "workers": "1"}
 
 

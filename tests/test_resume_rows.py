@@ -1,4 +1,4 @@
-"""From what came back to the row, and what a resumed run makes of the rows that are there (runner/resume.py)."""
+"""From what came back to the row (runner/record.py), and what a resumed run makes of rows (runner/resume.py)."""
 
 import json
 import math
@@ -10,9 +10,11 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
 from gpubench.plan.plan import Options
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
-from gpubench.runner.resume import Earlier, case_terms, row_of, terms_of
+from gpubench.runner.record import Setting, row_of
+from gpubench.runner.resume import Earlier, case_terms, terms_of
 from gpubench.suite.trial import Case, Lap, Measurement, Telemetry, Trial
 
 GPU = Device("cuda:0", "cuda", "NVIDIA H100", 80 * 10**9, "9.0", "550.54", "aaaa", {})
@@ -38,24 +40,24 @@ DONE = Measurement(
     bytes_per_sample=2.5e6, ops_per_step=77, odd_flops_share=0.125, setup_seconds=12.5, precision_error=2.5e-4,
     precision_proof="probe", backend="nccl", interconnect="NVLink", rank_spread=0.0625, straggler="rank 1",
     communication_share=0.375, peak_memory_bytes=7 * 10**9, loss_scale=1024.0, skipped_steps=2, nonfinite_losses=6,
-    allocator_retries=9, quality=QUALITY, settings={"threads": "8"}, resumed="at epoch 1",
+    allocator_retries=9, quality=QUALITY, threads=8, resumed="at epoch 1",
     table=({"size": 64, "time": 0.1234567891}, {"size": 128, "time": 2.0}),
     laps=(Lap("train", 0, "warmup", 1, 48, 1.23456789, 0.0000004, 9.0), Lap("train", 1, "timed", 4, 192, 2.0, 0.5)),
     telemetry=Telemetry(mean_power_watts=412.34567, energy_source="counter", pcie_width=16, marks="throttled"),
 )  # fmt: skip
 
 
-def made(measurement=DONE, case=CASE, **changes):
-    facts = {
-        "device": GPU, "card": CARD, "environment": HOST, "session": "s1", "until": None, "started": "2026-11-22",
-        "band": (0.8, 1.25), "startup_seconds": 7.654321987, "peak": Peak(9.87654321e14, 3.0e12, 2.5e-6, 8192),
-    }  # fmt: skip
-    return row_of(Trial(case, 2, 44), measurement, **(facts | changes))
+SETTING = Setting(GPU, CARD, HOST, "s1", band=(0.8, 1.25), peak=Peak(9.87654321e14, 3.0e12, 2.5e-6, 8192))
+
+
+def made(measurement=DONE, case=CASE, startup_seconds=7.654321987, **changes):
+    setting = replace(SETTING, **changes)
+    return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22", startup_seconds=startup_seconds)
 
 
 def test_every_column_of_a_row():
     assert asdict(made()) == {
-        **asdict(records.Row()), **asdict(CARD), **asdict(HOST),
+        **asdict(Row()), **asdict(CARD), **asdict(HOST),
         "suite": "demo", "suite_version": 4, "suite_digest": "0123456789abcdef", "model": "small", "rung": 5,
         "precision": "fp16", "batch_size": 48, "batch_policy": "max", "batch_capped": True,
         "batch_curve": "[[8,123.5,1000],[16,0.0,0]]", "params": "epochs=3 wide=true", "processes": 6, "nodes": 2,
@@ -112,6 +114,12 @@ def test_a_projection_has_the_band_of_its_suite(changes, band, expected):
     assert (found.measured, found.seconds_low, found.seconds_high) == expected
 
 
+def test_qualities_are_the_columns_that_a_suite_fills():
+    assert set(QUALITY) <= set(QUALITIES)
+    kept = made(replace(DONE, quality=dict.fromkeys([*QUALITIES, "unknown"], 0.5)))
+    assert {getattr(kept, name) for name in QUALITIES} == {0.5}
+
+
 @pytest.mark.parametrize("changes", [{"mode": "sampled"}, {"data": "synthetic"}, {"weights": "random"}])
 def test_what_teaches_nothing_has_no_quality(changes):
     found = made(case=replace(CASE, **changes))
@@ -119,16 +127,16 @@ def test_what_teaches_nothing_has_no_quality(changes):
 
 
 @pytest.mark.parametrize(
-    ("steady", "resumed", "telemetry", "marks"),
+    ("unsteady", "resumed", "telemetry", "marks"),
     [
-        ("flat", "", "", ""),
-        ("unsteady: it moved", "", "", "unsteady"),
-        ("was unsteady", "", "", ""),
-        ("unsteady: it moved", "at epoch 3", "throttled shared", "throttled shared unsteady resumed"),
+        (False, "", "", ""),
+        (True, "", "", "unsteady"),
+        (False, "at epoch 3", "clock_fell", "clock_fell resumed"),
+        (True, "at epoch 3", "throttled shared", "throttled shared unsteady resumed"),
     ],
 )
-def test_what_speaks_against_a_trial(steady, resumed, telemetry, marks):
-    given = replace(DONE, steady=steady, resumed=resumed, telemetry=Telemetry(marks=telemetry))
+def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
+    given = replace(DONE, unsteady=unsteady, resumed=resumed, telemetry=Telemetry(marks=telemetry))
     assert made(given).marks == marks
 
 

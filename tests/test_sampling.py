@@ -48,6 +48,7 @@ def warmed(*seconds, sampling=SAMPLED, settled=None):
     one = stop(sampling, settled=settled)
     for each in seconds:
         one.add(lap(each))
+    assert one.unsteady == one.reason.startswith("unsteady")
     return one.kind, one.reason
 
 

@@ -11,13 +11,13 @@ from rows import row
 
 from gpubench.analysis.cells import completed, once
 from gpubench.analysis.scaling import curves_of, steps_of, sums_of
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 
-SCALING = suite.find("scaling")
+SCALING = files.find("scaling")
 PARTS = SCALING.suite.train.__globals__
 ALPHA, BETA = 2e-4, 8e-8
 LARGE = {"suite": "largebatch", "studies": "batch"}

@@ -9,9 +9,10 @@ import pytest
 from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options
 from gpubench.runner.batch.batches import Batches
-from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch
+from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
 from gpubench.runner.measure import Answer
-from gpubench.suite.suite import LoadedSuite, Suite, find
+from gpubench.suite.files import LoadedSuite, find
+from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 CARD = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
@@ -50,6 +51,21 @@ def test_a_batch_that_crashes_above_one_that_fitted_is_too_large():
     case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else crash)
     assert case.batch_size == 96
     assert not case.refusal
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        (Measurement(status="failed", error="RuntimeError", reason="RuntimeError: no kernel"), True),
+        (Measurement(status="failed", error="NotImplementedError", reason="NotImplementedError: no kernel"), True),
+        (Measurement(status="failed", error="ValueError", reason="ValueError: RuntimeError: not torch's"), False),
+        (Measurement(status="ok"), False),
+    ],
+)
+def test_a_model_that_torch_cannot_compute_in_fp16_on_a_cpu_is_refused(answer, refused):
+    asked = replace(CASE, device="cpu", precision="fp16", batch_size=8)
+    found = try_fp16(asked, suite_of(100).suite, Options(), lambda trial: answer)
+    assert found.refusal == (f"one step of this model fails here: {answer.reason}" if refused else "")
 
 
 @pytest.mark.parametrize("status", ["failed", "timed_out", "out_of_memory"])
@@ -116,7 +132,7 @@ def test_an_error_of_the_confirming_trial_is_final_and_said():
 
 
 @pytest.mark.parametrize(
-    "answer", [Measurement(status="out_of_memory"), Measurement(status="failed", crashed=True, reason="SIGSEGV")]
+    "answer", [Measurement(status="out_of_memory"), Measurement(status="failed", fault="crashed", reason="SIGSEGV")]
 )
 def test_memory_and_crashes_go_down_five_times_and_each_is_said(answer):
     case, lines = search(lambda batch, mode: answer if mode == "sampled" else fits(batch), cap=2000)

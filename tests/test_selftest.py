@@ -21,7 +21,7 @@ from gpubench.commands.selftest import (
 )
 from gpubench.hardware.environment import Device, devices_of
 from gpubench.plan.plan import Options
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.runner.run import run
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for

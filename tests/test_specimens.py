@@ -6,7 +6,7 @@ import pytest
 from rows import rows
 
 from gpubench.analysis.compare import Question, compare
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti"}
 

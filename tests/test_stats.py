@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -446,9 +447,31 @@ def test_p_is_twice_the_share_of_orders_as_far_out(a, b, p):
     assert ranks.p_value(a, b, ranks.log_differences(a, b)) == pytest.approx(p)
 
 
-def test_where_values_are_tied_or_very_many_scipy_is_asked():
-    a, b = [1.0, 2.0, 2.0, 4.0], [2.0, 5.0, 6.0, 7.0]
-    assert ranks.p_value(a, b, ranks.log_differences(a, b)) == mannwhitneyu(a, b, method="asymptotic").pvalue
+def by_hand(a, b):
+    """The same from every way to choose the first side, with mean ranks."""
+    values = [*a, *b]
+    rank = [sum(x < y for x in values) + (sum(x == y for x in values) + 1) / 2 for y in values]
+    own = sum(rank[: len(a)])
+    sums = [sum(rank[at] for at in chosen) for chosen in combinations(range(len(values)), len(a))]
+    return min(1.0, 2 * min(sum(s <= own for s in sums), sum(s >= own for s in sums)) / len(sums))
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=6).map(lambda a: [float(x) for x in a]),
+    st.lists(st.integers(1, 5), min_size=1, max_size=6).map(lambda b: [float(x) for x in b]),
+)
+def test_tied_values_have_an_exact_p_too(a, b):
+    assert ranks.p_value(a, b, ranks.log_differences(a, b)) == pytest.approx(by_hand(a, b))
+
+
+@pytest.mark.parametrize("slower", [[2.0, 2.1, 2.2, 2.3, 2.4, 2.5], [2.0, 2.0, 2.2, 2.3, 2.4, 2.5], [2.0] * 6])
+def test_a_tie_inside_a_side_does_not_change_a_clear_answer(slower):
+    """With all of one side below the other, 2 of the 924 ways to split twelve values are as far out."""
+    faster = [1.0, 1.0, 1.2, 1.3, 1.4, 1.5]
+    assert ranks.p_value(faster, slower, ranks.log_differences(faster, slower)) == pytest.approx(2 / 924)
+
+
+def test_very_many_values_are_asked_of_scipy():
     dice = random.Random(8)
     a, b = ([dice.lognormvariate(0, 1) for _ in range(size)] for size in (50, 50))
     exact = mannwhitneyu(a, b, method="exact").pvalue

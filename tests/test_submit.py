@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from gpubench.cli.app import app
 from gpubench.interop.submit import missing
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 
 WHOLE = {
     "os": "Linux 6.1", "python": "3.11.7", "gpubench": "0.1.0", "commit": "abc", "started": "2026-11-21T04:07:53+00:00",

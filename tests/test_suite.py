@@ -1,20 +1,24 @@
 """Suite files are found, loaded and checked, and every mistake in one is a line that says where."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gpubench.errors import UserError
-from gpubench.suite import suite
-from gpubench.suite.suite import Param, Suite
+from gpubench.suite import files
+from gpubench.suite.suite import COMMON_PARAMS, Param, Suite
 
 SUITES = Path(__file__).parent / "suites"
 GOOD = """
 '''A suite.
 
 More of it.'''
-from gpubench.suite.suite import Param, Suite
-SUITE = Suite(train=print, models=("m",), version=1, params={
+from gpubench import Param, Suite
+def train(trial, clock):
+    for batch in clock.resident():
+        pass
+SUITE = Suite(train=train, models=("m",), version=1, params={
     "kind": Param("a", "a kind", choices=("a", "b")), "size": Param(4, "a size"), "on": Param(False, "a switch"),
 }, presets={"kind": {"b": {"size": 8}}})
 """
@@ -26,9 +30,9 @@ def write(folder: Path, source: str, name: str = "mine.py") -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", suite.built_in_names())
+@pytest.mark.parametrize("name", files.built_in_names())
 def test_every_built_in_suite_is_complete(name):
-    found = suite.find(name)
+    found = files.find(name)
     assert found.name == name
     assert found.summary
     assert found.suite.models
@@ -42,7 +46,7 @@ def test_every_built_in_suite_is_complete(name):
 
 
 def test_a_users_file_is_found_by_its_path(tmp_path):
-    found = suite.find(str(write(tmp_path, GOOD)))
+    found = files.find(str(write(tmp_path, GOOD)))
     assert (found.name, found.summary, found.suite.models) == ("mine", "A suite.", ("m",))
 
 
@@ -53,30 +57,59 @@ def test_a_users_file_is_found_by_its_path(tmp_path):
         ("x = 1\n", "defines no SUITE"),
         ("SUITE = 3\n", "defines no SUITE"),
         ("import nothing_of_this_name\n", "No module named"),
-        ("from gpubench.suite.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
+        ("from gpubench import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
+        ("from gpubench import Suite\nSUITE = Suite(print, ('m',), version=1)\n", "missing .* 'params'"),
+        ("from gpubench import Suite\nSUITE = Suite(print, ('m',), {}, 1)\n", r"no loop over clock.resident\(\)"),
+        ("x = 1\nfrom gpubench.suite import Suite\n", "line 2: .* write `from gpubench import Suite`"),
+        (
+            "from gpubench.measuring.stepping import Stepper\n",
+            "line 1: gpubench.measuring.stepping moved .* `from gpubench.training import Stepper`",
+        ),
     ],
 )
 def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
     path = write(tmp_path, source, "bad.py")
     with pytest.raises(UserError, match=words) as raised:
-        suite.find(str(path))
+        files.find(str(path))
     assert "bad.py" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
+def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(UserError, match=r"no __init__.py"):
+        files.find(str(folder))
+    write(
+        folder,
+        GOOD.replace("for batch in clock.resident():\n        pass", "from .loop import go; go(clock)"),
+        "__init__.py",
+    )
+    with pytest.raises(UserError, match="no loop over"):
+        files.find(str(folder))
+    loop = write(folder, "def go(clock):\n    for batch in clock.resident():\n        print(batch)\n", "loop.py")
+    found = files.find(str(folder))
+    assert (found.name, found.summary, found.path) == ("mine", "A suite.", folder)
+    printed = []
+    found.suite.train(None, SimpleNamespace(resident=lambda: printed.append("called") or ()))
+    assert printed == ["called"]
+    loop.write_text(loop.read_text().replace("print(batch)", "print(2)"))
+    assert files.find(str(folder)).digest != found.digest
+
+
 def test_unknown_names_list_what_there_is():
     with pytest.raises(UserError, match=r"there are .*resnet"):
-        suite.find("vgg")
+        files.find("vgg")
     with pytest.raises(UserError, match="no such file"):
-        suite.find("vgg.py")
+        files.find("vgg.py")
 
 
 def test_parameters_are_set_then_preset_then_default(tmp_path):
-    found = suite.find(str(write(tmp_path, GOOD)))
+    found = files.find(str(write(tmp_path, GOOD)))
     assert found.resolve_params({})["size"] == 4
     assert found.resolve_params({"kind": "b"})["size"] == 8
     assert found.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
-        **{name: param.default for name, param in suite.COMMON_PARAMS.items()},
+        **{name: param.default for name, param in COMMON_PARAMS.items()},
         "kind": "b", "size": 2, "on": True,
     }  # fmt: skip
 
@@ -92,7 +125,7 @@ def test_parameters_are_set_then_preset_then_default(tmp_path):
     ],
 )
 def test_a_wrong_parameter_names_what_is_allowed(tmp_path, settings, words):
-    found = suite.find(str(write(tmp_path, GOOD)))
+    found = files.find(str(write(tmp_path, GOOD)))
     with pytest.raises(UserError, match=words):
         found.resolve_params(settings)
 
@@ -110,7 +143,7 @@ def test_a_float_parameter_is_a_number(text):
 def test_a_users_suite_shadows_no_module(tmp_path):
     import json
 
-    suite.find(str(write(tmp_path, GOOD, "json.py")))
+    files.find(str(write(tmp_path, GOOD, "json.py")))
     import sys
 
     assert sys.modules["json"] is json
@@ -124,9 +157,9 @@ def test_suites_are_frozen():
 def test_two_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "other").mkdir()
     first, second = write(tmp_path, GOOD), write(tmp_path / "other", GOOD)
-    assert [each.path for each in suite.find_all([str(first), str(first)])] == [first]
+    assert [each.path for each in files.find_all([str(first), str(first)])] == [first]
     with pytest.raises(UserError, match="same name"):
-        suite.find_all([str(first), str(second)])
+        files.find_all([str(first), str(second)])
 
 
 @pytest.mark.parametrize("text", ["inf", "nan", "0", "-1"])
@@ -137,6 +170,6 @@ def test_a_parameter_has_a_least_value(text):
 
 def test_a_suite_that_leaves_or_cannot_be_read_is_a_line(tmp_path):
     with pytest.raises(UserError, match="does not load: SystemExit"):
-        suite.load(write(tmp_path, "raise SystemExit(3)"))
+        files.load(write(tmp_path, "raise SystemExit(3)"))
     with pytest.raises(UserError, match="cannot be read"):
-        suite.load(tmp_path / "gone.py")
+        files.load(tmp_path / "gone.py")

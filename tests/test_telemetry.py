@@ -16,7 +16,7 @@ from gpubench.plan.session import Session
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import run_child
 from gpubench.runner.progress import TrialProgress
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Lap, Telemetry, Trial
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.projection import Epoch, Phase
@@ -240,7 +240,7 @@ SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
 def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
     path = tmp_path / "sleeps.py"
     path.write_text(SLEEPS)
-    loaded = suite.find(str(path))
+    loaded = files.find(str(path))
     case = Case(
         suite="sleeps", suite_version=1, suite_digest=loaded.digest, suite_path=str(path), model="m",
         precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rows import row, rows
 
 from gpubench.analysis.compare import Question
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.show.numbers import number, significant
 from gpubench.show.terminal import everything, screen, table_lines
 from gpubench.studies.answer import answer

@@ -11,10 +11,10 @@ from rows import rows
 from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options, plan
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.training.clock.clock import Clock
 
-TRICKS = suite.find("tricks")
+TRICKS = files.find("tricks")
 INSIDE = TRICKS.suite.train.__globals__
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
 OLD_CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"bf16": "emulated"})

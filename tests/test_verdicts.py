@@ -37,7 +37,7 @@ def test_the_subject_over_the_other_by_their_names_on_the_axis():
             "not alike",
             ("differs in data (toy / cifar100), threads", "another cpu", "another driver"),
         ),
-        ({"suite_digest": "d2"}, {}, "", ("the suite's file was edited in between",)),
+        ({"suite_digest": "d2"}, {}, "precision + code", ("the code that is timed was edited in between",)),
         ({"cpu": "Arm"}, {}, "", ("another cpu",)),
         ({"driver": "1"}, {}, "", ("another driver",)),
         (

@@ -18,12 +18,12 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options, choose_batch, plan
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import PRECISIONS, Case, Trial
 from gpubench.training import precision, stepper
 from gpubench.training.clock.clock import Clock
 
-WORDLM = suite.find("wordlm")
+WORDLM = files.find("wordlm")
 INSIDE = WORDLM.suite.train.__globals__
 MODELS = WORDLM.suite.models
 SMALL = {"emsize": "12", "nhid": "12", "bptt": "5", "valid_batch": "2", "epochs": "1"}

@@ -4,7 +4,8 @@ import pytest
 from rows import cell
 
 from gpubench.studies import words
-from gpubench.suite import suite
+from gpubench.suite import files
+from gpubench.suite.suite import params_text
 
 
 @pytest.mark.parametrize(
@@ -65,11 +66,11 @@ def test_the_title_of_cells_is_what_they_have_in_common():
 
 def test_a_title_says_what_is_not_as_its_suite_has_it():
     """Of a suite that is built in; of any other nobody knows what is usual."""
-    found = suite.find("resnet")
+    found = files.find("resnet")
     usual = dict(found.resolve_params({}, "resnet18"))
-    text = suite.params_text(usual)
+    text = params_text(usual)
     name = next(name for name, value in sorted(usual.items()) if type(value) is int and name != "epochs")
-    other = suite.params_text({**usual, name: usual[name] + 7})
+    other = params_text({**usual, name: usual[name] + 7})
     version = {"suite_version": found.suite.version}
     plain = words.title_of([cell(params=text, **version)])
     assert words.title_of([cell(params=other, **version)]) == f"{plain}, {name}={usual[name] + 7}"

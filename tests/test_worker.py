@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import fastai, precision
 from gpubench.worker import run_trial
@@ -17,7 +17,7 @@ LIAR = Path(__file__).parent / "suites" / "liar.py"
 
 def measure(name, path=LIAR, model="mlp", **settings):
     """What the child would answer for one quick trial of the suite at `path` on this CPU."""
-    loaded = suite.load(Path(path))
+    loaded = files.load(Path(path))
     case = Case(
         suite=loaded.name, suite_version=1, suite_digest=loaded.digest, suite_path=str(loaded.path), model=model,
         precision=name, device="cpu", params=loaded.resolve_params(settings), batch_policy="fixed", batch_size=16,
@@ -59,14 +59,14 @@ def test_a_suite_that_ignores_its_precision_fails_its_trial(asked, really, words
 
 
 def resnet(name):
-    found = suite.find("resnet")
+    found = files.find("resnet")
     few = {"image_size": "32", "train_images": "16", "valid_images": "16", "pipeline": "device"}
     return measure(name, found.path, "resnet18", **few)
 
 
 def test_the_layout_that_ran_is_in_the_answer():
-    assert resnet("fp32")["settings"]["memory_format"] == "channels_last"
-    assert "memory_format" not in measure("fp32")["settings"]
+    assert resnet("fp32")["memory_format"] == "channels_last"
+    assert measure("fp32")["memory_format"] == ""
 
 
 def test_autocast_off_for_real_is_caught_by_the_probe(monkeypatch):
@@ -97,6 +97,7 @@ def test_a_training_that_diverged_is_no_time(name, rate):
     answer = measure(name, lr=rate)
     assert answer["status"] == "failed"
     assert answer["reason"].startswith("diverged: the last loss was not finite")
+    assert answer["fault"] == "diverged"
     assert answer["nonfinite_losses"] > 0
     assert answer["precision_proof"]
     assert answer["laps"] == ()

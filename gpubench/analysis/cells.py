@@ -12,7 +12,7 @@ import pandas as pd
 
 from gpubench.analysis import stats
 from gpubench.rows.read import shown
-from gpubench.rows.row import COLUMNS
+from gpubench.rows.row import COLUMNS, QUALITIES
 
 GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "basis", "source", "processes"]
 """The part of the key that a table or chart shares.
@@ -69,10 +69,9 @@ READ_IDENTITY = [
 """The columns as they are read from which all of IDENTITY follows."""
 
 OUTCOMES = [
-    "samples_per_second", "epochs", "accuracy", "top5", "loss", "perplexity", "test_perplexity", "data_stall",
-    "loader_wait", "communication_share", "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample",
-    "bytes_per_sample", "ops_per_step", "measured_peak_flops", "measured_bandwidth_bytes_per_second",
-    "op_overhead_seconds",
+    *QUALITIES, "samples_per_second", "epochs", "data_stall", "loader_wait", "communication_share",
+    "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step",
+    "measured_peak_flops", "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
 ]  # fmt: skip
 """Columns of which a cell shows the median over its trials."""
 
@@ -105,7 +104,7 @@ class Cell:
     card, device, device_hash, session, source = Text(), Text(), Text(), Text(), Text()
     params, data, mode, measured, status, reason, torch = Text(), Text(), Text(), Text(), Text(), Text(), Text()
     rung, batch_size, processes, epochs, samples_per_second = Number(), Number(), Number(), Number(), Number()
-    accuracy, top5, perplexity, peak_memory_bytes = Number(), Number(), Number(), Number()
+    accuracy, peak_memory_bytes = Number(), Number()
 
     row: Mapping[str, Any]
     """What all its rows have in common (the first one), with medians of its outcomes."""

@@ -172,11 +172,12 @@ def _minor(value: Any, column: str) -> str:
     return ".".join(text.partition("+")[0].split(".")[:2])
 
 
-def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, bool, int]:
+def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, bool, bool, int]:
     """Of several partners the one that shares most circumstances."""
     return (
         subject.batch_policy == other.batch_policy,
         -len(other_stack(axis, subject, other)),
+        subject.row["suite_digest"] == other.row["suite_digest"],
         subject.session == other.session,
         subject.device_hash == other.device_hash,
         other.trials,

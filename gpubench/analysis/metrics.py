@@ -13,8 +13,7 @@ from gpubench.analysis.cells import short
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
-from gpubench.rows.read import FLAGS, NUMBERS
-from gpubench.rows.row import COLUMNS
+from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766

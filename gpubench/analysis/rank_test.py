@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import accumulate
 from statistics import NormalDist
 
+import numpy as np
+
 EXACT_UP_TO = 2500
 """Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit does."""
 
@@ -18,15 +20,36 @@ def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
 
 
 def p_value(a: Sequence[float], b: Sequence[float], differences: Sequence[float]) -> float:
-    """Two-sided p value that both samples come from one distribution (Mann and Whitney 1947)."""
+    """Two-sided p value that both samples come from one distribution (Mann and Whitney 1947).
+
+    Exact for samples whose product is at most EXACT_UP_TO: with ties, over all ways to split these very values.
+    """
     n, m = len(a), len(b)
-    if n * m > EXACT_UP_TO or len({*a, *b}) < n + m:
+    if n * m > EXACT_UP_TO:
         from scipy.stats import mannwhitneyu
 
         return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
+    if len({*a, *b}) < n + m:
+        return _p_with_ties(a, b)
     # The counts are here for the interval; scipy.stats would cost a second to import for the same number.
     u = bisect_left(differences, 0.0)
     return min(1.0, 2 * sum(_orders(n, m)[: min(u, n * m - u) + 1]) / math.comb(n + m, n))
+
+
+def _p_with_ties(a: Sequence[float], b: Sequence[float]) -> float:
+    """Of the rank sum's distribution over all choices of len(a) of the values, tied values having their mean rank."""
+    values = np.array([*a, *b])
+    # Twice the mean rank is a whole number.
+    doubled = [int((values < value).sum() + (values <= value).sum()) + 1 for value in values]
+    n, total = len(a), sum(doubled)
+    ways = np.zeros((n + 1, total + 1))
+    ways[0, 0] = 1
+    for rank in doubled:
+        ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
+    below = np.cumsum(ways[n])
+    own = sum(doubled[:n])
+    least, most = below[own], below[-1] - (below[own - 1] if own else 0)
+    return min(1.0, 2 * float(min(least, most) / below[-1]))
 
 
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:

@@ -12,10 +12,10 @@ def combined(cells: Sequence[Cell], axis: str) -> list[Cell]:
     """The cells, with MEASURED_FROM specimens or more of a card made one cell per case.
 
     Along `card` and `precision` the unit is the specimen. Along any other axis it is the session: days of one
-    device are compared with days of the same device. What ran on another stack stays apart.
+    device are compared with days of the same device. What ran on another stack, or with other code, stays apart.
     """
     unit = "device_hash" if axis in {"card", "precision"} else "session"
-    same = [*GROUP, *STACK, "card", *([] if unit == "device_hash" else ["device_hash", axis])]
+    same = [*GROUP, *STACK, "suite_digest", "card", *([] if unit == "device_hash" else ["device_hash", axis])]
     pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     found: list[Cell] = []
     for cell in cells:

@@ -180,6 +180,30 @@ def paired_specimens_ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
     return _across(value, (_shown_side(quotients), exact), (_strict_side(quotients), exact), len(quotients))
 
 
+def p_above(
+    a: Sequence[float], b: Sequence[float], limit: float, *, same_session: bool = True, until: bool = False
+) -> float:
+    """One-sided p value that the quotient `ratio` gives is at most `limit`; 1 where no trials can tell."""
+    if not same_session:
+        return specimens_p_above([a], [b], limit)
+    if min(len(a), len(b)) < 2:
+        return 1.0
+    scaled = [value / limit for value in a]
+    differences = ranks.log_differences(scaled, b)
+    p = ranks.p_value(scaled, b, differences) / 2
+    p = p if median(differences) > 0 else 1 - p
+    return min(1.0, p * (OPTIONAL_STOPPING if until else 1))
+
+
+def specimens_p_above(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], limit: float) -> float:
+    """The same of `specimens_ratio`, by the spread that decides."""
+    if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
+        return 1.0
+    between, error, freedom = _welch(_strict_side(a), _strict_side(b))
+    above = between - math.log(limit)
+    return _t_tails(freedom, above / error) / 2 if above > 0 else 1.0
+
+
 def _center(side: Sequence[Sequence[float]]) -> float:
     return float(median([median(trials) for trials in side]))
 

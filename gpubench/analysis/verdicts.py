@@ -9,6 +9,8 @@ from gpubench.analysis.cells import Cell
 from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
+ASKS_OF_CODE = {"gpubench", "commit", "suite_version", "suite_digest"}
+"""Axes along which the code that is timed is itself the question."""
 MANY = 50
 """More units than this are not counted out to anyone."""
 
@@ -26,6 +28,8 @@ class Comparison:
     """Subject over other."""
     verdict: str = ""
     notes: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    """What differs beside the axis, of what ought to agree."""
 
 
 def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
@@ -40,8 +44,9 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     layouts = [str(side.row["memory_format"]) for side in (subject, other)]
     if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
         notes.append(f"layout {' / '.join(layouts)}")
-    if subject.row["suite_digest"] != other.row["suite_digest"]:
-        notes.append("the suite's file was edited in between")
+    edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in ASKS_OF_CODE
+    if edited:
+        notes.append("the code that is timed was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
         notes.append(_batch_note(subject, other))
     verdict = ""
@@ -49,10 +54,12 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
         verdict = "not alike"
     elif set(differing) - FOLLOWS.get(axis, set()):
         verdict = f"{axis} + stack"
+    elif edited:
+        verdict = f"{axis} + code"
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(note for note in notes if note))
+    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(filter(None, notes)), (*unlike, *differing))
 
 
 def against_itself(subject: Cell, plain: Cell) -> Comparison:
@@ -61,13 +68,28 @@ def against_itself(subject: Cell, plain: Cell) -> Comparison:
     return Comparison("model", subject, plain, subject.model, plain.model, ratio)
 
 
+def p_above(c: Comparison, limit: float) -> float:
+    """One-sided p value that a comparison's quotient is at most `limit`."""
+    if not (c.subject.parts or c.other.parts):
+        until = c.subject.adaptive or c.other.adaptive
+        together = ran_together(c.axis, c.subject, c.other)
+        return stats.p_above(c.subject.values, c.other.values, limit, same_session=together, until=until)
+    ours, theirs = units_of(c.subject), units_of(c.other)
+    return stats.specimens_p_above(list(ours.values()), list(theirs.values()), limit)
+
+
+def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
+    """Whether both are of one device in one session, so that no spread between specimens or days parts them."""
+    # Where two devices of one host are themselves the question, there is no other specimen to speak for.
+    same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
+    return subject.session == other.session and same_device and not subject.source
+
+
 def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
     if not (subject.parts or other.parts):
-        # Where two devices of one host are themselves the question, there is no other specimen to speak for.
-        same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
-        same_session = subject.session == other.session and same_device and not subject.source
         until = subject.adaptive or other.adaptive
-        return stats.ratio(subject.values, other.values, same_session=same_session, until=until)
+        together = ran_together(axis, subject, other)
+        return stats.ratio(subject.values, other.values, same_session=together, until=until)
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Many days of one device still are one specimen.

@@ -32,7 +32,7 @@ def some_of(incomplete: str, values: Iterable[str]) -> list[str]:
 
 def suites(incomplete: str) -> list[str]:
     """Built-in suites, and Python files where a path was begun."""
-    from gpubench.suite.suite import built_in_names
+    from gpubench.suite.files import built_in_names
 
     path = Path(incomplete)
     folder = path if incomplete.endswith("/") else path.parent
@@ -56,7 +56,7 @@ def devices(incomplete: str) -> list[str]:
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """Models of the suites that were given, or of the usual one."""
     from gpubench.errors import UserError
-    from gpubench.suite.suite import find_all
+    from gpubench.suite.files import find_all
 
     try:
         loaded = find_all(ctx.params.get("suite") or ["resnet"])

@@ -1,19 +1,29 @@
 """`compare --fail-on-slower`: one exit code for a table of comparisons. Nothing to compare is never 0."""
 
+from collections.abc import Callable
+from itertools import count
+from math import comb
+
+from gpubench.analysis import verdicts
 from gpubench.analysis.cells import Cell
 from gpubench.analysis.compare import Result
 from gpubench.analysis.matching import axis_value
-from gpubench.analysis.verdicts import Comparison
+from gpubench.analysis.stats import holm
+from gpubench.analysis.verdicts import Comparison, ran_together
+from gpubench.interval import CONFIDENCE
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
 NO_VERDICT = {"not alike", "not judged", "incomplete", "one run", "few trials"}
 
 
-def gate(result: Result, limit: float) -> tuple[int, list[str]]:
+def gate(
+    result: Result, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
+) -> tuple[int, list[str]]:
     """(exit code, lines that say why). `limit` is a share: 0.05 for 5%.
 
-    1 where any ratio's whole interval lies above 1 + limit; else 4 where trials failed or rows could not be read;
-    else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
+    1 where any ratio's whole interval lies above 1 + limit, and so does a test, corrected for all ratios of the table
+    (Holm 1979), with the spread between sessions that decides verdicts; else 4 where trials failed or rows could not be
+    read; else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
     partner, or nothing is compared; 0 only where every interval lies below the limit.
     """
     axis, base = result.baseline or ("", "")
@@ -28,11 +38,20 @@ def gate(result: Result, limit: float) -> tuple[int, list[str]]:
         found = f"{abs(c.ratio.value - 1):.1%} {worse if c.ratio.value > 1 else better}{interval}"
         return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {found}"
 
-    slower = [c for c in compared if _low(c) > 1 + limit and not _unjudged(c)]
+    judged = [c for c in compared if not _unjudged(c)]
+    adjusted = holm([p_above(c, 1 + limit) for c in judged])
+    slower = [c for c, p in zip(judged, adjusted, strict=True) if p < 1 - CONFIDENCE and _low(c) > 1 + limit]
     undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
     lone = [] if not compared else _alone(result, axis, base)
     lines = [f"{name(c)}: more than {word}" for c in slower]
     lines += [f"{name(c)}: undecided whether it is {word}" for c in undecided]
+    least = _least_trials(len(judged))
+    if any(min(c.subject.trials, c.other.trials) < least for c in undecided if c in judged):
+        lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
+    if any(not (c.subject.parts or c.other.parts or ran_together(axis, c.subject, c.other)) for c in undecided):
+        lines.append(
+            "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
+        )
     lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
     if result.failed:
         lines.append(f"{result.failed} trial(s) failed")
@@ -48,8 +67,13 @@ def gate(result: Result, limit: float) -> tuple[int, list[str]]:
     return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(compared)} intervals end below"]
 
 
+def _least_trials(ratios: int) -> int:
+    """A side, until the least p that their ranks can have survives Holm."""
+    return next(n for n in count(2) if ratios / comb(2 * n, n) < 1 - CONFIDENCE)
+
+
 def _unjudged(c: Comparison) -> bool:
-    return c.verdict in NO_VERDICT or c.verdict.endswith("+ stack") or c.ratio.low is None
+    return c.verdict in NO_VERDICT or c.verdict.endswith(("+ stack", "+ code")) or c.ratio.low is None
 
 
 def _low(c: Comparison) -> float:

@@ -23,7 +23,7 @@ from gpubench.rows.read import load
 from gpubench.runner.process import describe, run_child
 from gpubench.runner.run import run
 from gpubench.runner.signals import INTERRUPTED
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Trial, trial_to_json
 
 SUITE = Path(__file__).with_name("selftest_suite.py")
@@ -171,7 +171,7 @@ def _comparisons(path: Path) -> dict[str, Comparison]:
 
 def _clock(options: Options, device: env.Device) -> dict[str, float]:
     """What the suite's `clock` model found; empty where it did not end well."""
-    case = plan([suite.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], NO_DATA, {})[0]
+    case = plan([files.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], NO_DATA, {})[0]
     outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
     answer = (outcome.answer or {}).get("measurement", {})
     return dict(answer.get("quality", {})) if answer.get("status") == "ok" else {}

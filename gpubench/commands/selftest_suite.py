@@ -8,11 +8,10 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from gpubench.suite.suite import Param, Suite
+from gpubench import Param, Suite
 
 if TYPE_CHECKING:
-    from gpubench.suite.trial import Trial
-    from gpubench.training.clock.clock import Clock
+    from gpubench import Clock, Trial
 
 PADDED_EVERY = 4
 """The padded model takes each fourth step twice: 25% more, in proportion to whatever a step takes here."""
@@ -40,9 +39,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     `clock` times the clock itself and returns what it found."""
     import torch
 
-    from gpubench.training.device import synchronize
-    from gpubench.training.precision import mode_of
-    from gpubench.training.stepper import Stepper
+    from gpubench.training import Stepper, mode_of, synchronize
 
     device = torch.device(trial.case.device)
     width, model = trial.params.width, trial.case.model

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from gpubench.suite.suite import COMMON_PARAMS, LoadedSuite, Param, built_in_names, find
+from gpubench.suite.files import LoadedSuite, built_in_names, find
+from gpubench.suite.suite import COMMON_PARAMS, Param
 
 WIDTH = 79
 INDENT = " " * 16

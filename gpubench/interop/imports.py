@@ -18,7 +18,8 @@ from typing import Any
 from gpubench.data.datasets import CIFAR10, IMAGENET
 from gpubench.errors import UserError
 from gpubench.interop.notebooks import runs_of
-from gpubench.rows.row import Row, append
+from gpubench.rows.row import Row
+from gpubench.rows.write import append
 
 IMPLAUSIBLE = 20
 """A rate this many times its column's median is no measurement (Lambda's NCF on several GPUs: 1e10)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.rows.read import load
+from gpubench.rows.row import QUALITIES
 
 PROVENANCE = (
     "card",
@@ -82,11 +83,12 @@ def _implausible(frame: pd.DataFrame) -> Iterator[str]:
     rate, epochs, samples = ok["samples_per_second"], ok["epochs"], ok["samples"]
     trained = ok["train_seconds"].where(ok["measured"] == "measured")
     apart = (rate * trained / samples).where(epochs > 0)
+    shares = [name for name, about in QUALITIES.items() if about.unit == "share"]
     checks = {
         "seconds that are not above 0": ok["seconds"] <= 0,
         "neither seconds nor a rate": ok["seconds"].isna() & rate.isna(),
         "a rate that is not above 0": rate <= 0,
-        "an accuracy outside 0 to 1": (ok["accuracy"] < 0) | (ok["accuracy"] > 1),
+        **{f"{name} outside 0 to 1": (ok[name] < 0) | (ok[name] > 1) for name in shares},
         "more memory used than the card has": ok["peak_memory_bytes"] > ok["card_memory_bytes"] * 1.05,
         "training faster than the wall clock by its own samples": apart > 1.5,
         "a probe error too large for its precision": (ok["precision"] == "fp32") & (ok["precision_error"] > 1e-4),

@@ -10,7 +10,8 @@ from typing import Literal, NoReturn
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.suite.suite import LoadedSuite, ParamValue
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import ParamValue
 from gpubench.suite.trial import PRECISIONS, Case, Trial
 
 SAMPLED_REPEATS = 6

@@ -17,7 +17,8 @@ from gpubench.hardware.readers import readers, state_of
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 from gpubench.plan.plan import Options, check_names, check_processes, choose_devices, choose_models, plan
-from gpubench.suite.suite import LoadedSuite, params_text
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import params_text
 from gpubench.suite.trial import Case
 
 QUICK = "quick"

@@ -10,23 +10,17 @@ import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from gpubench.rows.embed import RowsLostError, table_in
-from gpubench.rows.row import COLUMNS, SCHEMA, Row
+from gpubench.rows.files import File, batches, split
+from gpubench.rows.lines import REQUIRED, good_rows, typed
+from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS, SCHEMA
 
-OURS = ("schema", "suite")
-"""Columns that tell our files, of any schema, from other people's."""
-REQUIRED = ("schema", "suite", "model", "precision", "status")
-NAMED_LINES = 5
-"""Bad lines named one by one; further ones are counted."""
-BATCH_BYTES = 16 << 20
-"""Files of one header are parsed together up to this size."""
 AHEAD = 2
 """Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
 
@@ -34,18 +28,6 @@ AHEAD = 2
 def float_precision(pandas: str) -> Literal["round_trip"] | None:
     """How pandas is told to read a number to its last bit; it does by itself since 3.1, which deprecates the word."""
     return "round_trip" if pandas.startswith(("2.", "3.0.")) else None
-
-
-def _columns_of(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(Row) if f.type in (kind, kind | None))
-
-
-NUMBERS = _columns_of(int) + _columns_of(float)
-FLAGS = _columns_of(bool)
-
-STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-csv.field_size_limit(1 << 30)  # a long run's laps
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,25 +69,6 @@ class _Kept:
     lines: Sequence[bytes]
 
 
-@dataclass(frozen=True)
-class _File:
-    path: Path
-    names: tuple[str, ...]
-    content: bytes
-    """The whole file; its first line is the header."""
-
-    @property
-    def body(self) -> memoryview:
-        """What follows the header, not copied."""
-        end = self.content.find(b"\n")
-        return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
-
-    @property
-    def lines(self) -> list[bytes]:
-        """Those of the body, which ends with a newline."""
-        return [line.rstrip(b"\r") for line in bytes(self.body).split(b"\n")[:-1]]
-
-
 def load(
     paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = (), *, keep: bool = False
 ) -> Loaded:
@@ -120,20 +83,20 @@ def load(
     numbers, found = _Numbers(identity), [np.zeros(0, np.int64)]
     parts: list[_Part] = []
     kept: list[_Kept] = []
-    for batch, at_once in _ahead(_batches(paths, problems), columns):
-        closely = [] if at_once else [_closely(file, problems) for file in batch]
-        own = [at_once] if at_once else [_part_of(_typed(frame), columns) for frame in closely]
+    for batch, at_once in _ahead(batches(paths, problems), columns):
+        one_by_one = [] if at_once else [good_rows(file, problems) for file in batch]
+        own = [at_once] if at_once else [_part_of(typed(frame), columns) for frame in one_by_one]
         parts += own
         found += [numbers.of(part) for part in own if part.rows and identity]
         if keep:
-            kept += [_lines_of(frame) for frame in closely] or [_Kept(file.names, file.lines) for file in batch]
+            kept += [_lines_of(frame) for frame in one_by_one] or [_Kept(file.names, file.lines) for file in batch]
     frame = _joined(parts, columns)
     frame = frame.assign(identity=np.concatenate(found)) if identity else frame
     return Loaded(frame, problems, tuple(kept))
 
 
 def _lines_of(frame: pd.DataFrame) -> _Kept:
-    """Rows of `_closely` as lines of a table of ours."""
+    """Rows of `good_rows` as lines of a table of ours."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(
         frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end").itertuples(index=False)
@@ -143,7 +106,7 @@ def _lines_of(frame: pd.DataFrame) -> _Kept:
 
 def _in_columns(names: Sequence[str], line: bytes) -> bytes:
     """A line of a table with other columns as one with ours."""
-    known = {"end": "end", **dict(zip(names, _split(line.decode()), strict=True))}
+    known = {"end": "end", **dict(zip(names, split(line.decode()), strict=True))}
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow([known.get(name, "") for name in COLUMNS])
     return out.getvalue().encode()
@@ -192,10 +155,10 @@ def _joined(parts: Sequence[_Part], columns: Sequence[str]) -> pd.DataFrame:
     return pd.concat(blocks, axis=1)
 
 
-def _ahead(batches: Iterator[list[_File]], columns: Sequence[str]) -> Iterator[tuple[list[_File], _Part | None]]:
+def _ahead(batches: Iterator[list[File]], columns: Sequence[str]) -> Iterator[tuple[list[File], _Part | None]]:
     """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
     with ThreadPoolExecutor(AHEAD) as pool:
-        waiting: deque[tuple[list[_File], Future[_Part | None]]] = deque()
+        waiting: deque[tuple[list[File], Future[_Part | None]]] = deque()
         for batch in batches:
             waiting.append((batch, pool.submit(_at_once, batch, columns)))
             if len(waiting) > AHEAD:
@@ -232,78 +195,15 @@ class _Numbers:
         return np.array(shared, np.int64)[local]
 
 
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def shown(text: str) -> str:
     """A text without characters that steer a terminal or turn the direction of writing around."""
     return STEERING.sub("\ufffd", text)
 
 
-def _batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[_File]]:
-    """Readable files of our kind, in order, grouped where neighbours have one header."""
-    batch: list[_File] = []
-    size = 0
-    for path in _files(paths, problems):
-        file = _opened(path, problems)
-        if file is None:
-            continue
-        if batch and (file.names != batch[0].names or size + len(file.content) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += len(file.content)
-    if batch:
-        yield batch
-
-
-def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
-    """The files, and the CSV files of the folders, among `paths`."""
-    for path in paths:
-        try:
-            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-        except OSError:
-            found = [path]  # what is wrong with it is said where it is opened
-        if not found:
-            problems.append(f"{path}: a folder without any CSV file")
-        yield from found
-
-
-def _opened(path: Path, problems: list[str]) -> _File | None:
-    """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        problems.append(f"{path}: cannot be read ({error.strerror})")
-        return None
-    try:
-        carried = table_in(content)
-    except RowsLostError as error:
-        problems.append(f"{path}: {error}")
-        return None
-    content = content if carried is None else carried
-    if not content[:1024].strip() and not content.strip():
-        problems.append(f"{path}: empty")
-        return None
-    end = content.find(b"\n")
-    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
-    names = _split(header)
-    missing = [name for name in OURS if name not in names]
-    if missing:
-        problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
-        return None
-    if len(set(names)) != len(names):
-        problems.append(f"{path}, line 1: a column stands twice in the header; left out")
-        return None
-    return _File(path, tuple(names), content)
-
-
-def _split(line: str) -> list[str]:
-    """The cells of one line; none where it is no CSV."""
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []
-
-
-def _at_once(batch: Sequence[_File], columns: Sequence[str]) -> _Part | None:
+def _at_once(batch: Sequence[File], columns: Sequence[str]) -> _Part | None:
     """All files as typed rows, or None where any line needs a closer look."""
     names = batch[0].names
     if names[-1] != "end":  # pandas fills a line that is too short with empty cells
@@ -343,86 +243,3 @@ def _is_good(frame: pd.DataFrame) -> bool:
     if not (frame["end"] == "end").all():
         return False
     return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
-
-
-def _closely(file: _File, problems: list[str]) -> pd.DataFrame:
-    """The good rows of one file as text, each line on its own; what is wrong with the others goes to `problems`."""
-    frame = _line_by_line(file, problems)
-    newer = _newer(frame)
-    if newer.any():
-        version = frame["schema"][newer].iloc[0]
-        problems.append(
-            f"{file.path}: {int(newer.sum())} row(s) by a newer gpubench (schema {version}, this one reads"
-            f" {SCHEMA}); upgrade gpubench to read them"
-        )
-    elif frame.empty and not bytes(file.body).strip():
-        problems.append(f"{file.path}: no rows")
-    return frame[~newer]
-
-
-def _newer(frame: pd.DataFrame) -> "pd.Series[bool]":
-    return pd.to_numeric(frame["schema"], errors="coerce") > SCHEMA
-
-
-def _bad(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Rows of a known schema in which a required field is empty, a number is none, or the end is missing."""
-    bad = pd.Series(False, index=frame.index)
-    for name in REQUIRED:
-        bad |= frame[name] == "" if name in frame else True
-    if "end" in frame:
-        bad |= frame["end"] != "end"  # a short line that was torn and then sealed
-    texts = frame[[name for name in frame if name in NUMBERS]]
-    none = (~np.isfinite(_numbers(texts)) & (texts != "").to_numpy()).any(axis=1)
-    wrong: pd.Series[bool] = (bad | pd.Series(none, index=frame.index)) & ~_newer(frame)
-    return wrong
-
-
-def _numbers(texts: pd.DataFrame) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    """Every text as a number, NaN where it is none."""
-    flat = texts.to_numpy(dtype=object).ravel()
-    found = np.array(pd.to_numeric(pd.Series(flat), errors="coerce"), dtype=float)
-    known = np.isfinite(found)
-    found[known] = flat[known].astype(float)  # pandas tells what a number is, and before 3.1 is off by a bit
-    return found.reshape(texts.shape)
-
-
-def _line_by_line(file: _File, problems: list[str]) -> pd.DataFrame:
-    """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
-    path, names = file.path, file.names
-    known = [number for number, name in enumerate(names) if name in COLUMNS]
-    lines = file.content.decode("utf-8-sig", "replace").split("\n")
-    header = lines[0].rstrip("\r")
-    last = len(lines)
-    # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
-    torn = bool(lines[-1].strip()) and not _whole(lines[-1], names)
-    rows, numbers, wrong = [], [], []
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip() or line.rstrip("\r") == header:  # files joined with `cat` repeat it
-            continue
-        cells = _split(line.rstrip("\r").replace("\0", ""))
-        if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
-            rows.append([cells[at] for at in known])
-            numbers.append(number)
-        elif torn and number == last:
-            problems.append(f"{path}, line {number}: torn (its run was killed while writing it); left out")
-        else:
-            wrong.append(number)
-    frame = pd.DataFrame(rows, columns=[names[at] for at in known], index=numbers, dtype=str)
-    bad = _bad(frame)
-    wrong = sorted(wrong + list(frame.index[bad]))
-    problems += [f"{path}, line {number}: not a whole row; left out" for number in wrong[:NAMED_LINES]]
-    if len(wrong) > NAMED_LINES:
-        problems.append(f"{path}: {len(wrong) - NAMED_LINES} more lines are no whole rows; left out")
-    return frame[~bad]
-
-
-def _whole(line: str, names: Sequence[str]) -> bool:
-    cells = _split(line.rstrip("\r"))
-    return len(cells) == len(names) and cells[-1:] == ["end"] and line.count('"') % 2 == 0
-
-
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `_closely` with numbers for texts where a column has them."""
-    known = [name for name in frame if name in NUMBERS]
-    texts = frame.drop(columns=known).astype(object)
-    return pd.concat([texts, pd.DataFrame(_numbers(frame[known]), index=frame.index, columns=known)], axis=1)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpubench.hardware import host
@@ -12,10 +13,13 @@ from gpubench.plan.session import Session
 from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import Listener
 from gpubench.runner.resume import case_terms
-from gpubench.suite.trial import Case, Measurement, Trial, measurement_from_json, trial_to_json
+from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
 
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
+
+STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
+"""The status of a trial whose process ended without an answer."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,9 @@ def checkpoint_folder(session: Session, case: Case) -> str:
 def _measurement_of(outcome: Outcome) -> Measurement:
     if outcome.answer is not None:
         return measurement_from_json(outcome.answer["measurement"])
-    status = {"timed_out": "timed_out", "over_memory": "out_of_memory"}.get(outcome.end, "failed")
-    died = outcome.end == "died"
-    return Measurement(status=status, reason=outcome.reason, crashed=died)  # type: ignore[arg-type]
+    return Measurement(
+        status=STATUS_OF_END[outcome.end], reason=outcome.reason, fault="crashed" if outcome.end == "died" else ""
+    )
 
 
 def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpubench.plan.forecast import moment, span
-from gpubench.rows.row import Row
+from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
@@ -147,12 +147,11 @@ def describe(row: Row, unit: str) -> str:
     parts = [f"{_duration(row.seconds)} {row.measured}"]
     if row.samples_per_second:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
-    if row.accuracy is not None:
-        parts.append(f"accuracy {row.accuracy:.2%}")
-    if row.top5 is not None:
-        parts.append(f"top-5 {row.top5:.2%}")
-    if row.perplexity is not None:
-        parts.append(f"perplexity {row.perplexity:.2f}")
+    for name, about in SHOWN_QUALITIES.items():
+        value = getattr(row, name)
+        if value is not None:
+            places = ".2%" if about.unit == "share" else ".2f"
+            parts.append(f"{about.title} {value:{places}}")
     parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)

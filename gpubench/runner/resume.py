@@ -1,162 +1,25 @@
-"""Makes the row of a trial, and reads from the rows of an earlier run what a resumed one may skip."""
+"""Reads from the rows of an earlier run what a resumed one may skip, and whether it may go on."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from gpubench.errors import UserError
-from gpubench.hardware.environment import Device, Environment, without_names
+from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
 from gpubench.plan.plan import Options
 from gpubench.rows.read import load
-from gpubench.rows.row import Row
-from gpubench.runner.measured_peaks import Peak
+from gpubench.runner.record import copied
 from gpubench.suite.suite import params_text
-from gpubench.suite.trial import FINISHED, TRAINED, Case, Lap, Measurement, Trial
+from gpubench.suite.trial import FINISHED, Case, Trial
 
-
-def row_of(
-    trial: Trial,
-    measurement: Measurement,
-    *,
-    device: Device,
-    card: CardState,
-    environment: Environment,
-    session: str,
-    until: float | None,
-    started: str,
-    band: tuple[float, float] | None,
-    startup_seconds: float | None,
-    peak: Peak | None = None,
-) -> Row:
-    """The row of one trial.
-
-    `band` is the suite's measured band of projected/full seconds, `peak` what the device was measured to reach
-    in the trial's precision.
-    """
-    case = trial.case
-    seconds = measurement.seconds if measurement.status in TRAINED else None
-    projected = seconds is not None and not measurement.measured
-    low, high = (seconds / band[1], seconds / band[0]) if projected and band and seconds else (None, None)
-    # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
-    quality = measurement.quality if trial.teaches else {}
-    threads = measurement.settings.get("threads")
-    unsteady = "unsteady" if measurement.steady.startswith("unsteady") else ""
-    return Row(
-        suite=case.suite,
-        suite_version=case.suite_version,
-        suite_digest=case.suite_digest,
-        model=case.model,
-        rung=case.rung,
-        studies=" ".join(case.studies),
-        precision=case.precision,
-        batch_size=case.batch_size,
-        batch_policy=case.batch_policy,
-        batch_capped=case.batch_capped if case.batch_policy != "fixed" else None,
-        batch_curve=json.dumps(case.batch_curve, separators=(",", ":")) if case.batch_curve else "",
-        params=params_text(case.params),
-        processes=case.all_processes,
-        nodes=case.nodes,
-        data=case.data,
-        weights=case.weights,
-        mode=case.mode,
-        seed=trial.seed,
-        memory_limit_bytes=case.memory_limit_bytes,
-        card=device.card,
-        device=device.device,
-        device_hash=device.device_hash,
-        card_memory_bytes=device.memory_bytes,
-        driver=device.driver,
-        threads=int(threads) if threads else None,
-        memory_format=measurement.settings.get("memory_format", ""),
-        **asdict(card),
-        **asdict(environment),
-        session=session,
-        trial=trial.index,
-        until=until,
-        started=started,
-        status=measurement.status,
-        reason=without_names(measurement.reason),
-        seconds=_rounded(seconds),
-        seconds_low=_rounded(low),
-        seconds_high=_rounded(high),
-        measured="" if seconds is None else "projected" if projected else "measured",
-        samples_per_second=_rounded(measurement.samples_per_second),
-        train_seconds=_rounded(measurement.train_seconds),
-        valid_seconds=_rounded(measurement.valid_seconds),
-        epochs=measurement.epochs,
-        samples=measurement.samples,
-        resumed=measurement.resumed,
-        steady=measurement.steady,
-        marks=" ".join(filter(None, [measurement.telemetry.marks, unsteady, "resumed" * bool(measurement.resumed)])),
-        data_stall=_rounded(measurement.data_stall),
-        loader_wait=_rounded(measurement.loader_wait),
-        resident_samples_per_second=_rounded(measurement.resident_samples_per_second),
-        run_samples=measurement.run_samples,
-        step_samples=measurement.step_samples,
-        flops_per_sample=_rounded(measurement.flops_per_sample),
-        bytes_per_sample=_rounded(measurement.bytes_per_sample),
-        ops_per_step=measurement.ops_per_step,
-        odd_flops_share=_rounded(measurement.odd_flops_share),
-        measured_peak_flops=_rounded(peak.flops_per_second if peak else None),
-        measured_bandwidth_bytes_per_second=_rounded(peak.bytes_per_second if peak else None),
-        op_overhead_seconds=_rounded(peak.op_seconds if peak else None),
-        startup_seconds=_rounded(startup_seconds),
-        setup_seconds=_rounded(measurement.setup_seconds),
-        precision_error=_rounded(measurement.precision_error),
-        precision_proof=measurement.precision_proof,
-        loss_scale=measurement.loss_scale,
-        skipped_steps=measurement.skipped_steps,
-        nonfinite_losses=measurement.nonfinite_losses,
-        peak_memory_bytes=measurement.peak_memory_bytes,
-        allocator_retries=measurement.allocator_retries if device.kind == "cuda" else None,
-        **{name: _short(value) for name, value in asdict(measurement.telemetry).items() if name != "marks"},
-        accuracy=_rounded(quality.get("accuracy")),
-        success_rate=_rounded(quality.get("success_rate")),
-        loss=_rounded(quality.get("loss")),
-        top5=_rounded(quality.get("top5")),
-        perplexity=_rounded(quality.get("perplexity")),
-        test_perplexity=_rounded(quality.get("test_perplexity")),
-        backend=measurement.backend,
-        interconnect=measurement.interconnect,
-        rank_spread=_rounded(measurement.rank_spread),
-        straggler=measurement.straggler,
-        communication_share=_rounded(measurement.communication_share),
-        laps=json.dumps(
-            [_lap_list(lap) for lap in measurement.laps],
-            separators=(",", ":"),
-        )
-        if measurement.laps
-        else "",
-        table=_table(measurement.table),
-    )
-
-
-def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
-    """Column names first, then the lines."""
-    if not lines:
-        return ""
-    values = [[_rounded(v) if isinstance(v, float) else v for v in line.values()] for line in lines]
-    return json.dumps([list(lines[0]), *values], separators=(",", ":"))
-
-
-def _lap_list(lap: Lap) -> list[str | int | float]:
-    seconds, wait = round(lap.seconds, 6), round(lap.wait_seconds, 6)
-    return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
-
-
-def _short(value: Any) -> Any:
-    return _rounded(value) if isinstance(value, float) else value
-
-
-def _rounded(value: float | None) -> float | None:
-    """Six significant digits: finer than any clock here, and short in the file. Not a number is no figure."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+CASE_TERMS = (
+    "card", "device_hash", "driver", "power_limit_watts", "torch", "torchvision", "fastai", "cuda", "cudnn", "python",
+    "cpu", "cpu_count", "gpubench", "suite_version", "suite_digest", "mode", "data", "weights", "memory_limit_bytes",
+)  # fmt: skip
+"""Columns in which the trials of one case and session agree, beside its parameters."""
 
 
 class Earlier:
@@ -256,28 +119,8 @@ class Earlier:
 
 def case_terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
-    return {
-        "card": device.card,
-        "device_hash": device.device_hash,
-        "driver": device.driver,
-        "power_limit_watts": card.power_limit_watts,
-        "torch": environment.torch,
-        "torchvision": environment.torchvision,
-        "fastai": environment.fastai,
-        "cuda": environment.cuda,
-        "cudnn": environment.cudnn,
-        "python": environment.python,
-        "cpu": environment.cpu,
-        "cpu_count": environment.cpu_count,
-        "gpubench": environment.gpubench,
-        "suite_version": case.suite_version,
-        "suite_digest": case.suite_digest,
-        "params": params_text(case.params),
-        "mode": case.mode,
-        "data": case.data,
-        "weights": case.weights,
-        "memory_limit_bytes": case.memory_limit_bytes,
-    }
+    sources = {"case": case, "device": device, "card": card, "environment": environment}
+    return {**copied(CASE_TERMS, sources), "params": params_text(case.params)}
 
 
 def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Environment) -> dict[str, object]:

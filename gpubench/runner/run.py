@@ -11,7 +11,8 @@ from gpubench.hardware import environment as env
 from gpubench.hardware import host
 from gpubench.plan.plan import SAMPLED_REPEATS, Options
 from gpubench.plan.session import Session, open_session, print_plan
-from gpubench.rows import row as records
+from gpubench.rows import write as records
+from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import Batches
 from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
@@ -19,11 +20,12 @@ from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Answer, Measure
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
-from gpubench.runner.resume import Earlier, row_of, terms_of
+from gpubench.runner.record import Setting, row_of
+from gpubench.runner.resume import Earlier, terms_of
 from gpubench.runner.rounds import Rounds
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.warm_up import WarmUp
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Trial
 
 SOME_FAILED = 4
@@ -46,7 +48,7 @@ def run(
     console = console or Console(stderr=True, highlight=False)
     with Interrupts() as interrupts:
         try:
-            loaded = suite.find_all(options.suites)
+            loaded = files.find_all(options.suites)
             facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
             if options.dry_run:
@@ -206,21 +208,18 @@ class Run:
         now = _now()
         records.append(path or self._session.path, [self._row_of(trial, Answer(why), now) for trial in trials])
 
-    def _row_of(self, trial: Trial, answer: Answer, started: str) -> records.Row:
+    def _row_of(self, trial: Trial, answer: Answer, started: str) -> Row:
         session, earlier, case = self._session, self._earlier, trial.case
-        return row_of(
-            trial,
-            answer.measurement,
+        setting = Setting(
             device=session.devices[case.device],
             card=session.card_state(case.device),
             environment=session.environment,
             session=(earlier and earlier.session_of(case)) or session.id,
             until=session.options.until,
-            started=started,
             band=session.suites[case.suite].suite.projected_over_full,
-            startup_seconds=answer.startup_seconds,
             peak=self._warm_up.peak_of(case),
         )
+        return row_of(trial, answer.measurement, setting, started=started, startup_seconds=answer.startup_seconds)
 
 
 def _now() -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from gpubench.analysis.cells import Cell, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import Metric
+from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
@@ -46,16 +47,15 @@ def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
         value_column(metric),
         Column("samples/s", "samples/s", "higher"),
         Column("trials", "count"),
-        Column("accuracy", "share", "higher", places=2),
-        Column("top-5", "share", "higher", places=2),
-        Column("perplexity", "perplexity", "lower", places=2),
+        *(Column(about.title, about.unit or name, about.better, places=2) for name, about in SHOWN_QUALITIES.items()),
         Column("notes", note=True),
     ]
     lines: list[list[Value]] = [
         [
             *(cell.model, label, cell.precision, batch_text(cell), estimate(cell, metric)),
             *(known(cell.samples_per_second), cell.trials or None),
-            *(known(cell.accuracy), known(cell.top5), known(cell.perplexity), words.notes_of(cell)),
+            *(known(cell.number(name)) for name in SHOWN_QUALITIES),
+            words.notes_of(cell),
         ]
         for cell, label in zip(cells, words.labels_of(cells), strict=True)
     ]

@@ -208,7 +208,7 @@ def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
     sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
-    yield from dict.fromkeys(note for each in own for note in each.notes if note.startswith("differs in"))
+    yield from dict.fromkeys(f"differs in {', '.join(each.differing)}" for each in own if each.differing)
 
 
 def _tables(group: Group, own: Sequence[Comparison], metric: Metric) -> Iterator[Table]:

@@ -11,7 +11,8 @@ from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
 from gpubench.rows.read import shown
 from gpubench.studies.section import DECIDED, Finding
-from gpubench.suite import suite
+from gpubench.suite import files
+from gpubench.suite.suite import params_text
 
 NAME, FACT = 36, 60
 """Characters of a name and of a fact in a sentence."""
@@ -142,14 +143,14 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
 def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
     """The parameters that a built-in suite has by default, and those that follow from a preset."""
     try:
-        if suite_name not in suite.built_in_names():
+        if suite_name not in files.built_in_names():
             return frozenset()
-        found = suite.find(suite_name)
+        found = files.find(suite_name)
         own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
         preset = {**found.resolve_params(chosen, model)}
         preset |= {name: found.suite.params[name].default for name in chosen}
-        return frozenset(suite.params_text(preset).split())
+        return frozenset(params_text(preset).split())
     except UserError:
         return frozenset()
 

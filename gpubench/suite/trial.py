@@ -31,8 +31,12 @@ TRAINED: frozenset[Status] = frozenset({"ok", "goal_missed"})
 FINISHED: frozenset[Status] = GOOD | TRAINED
 """Statuses that a resumed run does not try again."""
 
-DIVERGED = "diverged:"
-"""How the reason of a failed trial begins whose training went well but taught nothing."""
+Fault = Literal["", "crashed", "diverged", "lost_others", "waited_for_others"]
+"""What is known of a failure beside its reason.
+
+`crashed`: the process ended without an answer. `diverged`: everything ran and fitted, and taught nothing.
+`lost_others` and `waited_for_others`: the cause lies with another process of the trial, which is gone or hangs.
+"""
 
 
 @dataclass(frozen=True)
@@ -179,8 +183,10 @@ class Measurement:
 
     status: Status
     reason: str = ""
-    crashed: bool = False
-    """Whether the process ended without an answer."""
+    """In words, for a reader alone: what code asks for is in the fields below."""
+    fault: Fault = ""
+    error: str = ""
+    """The class of the exception that ended it: `RuntimeError`, say."""
     seconds: float | None = None
     """The whole run: all epochs, training and validation; projected unless `measured`."""
     measured: bool = False
@@ -191,6 +197,9 @@ class Measurement:
     samples: int | None = None
     """Samples trained in laps of any kind."""
     steady: str = ""
+    """How the steady state was found, in words."""
+    unsteady: bool = False
+    """Whether there was none."""
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None
@@ -225,8 +234,10 @@ class Measurement:
     nonfinite_losses: int | None = None
     allocator_retries: int = 0
     quality: Mapping[str, float] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """What the process found set: versions and threads, as strings."""
+    threads: int | None = None
+    """Those torch computed with."""
+    memory_format: str = ""
+    """Layout of images and weights, where the suite has several."""
     table: tuple[Mapping[str, str | int | float], ...] = ()
     """What a suite measured beside laps."""
     resumed: str = ""
@@ -238,7 +249,7 @@ class Measurement:
     @property
     def diverged(self) -> bool:
         """Whether it failed in its figures only: everything ran, and fitted."""
-        return self.status == "failed" and self.reason.startswith(DIVERGED)
+        return self.status == "failed" and self.fault == "diverged"
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:

@@ -1,5 +1,47 @@
 """What a suite trains with: clock, precision, optimizer step, device, process group, fastai callbacks.
 
-Imports suite and hardware. Suites import its names from here (`from gpubench.training import Stepper`), and the worker
-sets it up for them.
+Imports suite and hardware. Suites import the names below from here, which keep their meaning (docs/adding-a-suite.md);
+the worker sets them up. Importing this imports no torch: each name is fetched where it is asked for. What needs fastai
+stays in `gpubench.training.fastai`.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpubench.training.clock.clock import Clock as Clock
+    from gpubench.training.clock.clock import Notes as Notes
+    from gpubench.training.device import synchronize as synchronize
+    from gpubench.training.lars import Lars as Lars
+    from gpubench.training.memory_layout import layout as layout
+    from gpubench.training.memory_layout import memory_format as memory_format
+    from gpubench.training.precision import Mode as Mode
+    from gpubench.training.precision import mode_of as mode_of
+    from gpubench.training.process_group import distributed as distributed
+    from gpubench.training.process_group import quiet as quiet
+    from gpubench.training.process_group import weighted_mean as weighted_mean
+    from gpubench.training.sharding import Shard as Shard
+    from gpubench.training.sharding import shards as shards
+    from gpubench.training.stepper import LossScale as LossScale
+    from gpubench.training.stepper import Stepper as Stepper
+    from gpubench.training.stepper import Tally as Tally
+    from gpubench.training.stepper import begin_momentum as begin_momentum
+    from gpubench.training.stepper import dtypes_of as dtypes_of
+
+_HOMES = {
+    "clock.clock": ("Clock", "Notes"),
+    "device": ("synchronize",),
+    "lars": ("Lars",),
+    "memory_layout": ("layout", "memory_format"),
+    "precision": ("Mode", "mode_of"),
+    "process_group": ("distributed", "quiet", "weighted_mean"),
+    "sharding": ("Shard", "shards"),
+    "stepper": ("LossScale", "Stepper", "Tally", "begin_momentum", "dtypes_of"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"gpubench.training has no {name!r}; it has {', '.join(sorted(_HOME_OF))}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

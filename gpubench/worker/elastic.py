@@ -22,9 +22,9 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import interface_of
 from gpubench.hardware.nccl import LOG, told
-from gpubench.suite.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
+from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect
-from gpubench.worker.failures import Failure, cause, together
+from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
 
 REPORT_SECONDS = 5.0
@@ -122,6 +122,8 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reports = {key: each for key, each in _read(store, others).items() if each["measurement"]["reason"]}
     for key, each in {**said, **reports}.items():
         measurement = measurement_from_json(each["measurement"])
+        if measurement.fault == "crashed":  # a whole machine's part, and its last words may name another
+            measurement = replace(measurement, fault=fault_of(measurement.reason) or "crashed")
         if not _trained(each):
             failures.append(Failure(each["at"], {**names, **others}[key], measurement))
     heard = {failure.who for failure in failures}
@@ -138,7 +140,7 @@ def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
 
 
 def _failure(at: float, who: str, reason: str) -> Failure:
-    return Failure(at, who, Measurement(status="failed", reason=reason))
+    return Failure(at, who, failed(reason))
 
 
 def _signal(number: int) -> str:

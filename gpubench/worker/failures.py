@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpubench.suite.trial import Measurement
+from gpubench.suite.trial import Fault, Measurement
 
-CONSEQUENCES = ("peer", "socket", "broken pipe", "timed out", "timeout", "process exited", "aborted", "rendezvous")
-"""What a process says when another is gone or hangs; the cause lies elsewhere."""
+CONSEQUENCES: frozenset[Fault] = frozenset({"lost_others", "waited_for_others"})
+"""Faults of a process that only met what became of another."""
+LOST = ("peer", "socket", "broken pipe", "process exited", "aborted", "rendezvous")
+LATE = ("timed out", "timeout")
+"""Words of errors that say that another process is gone, or hangs: the libraries have no class for them."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +22,17 @@ class Failure:
     measurement: Measurement
 
 
-def is_consequence(measurement: Measurement) -> bool:
-    """Whether a failure only says that other processes are gone."""
-    words = measurement.reason.lower()
-    return measurement.status == "failed" and any(word in words for word in CONSEQUENCES)
+def fault_of(words: str) -> Fault:
+    """Whose fault an error is, by what torch, NCCL or Gloo say of it; nobody looks at the words again."""
+    words = words.lower()
+    if any(late in words for late in LATE):
+        return "waited_for_others"
+    return "lost_others" if any(lost in words for lost in LOST) else ""
+
+
+def failed(reason: str, error: str = "") -> Measurement:
+    """The answer of a process that failed with these words, in an exception of the class `error` if in any."""
+    return Measurement(status="failed", reason=reason, fault=fault_of(reason), error=error)
 
 
 def together(answers: Mapping[int, Measurement]) -> Measurement:
@@ -45,7 +55,7 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     """
     ordered = sorted(failures, key=lambda failure: failure.at)
     full = [each for each in ordered if each.measurement.status == "out_of_memory"]
-    own = [each for each in ordered if not is_consequence(each.measurement)]
+    own = [each for each in ordered if not _is_consequence(each.measurement)]
     if full or own:
         first = (full or own)[0]
         return replace(first.measurement, reason=f"{first.who}: {first.measurement.reason}")
@@ -53,7 +63,12 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     if not ordered:
         return Measurement(status="failed", reason=f"no process answered{silent}")
     first = ordered[0]
-    words = first.measurement.reason
-    late = "timed out" in words.lower() or "timeout" in words.lower()
+    fault, words = first.measurement.fault, first.measurement.reason
+    late = fault == "waited_for_others"
     what = "waited in vain for the others" if late else "lost the others"
-    return Measurement(status="timed_out" if late else "failed", reason=f"{first.who} {what}{silent} ({words})")
+    reason = f"{first.who} {what}{silent} ({words})"
+    return Measurement(status="timed_out" if late else "failed", reason=reason, fault=fault)
+
+
+def _is_consequence(measurement: Measurement) -> bool:
+    return measurement.status == "failed" and measurement.fault in CONSEQUENCES

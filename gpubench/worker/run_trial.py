@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
-from gpubench.suite import suite as suites
-from gpubench.suite.trial import DIVERGED, TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
+from gpubench.suite import files
+from gpubench.suite.suite import Suite
+from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock, Memory
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.worker.failures import CONSEQUENCES, failed
 
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
@@ -46,7 +48,6 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 def run_rank(task: Message, place: Any, channel: socket.socket) -> None:
     """One of several processes of a trial, started by the agent: leaves its answer in the store."""
     from gpubench.training import process_group
-    from gpubench.worker import failures
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
@@ -62,7 +63,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket) -> None:
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
     if measurement.status not in TRAINED:
-        if failures.is_consequence(measurement):
+        if measurement.fault in CONSEQUENCES:
             time.sleep(CAUSE_SECONDS)
         os._exit(1)  # the agent ends the others then, which may wait for this one
     process_group.leave()
@@ -97,7 +98,7 @@ def measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str,
 
 
 def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
-    loaded = suites.load(Path(trial.case.suite_path))
+    loaded = files.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
     random.seed(trial.seed)
@@ -116,7 +117,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     return judged(measurement, loaded.suite, trial)
 
 
-def judged(measurement: Measurement, suite: suites.Suite, trial: Trial) -> Measurement:
+def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     """`goal_missed` where a full run on real data ends below the suite's goal; says which runs reached it.
 
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
@@ -152,7 +153,7 @@ def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "Probe | Non
 
 
 def _run_torch_suite(
-    trial: Trial, suite: suites.Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+    trial: Trial, suite: Suite, new_clock: NewClock, join: Join, span: dict[str, float]
 ) -> Measurement:
     device, flags, proof = _open(trial)
     import torch
@@ -160,7 +161,7 @@ def _run_torch_suite(
     from gpubench.training import device as devices
     from gpubench.training import precision
     from gpubench.training.flops import Work, beside, work_fields
-    from gpubench.training.memory_format import memory_format
+    from gpubench.training.memory_layout import memory_format
 
     case = trial.case
     peers, between = join()
@@ -177,16 +178,14 @@ def _run_torch_suite(
 
     precision.check_flags(case.precision, flags)
     notes = clock.notes
-    settings = {"threads": str(torch.get_num_threads())}
-    if "memory_format" in case.params:
-        settings["memory_format"] = memory_format(case)
     measurement = Measurement(
         status="ok",
         quality=dict(quality),
         peak_memory_bytes=memory.peak_bytes,
         resting_memory_bytes=memory.resting_bytes,
         allocator_retries=memory.retries,
-        settings=settings,
+        threads=torch.get_num_threads(),
+        memory_format=memory_format(case) if "memory_format" in case.params else "",
         **between,
         **clock.summary(),
     )
@@ -221,7 +220,8 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     """The measurement without anything that could pass for a result."""
     return Measurement(
         status="failed",
-        reason=f"{DIVERGED} {why}",
+        reason=f"diverged: {why}",
+        fault="diverged",
         epochs=measurement.epochs,
         samples=measurement.samples,
         precision_error=measurement.precision_error,
@@ -229,7 +229,8 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
         loss_scale=measurement.loss_scale,
         skipped_steps=measurement.skipped_steps,
         nonfinite_losses=measurement.nonfinite_losses,
-        settings=measurement.settings,
+        threads=measurement.threads,
+        memory_format=measurement.memory_format,
     )
 
 
@@ -262,4 +263,5 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
     where = f" (line {lines[-1].lineno} of the suite)" if lines else ""
     message = " ".join(str(error).split())[:400]
-    return Measurement(status="failed", reason=f"{type(error).__name__}: {message}{where}")
+    kind = type(error).__name__
+    return failed(f"{kind}: {message}{where}", error=kind)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from waiting import Waits
 
-from gpubench.suite import suite
+from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import device as devices
-from gpubench.training import memory_format, precision
+from gpubench.training import memory_layout, precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -57,7 +57,7 @@ def on(device, name):
 
 
 def trial_of(of_suite, model, name, device, batch=8, mode="quick", **settings):
-    loaded = suite.find(of_suite)
+    loaded = files.find(of_suite)
     case = Case(
         suite=of_suite, suite_version=1, suite_digest="", suite_path=str(loaded.path), model=model, precision=name,
         device=device, params=loaded.resolve_params(settings, model), batch_policy="fixed", batch_size=batch,
@@ -90,7 +90,7 @@ def test_the_layout_of_a_trial_is_that_of_its_weights(name):
         net = module["Network"](trial, Clock(sampling_for("quick", accelerator=True)), 10)
     wanted = torch.contiguous_format if name == "fp32" else torch.channels_last
     assert net.model.layer1[0].conv1.weight.is_contiguous(memory_format=wanted)
-    assert memory_format.layout(trial.case) is wanted
+    assert memory_layout.layout(trial.case) is wanted
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"])

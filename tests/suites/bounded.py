@@ -2,7 +2,7 @@
 
 import time
 
-from gpubench.suite.suite import Param, Suite
+from gpubench import Param, Suite
 
 STREAM = 2**25  # numbers: far more than any cache holds
 
@@ -29,7 +29,7 @@ def train(trial, clock):
     """
     import torch
 
-    from gpubench.training.precision import mode_of
+    from gpubench.training import mode_of
 
     mode = mode_of(trial.case.precision, trial.case.device)
     model = trial.case.model

@@ -1,7 +1,7 @@
 """Writes down a ResNet's gradients on one step of 10 samples, whoever shares it."""
 
-from gpubench.suite.suite import Param, Suite
-from gpubench.training.sharding import shards
+from gpubench import Param, Suite
+from gpubench.training import shards
 
 
 def train(trial, clock):
@@ -9,7 +9,7 @@ def train(trial, clock):
     import torch
     from torchvision.models import resnet18
 
-    from gpubench.training.process_group import distributed, quiet
+    from gpubench.training import distributed, quiet
 
     torch.manual_seed(1)
     model = distributed(resnet18(num_classes=10).eval(), trial)

@@ -1,6 +1,6 @@
 """A suite for tests that trains in the precision that `really` names, whatever it was asked for."""
 
-from gpubench.suite.suite import Param, Suite
+from gpubench import Param, Suite
 
 
 def train(trial, clock):
@@ -8,8 +8,7 @@ def train(trial, clock):
     import torch
     from torch import nn
 
-    from gpubench.training.precision import mode_of
-    from gpubench.training.stepper import Stepper
+    from gpubench.training import Stepper, mode_of
 
     really = trial.params.really or trial.case.precision
     if really == "bug":

@@ -2,7 +2,7 @@
 
 import time
 
-from gpubench.suite.suite import Param, Suite
+from gpubench import Param, Suite
 
 
 def train(trial, clock):

@@ -1,6 +1,6 @@
 """A suite for tests that goes wrong on purpose: out_of_memory."""
 
-from gpubench.suite.suite import Suite
+from gpubench import Suite
 
 
 def train(trial, clock):

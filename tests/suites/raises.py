@@ -1,6 +1,6 @@
 """A suite for tests that goes wrong on purpose: raises."""
 
-from gpubench.suite.suite import Suite
+from gpubench import Suite
 
 
 def train(trial, clock):

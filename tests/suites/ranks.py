@@ -4,16 +4,15 @@ import os
 import signal
 import time
 
-from gpubench.suite.suite import Param, Suite
-from gpubench.training.sharding import shards
+from gpubench import Param, Suite
+from gpubench.training import shards
 
 
 def train(trial, clock):
     """Train on random numbers; process `who` does `what` in its third step."""
     import torch
 
-    from gpubench.training.precision import mode_of
-    from gpubench.training.process_group import distributed, quiet, weighted_mean
+    from gpubench.training import distributed, mode_of, quiet, weighted_mean
 
     params, many = trial.params, trial.case.processes
     mode = mode_of(trial.case.precision, trial.case.device)

@@ -11,7 +11,7 @@ from gpubench.plan.plan import Options
 from gpubench.runner.batch.search import Say, cap_of, capacity_of, confirm, fit_batch, fits, is_rough, try_fp16
 from gpubench.runner.batch.sizes import roomier
 from gpubench.runner.measure import Answer
-from gpubench.suite.suite import LoadedSuite
+from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 LEAPS = 3

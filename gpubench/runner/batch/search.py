@@ -10,7 +10,8 @@ from gpubench.hardware.environment import Device
 from gpubench.plan.plan import Options
 from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch
 from gpubench.runner.measure import Answer
-from gpubench.suite.suite import LoadedSuite, Suite
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 MARGIN = 0.03
@@ -43,7 +44,7 @@ def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Ca
         return case
     small = replace(case, batch_size=case.batch_size or 8, mode="probe")
     answer = measure(Trial(small, 0, options.seed, prove=False))
-    if answer.status == "failed" and answer.reason.startswith(("RuntimeError:", "NotImplementedError:")):
+    if answer.status == "failed" and answer.error in {"RuntimeError", "NotImplementedError"}:
         return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
     return case
 
@@ -156,7 +157,7 @@ def confirm(trial: Trial, measure: Callable[[Trial], Answer], say: Say) -> tuple
         smaller = int(batch * BACK_OFF) // 8 * 8
         smaller = smaller if smaller >= 8 else batch // 2
         # Nothing but memory is cured by a smaller batch; and a network with BatchNorm cannot learn of one sample.
-        if not (seen.status in {"ok", "out_of_memory"} or seen.crashed) or smaller < 2:
+        if not (seen.status in {"ok", "out_of_memory"} or seen.fault == "crashed") or smaller < 2:
             break
         trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
     why = f"batch {found.batch_size} was found, and no trial could confirm it or a smaller one"

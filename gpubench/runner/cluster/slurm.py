@@ -19,9 +19,10 @@ from rich.console import Console
 
 from gpubench.errors import UserError
 from gpubench.plan.plan import Options
-from gpubench.rows import row as records
+from gpubench.rows import write as records
 from gpubench.rows.read import load
-from gpubench.suite import suite
+from gpubench.rows.row import COLUMNS, Row
+from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"
@@ -222,9 +223,9 @@ def account(job: str, state: str, out: Path, folder: Path, options: Options) -> 
         missing = []
     else:
         why += " before it had begun"
-        loaded = suite.find_all(options.suites)
+        loaded = files.find_all(options.suites)
         missing = [
-            records.Row(
+            Row(
                 suite=each.name, suite_version=each.suite.version, suite_digest=each.digest, model=model,
                 precision=options.precision, mode=options.mode, nodes=options.nodes, session=f"slurm-{job}",
             )
@@ -238,21 +239,21 @@ def account(job: str, state: str, out: Path, folder: Path, options: Options) -> 
     return len(missing)
 
 
-def _rows(path: Path) -> list[records.Row]:
+def _rows(path: Path) -> list[Row]:
     """Rows of a file, as far as they say which trial they are."""
     frame = load([path]).frame
-    names = [name for name in records.COLUMNS if name in frame]
+    names = [name for name in COLUMNS if name in frame]
     kept = []
     for record in frame[names].to_dict("records"):
         values: dict[str, Any] = {str(name): value for name, value in record.items() if not pd.isna(value)}
         for name in ("trial", "processes", "nodes", "batch_size", "seed", "schema"):
             if name in values:
                 values[name] = int(values[name])
-        kept.append(records.Row(**values))
+        kept.append(Row(**values))
     return kept
 
 
-def _name(row: records.Row) -> tuple[object, ...]:
+def _name(row: Row) -> tuple[object, ...]:
     """What tells trials of one file apart."""
     return (row.suite, row.model, row.precision, row.batch_policy, row.device, row.processes, row.nodes, row.trial)
 

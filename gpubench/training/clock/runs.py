@@ -25,6 +25,8 @@ class Run:
     uncounted: list[Lap] = field(default_factory=list)
     steady: str = ""
     """What ended the first warm-up."""
+    unsteady: bool = False
+    """Whether the pace still moved then."""
     lost_seconds: float = 0.0
     """Spent on an epoch that an earlier process began and did not end."""
 
@@ -67,10 +69,10 @@ class Run:
         return [phase for phase in self.phases if id(phase) not in in_epochs]
 
     @property
-    def verdict(self) -> str:
-        """How the pace became steady, or that it drifted. Stages differ in pace; inside one, laps should not."""
+    def drifted(self) -> str:
+        """How the timed laps drifted, if they did. Stages differ in pace; inside one, laps should not."""
         by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
-        return next(filter(None, map(drift, by_stage)), self.steady)
+        return next(filter(None, map(drift, by_stage)), "")
 
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
         """The fields of a Measurement that follow from the run, projected where epochs are missing."""

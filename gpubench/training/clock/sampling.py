@@ -75,6 +75,9 @@ class Stop:
         self._timed_laps, self._timed_steps, self._timed_seconds, self._steps = 0, 0, 0.0, 0
         self._full = sampling.epochs is None
         self.reason = ""
+        """What ended the warm-up."""
+        self.unsteady = False
+        """Whether the pace still moved then."""
         # One validation batch is all that --quick and a probe take.
         single_valid = sampling.steps and phase != "train"
         self.kind: Any = "timed" if single_valid else "warmup"
@@ -137,11 +140,13 @@ class Stop:
         return sum(lap.seconds for lap in self._warmup[1:])
 
     def _too_long(self, moving: str) -> str:
+        """Why the warm-up ends though it is not flat, or an empty string; sets `unsteady`."""
         spent = self._warmed_seconds
         if spent < self._sampling.warmup_seconds:
             return ""
         if self._warmup[-1].seconds >= self._sampling.warmup_seconds / 2:
             return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
+        self.unsteady = True
         return f"unsteady: {moving} still moved after {len(self._warmup)} laps, {spent:.1f} s"
 
 

@@ -1,0 +1,50 @@
+"""Which suites time other code than at a revision, and in which files: python benchmarks/timed_code.py REVISION.
+
+Rows of the suites that it names get no verdict beside rows from before; an edit that changes no timing is best kept out
+of those files, or made before a session and not during one.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PARTS = """
+import json
+from gpubench.suite import files, timed_code
+print(json.dumps({name: timed_code.parts_of(files.sources(files.find(name).path)) for name in files.built_in_names()}))
+"""
+
+
+def parts(checkout: Path) -> dict[str, dict[str, str]]:
+    """By suite, the digests of the files that it times."""
+    import json
+
+    link = checkout / "gpubench" / "suites"
+    if not link.exists():
+        link.symlink_to("../suites")
+    done = subprocess.run([sys.executable, "-c", PARTS], cwd=checkout, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def main(revision: str) -> int:
+    """Print a line for each suite; 1 where one times other code."""
+    with tempfile.TemporaryDirectory() as folder:
+        old = Path(folder) / "old"
+        subprocess.run(["git", "-C", ROOT, "worktree", "add", "-q", "--detach", old, revision], check=True)
+        try:
+            before = parts(old)
+        finally:
+            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", old], check=True)
+    changed = 0
+    for suite, now in parts(ROOT).items():
+        then = before.get(suite, {})
+        differing = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        print(f"{suite}: {', '.join(differing) if differing else 'times the same code'}")
+        changed += bool(differing)
+    return int(changed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,102 @@
+"""The files that hold rows: CSVs, folders of them, charts and reports that carry one; what is wrong is named."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpubench.rows.embed import RowsLostError, table_in
+
+OURS = ("schema", "suite")
+"""Columns that tell our files, of any schema, from other people's."""
+BATCH_BYTES = 16 << 20
+"""Files of one header are parsed together up to this size."""
+
+csv.field_size_limit(1 << 30)  # a long run's laps
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of ours, whole."""
+
+    path: Path
+    names: tuple[str, ...]
+    content: bytes
+    """The whole file; its first line is the header."""
+
+    @property
+    def body(self) -> memoryview:
+        """What follows the header, not copied."""
+        end = self.content.find(b"\n")
+        return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Those of the body, which ends with a newline."""
+        return [line.rstrip(b"\r") for line in bytes(self.body).split(b"\n")[:-1]]
+
+
+def batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[File]]:
+    """Readable files of our kind, in order, grouped where neighbours have one header."""
+    batch: list[File] = []
+    size = 0
+    for path in _files(paths, problems):
+        file = _opened(path, problems)
+        if file is None:
+            continue
+        if batch and (file.names != batch[0].names or size + len(file.content) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += len(file.content)
+    if batch:
+        yield batch
+
+
+def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
+    """The files, and the CSV files of the folders, among `paths`."""
+    for path in paths:
+        try:
+            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        except OSError:
+            found = [path]  # what is wrong with it is said where it is opened
+        if not found:
+            problems.append(f"{path}: a folder without any CSV file")
+        yield from found
+
+
+def _opened(path: Path, problems: list[str]) -> File | None:
+    """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        problems.append(f"{path}: cannot be read ({error.strerror})")
+        return None
+    try:
+        carried = table_in(content)
+    except RowsLostError as error:
+        problems.append(f"{path}: {error}")
+        return None
+    content = content if carried is None else carried
+    if not content[:1024].strip() and not content.strip():
+        problems.append(f"{path}: empty")
+        return None
+    end = content.find(b"\n")
+    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
+    names = split(header)
+    missing = [name for name in OURS if name not in names]
+    if missing:
+        problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
+        return None
+    if len(set(names)) != len(names):
+        problems.append(f"{path}, line 1: a column stands twice in the header; left out")
+        return None
+    return File(path, tuple(names), content)
+
+
+def split(line: str) -> list[str]:
+    """The cells of one line; none where it is no CSV."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []

@@ -1,0 +1,121 @@
+"""Makes the row of a trial: columns are copied from their sources, and what follows from several is worked out here."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpubench.hardware.environment import Device, Environment, without_names
+from gpubench.hardware.state import CardState
+from gpubench.rows.row import ABOUT, COLUMNS, DIGITS, Row
+from gpubench.runner.measured_peaks import Peak
+from gpubench.suite.suite import params_text
+from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a case's trials have in common beside the case: where they ran, and in which run."""
+
+    device: Device
+    card: CardState
+    environment: Environment
+    session: str
+    until: float | None = None
+    band: tuple[float, float] | None = None
+    """The suite's measured band of projected/full seconds."""
+    peak: Peak | None = None
+    """What the device was measured to reach in the case's precision."""
+
+
+def row_of(
+    trial: Trial, measurement: Measurement, setting: Setting, *, started: str, startup_seconds: float | None
+) -> Row:
+    """The row of one trial."""
+    sources = {
+        "case": trial.case,
+        "trial": trial,
+        "run": setting,
+        "device": setting.device,
+        "card": setting.card,
+        "environment": setting.environment,
+        "peak": setting.peak,
+        "measurement": measurement,
+        "telemetry": measurement.telemetry,
+        # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
+        "quality": measurement.quality if trial.teaches else {},
+    }
+    found = {
+        **copied(COLUMNS, sources),
+        **_of_case(trial.case),
+        **_of_time(measurement, setting.band),
+        "started": started,
+        "startup_seconds": startup_seconds,
+        "reason": without_names(measurement.reason),
+        "marks": _marks(measurement),
+        "allocator_retries": measurement.allocator_retries if setting.device.kind == "cuda" else None,
+        "laps": _json([_lap_list(lap) for lap in measurement.laps]),
+        "table": _table(measurement.table),
+    }
+    written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in found.items()}
+    return Row(**written)
+
+
+def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:
+    """The figures of those columns that come from one of these sources, by name; None where the source is None."""
+    found: dict[str, object] = {}
+    for name in columns:
+        place, _, other = ABOUT[name].source.partition(".")
+        if place in sources:
+            source, field = sources[place], other or name
+            if isinstance(source, Mapping):
+                found[name] = source.get(field)
+            else:
+                found[name] = None if source is None else getattr(source, field)
+    return found
+
+
+def _of_case(case: Case) -> dict[str, object]:
+    return {
+        "studies": " ".join(case.studies),
+        "batch_capped": case.batch_capped if case.batch_policy != "fixed" else None,
+        "batch_curve": _json(case.batch_curve),
+        "params": params_text(case.params),
+    }
+
+
+def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, object]:
+    """The seconds of a training that came to its end, measured or projected, and the band of a projection."""
+    seconds = measurement.seconds if measurement.status in TRAINED else None
+    if seconds is None or measurement.measured:
+        return {"seconds": seconds, "measured": "" if seconds is None else "measured"}
+    low, high = (seconds / band[1], seconds / band[0]) if band and seconds else (None, None)
+    return {"seconds": seconds, "seconds_low": low, "seconds_high": high, "measured": "projected"}
+
+
+def _marks(measurement: Measurement) -> str:
+    own = ["unsteady"] * measurement.unsteady + ["resumed"] * bool(measurement.resumed)
+    return " ".join([*measurement.telemetry.marks.split(), *own])
+
+
+def _json(values: Sequence[object]) -> str:
+    return json.dumps(values, separators=(",", ":")) if values else ""
+
+
+def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
+    """Column names first, then the lines."""
+    values = [[_rounded(v, DIGITS) if isinstance(v, float) else v for v in line.values()] for line in lines]
+    return _json([list(lines[0]), *values] if lines else [])
+
+
+def _lap_list(lap: Lap) -> list[str | int | float]:
+    seconds, wait = round(lap.seconds, 6), round(lap.wait_seconds, 6)
+    return [lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples, seconds, wait]
+
+
+def _rounded(value: object, digits: int | None) -> object:
+    """A number to so many significant digits, None where it is not finite; anything as it is without `digits`."""
+    if digits is None or not isinstance(value, int | float):
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -1,0 +1,192 @@
+"""Finds the files of suites, loads and checks them, and says in a line what is wrong with one. Never imports torch."""
+
+import ast
+import importlib.resources
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpubench.errors import UserError
+from gpubench.suite import timed_code
+from gpubench.suite.suite import COMMON_PARAMS, STUDIES, ParamValue, Suite
+
+DOCS = "see docs/adding-a-suite.md"
+
+
+@dataclass(frozen=True)
+class LoadedSuite:
+    """A suite with its name and where it lies: a file, or a folder whose `__init__.py` has the SUITE."""
+
+    name: str
+    path: Path
+    digest: str
+    """SHA-256 of the code that it times, as it was loaded (timed_code.py)."""
+    suite: Suite
+
+    @property
+    def summary(self) -> str:
+        """The first line of the docstring."""
+        doc = sys.modules[_module_name(self.path)].__doc__ or ""
+        return doc.strip().partition("\n")[0]
+
+    def samples(self, params: Mapping[str, ParamValue]) -> int:
+        """Training samples in one epoch of a case with these parameters; 0 where the suite does not say."""
+        known = self.suite.train_samples
+        return known(params) if callable(known) else known
+
+    def resolve_params(self, settings: Mapping[str, str], model: str = "") -> dict[str, ParamValue]:
+        """Every parameter's value for `model`: --set first, then the presets it selects, then the defaults.
+
+        Raises UserError for a name the suite does not declare or a value it does not allow.
+        """
+        declared = {**self.suite.params, **COMMON_PARAMS}
+        for name in settings:
+            if name not in declared:
+                raise UserError(
+                    f"--set {name}: suite {self.name} has no such parameter; it has {', '.join(sorted(declared))}"
+                )
+        values = {
+            name: param.read(str(param.default)) if param.read else param.default for name, param in declared.items()
+        }
+        given = {name: declared[name].parse(name, text) for name, text in settings.items()}
+        values |= given
+        for name, by_value in self.suite.presets.items():
+            values |= by_value.get(model if name == "model" else values[name], {})
+        return values | given
+
+
+def built_in_folder() -> Path:
+    """Where the built-in suites lie: `suites/` of a checkout, `gpubench/suites` of an installed wheel."""
+    return Path(str(importlib.resources.files("gpubench.suites")))
+
+
+def built_in_names() -> list[str]:
+    """Names of the built-in suites, sorted."""
+    return sorted(_built_in())
+
+
+def _built_in() -> dict[str, Path]:
+    folder = built_in_folder()
+    files = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
+    return files | {path.parent.name: path.parent for path in folder.glob("*/__init__.py")}
+
+
+def find(name: str) -> LoadedSuite:
+    """The suite called `name`, or the one in the file or folder `name` where that is a path."""
+    if name in (built_in := _built_in()):
+        return load(built_in[name])
+    path = Path(name)
+    if path.suffix != ".py" and not path.is_dir():
+        raise UserError(
+            f"--suite {name}: no such suite; there are {', '.join(sorted(built_in))},"
+            " or give the path of a suite: a file that ends in .py, or a folder"
+        )
+    if not path.exists():
+        raise UserError(f"--suite {name}: no such file")
+    return load(path.resolve())
+
+
+def find_all(names: Sequence[str]) -> list[LoadedSuite]:
+    """The suites called `names`, each once; raises UserError where two files have one name."""
+    loaded = [find(name) for name in dict.fromkeys(names)]
+    paths: dict[str, Path] = {}
+    for each in loaded:
+        if paths.setdefault(each.name, each.path) != each.path:
+            raise UserError(
+                f"--suite: {paths[each.name]} and {each.path} have the same name; rename one, or run them apart"
+            )
+    return list({each.name: each for each in loaded}.values())
+
+
+def load(path: Path) -> LoadedSuite:
+    """Run the suite at `path` and return its SUITE; raises UserError with the line at fault."""
+    files = sources(path)
+    module_name = _module_name(path)
+    folder = [str(path)] if path.is_dir() else None
+    spec = importlib.util.spec_from_file_location(module_name, files[0], submodule_search_locations=folder)
+    assert spec is not None  # a .py path always has a loader
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
+    try:
+        for file in files:
+            _refuse_moved(file, ast.parse(file.read_bytes(), str(file)))
+        spec.loader.exec_module(module)
+    except OSError as error:
+        raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
+    except SyntaxError as error:
+        raise UserError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{path} does not load: {type(error).__name__}: {error}") from error
+    suite: object = getattr(module, "SUITE", None)
+    if not isinstance(suite, Suite):
+        raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
+    _check(path, suite)
+    if suite.torch and not any(_mentions_resident(file) for file in files):
+        raise UserError(
+            f"{path} has no loop over clock.resident(), in whose first step the precision is proven; {DOCS}"
+        )
+    return LoadedSuite(path.stem, path, timed_code.digest_of(files), suite)
+
+
+def sources(path: Path) -> list[Path]:
+    """The files of the suite at `path`: that file, or all of its folder, `__init__.py` first. Raises UserError."""
+    if not path.is_dir():
+        return [path]
+    first = path / "__init__.py"
+    if not first.is_file():
+        raise UserError(f"--suite {path}: the folder has no __init__.py with SUITE = Suite(...); {DOCS}")
+    return [first, *sorted(file for file in path.rglob("*.py") if file != first)]
+
+
+def _check(path: Path, suite: Suite) -> None:
+    """Raise UserError where parts of a suite's declaration do not fit each other."""
+    if not suite.models:
+        raise UserError(f"{path}: SUITE names no model")
+    if unknown := set(suite.studies) - set(STUDIES):
+        raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
+    if "ablation" in suite.studies and "plain" not in suite.models:
+        raise UserError(
+            f"{path}: SUITE has studies='ablation' and no model `plain`, the one that changes are held against"
+        )
+    if "batch" in suite.studies and "global_batch" not in suite.params:
+        raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
+    if isinstance(suite.goal, str) and suite.goal not in suite.params:
+        raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
+
+
+def _refuse_moved(file: Path, tree: ast.Module) -> None:
+    """Raise UserError with the line to write, where a suite imports from where names were before 0.2.0."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        names = ", ".join(alias.name for alias in node.names)
+        if node.module in {"gpubench.suite", "gpubench.trial"}:
+            new = f"from gpubench import {names}"
+        elif node.module == "gpubench.measuring":
+            new = f"from gpubench.training import {names}"
+        elif node.module == "gpubench.measuring.fastai":
+            new = f"from gpubench.training.fastai import {names}"
+        elif node.module.startswith("gpubench.measuring."):
+            new = f"from gpubench.training import {names}"
+        else:
+            continue
+        raise UserError(f"{file}, line {node.lineno}: {node.module} moved in gpubench 0.2; write `{new}`")
+
+
+def _mentions_resident(file: Path) -> bool:
+    """Whether the file names `resident` or `train_resident`, as the loop over `clock.resident()` does."""
+    names = {"resident", "train_resident"}
+    return any(
+        getattr(node, "attr", getattr(node, "id", None)) in names for node in ast.walk(ast.parse(file.read_bytes()))
+    )
+
+
+def _module_name(path: Path) -> str:
+    # A user's suite gets a name of its own, so that one called torch.py shadows nothing.
+    inside = path.parent == built_in_folder()
+    return f"gpubench.suites.{path.stem}" if inside else f"gpubench_user_suite_{path.stem}"

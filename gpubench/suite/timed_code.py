@@ -1,0 +1,107 @@
+"""Which code a suite times, and its digest: rows whose digests differ were timed by different code.
+
+That is the suite's own files, the modules of gpubench that run its training (clock, precision, step, process group),
+and those that it reads its data with. Sources are read, not imported. Comments, docstrings and empty lines are left
+out, so that an edit of those does not change it.
+"""
+
+import ast
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+RUNS_A_TRIAL = "worker/run_trial.py"
+"""What calls `train`; it imports the clock, the precisions and what counts FLOPs."""
+TIMED_ROOMS = ("training/", "data/", RUNS_A_TRIAL)
+"""Other rooms plan, watch and describe; their code does not run in the timed loop."""
+
+
+def digest_of(suite_files: Sequence[Path]) -> str:
+    """SHA-256 of the code that a suite of these files times."""
+    return _hash("\n".join(f"{name} {digest}" for name, digest in sorted(parts_of(suite_files).items())))
+
+
+def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of each file of that code: by its path inside the package, and the suite's own by `suite/` and name."""
+    own = {f"suite/{file.name}": _source(file).digest for file in suite_files}
+    return own | {module: _of_package(PACKAGE / module).digest for module in modules_behind(suite_files)}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def modules_behind(suite_files: Sequence[Path]) -> set[str]:
+    """Paths inside the package of the modules that run these files' training, those that they import included."""
+    found: set[str] = set()
+    waiting = {RUNS_A_TRIAL}.union(*(_source(file).imported for file in suite_files))
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting |= _of_package(PACKAGE / module).imported
+    return found
+
+
+@dataclass(frozen=True)
+class _Source:
+    digest: str
+    imported: frozenset[str]
+    """The modules in TIMED_ROOMS that it imports, inside functions too."""
+
+
+def _source(file: Path) -> _Source:
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = frozenset(module for node in imports for module in _modules(node) if module.startswith(TIMED_ROOMS))
+    return _Source(_hash(_without_prose(text, tree)), modules)
+
+
+_of_package = cache(_source)
+"""The same of a module of gpubench, which stays as it is while gpubench runs."""
+
+
+def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif node.level or not node.module:
+        return
+    elif node.module == "gpubench.training":
+        names = [_homes().get(alias.name, f"{node.module}.{alias.name}") for alias in node.names]
+    else:
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        path = name.removeprefix("gpubench.").replace(".", "/") + ".py"
+        if name.startswith("gpubench.") and (PACKAGE / path).is_file():
+            yield path
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """By each name that `gpubench.training` offers, the module that it is from."""
+    imports = [
+        node
+        for node in ast.walk(ast.parse((PACKAGE / "training/__init__.py").read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    return {alias.name: node.module for node in imports for alias in node.names if node.module}
+
+
+def _without_prose(text: str, tree: ast.Module) -> str:
+    """The lines without comments, docstrings and empty ones; the same under every version of Python."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, start = token.start
+            lines[row - 1] = lines[row - 1][:start]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for row in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[row] = ""
+    return "\n".join(filter(None, map(str.rstrip, lines)))

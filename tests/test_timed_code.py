@@ -1,0 +1,92 @@
+"""The digest of the code that a suite times: what changes it, what does not, and which modules belong to it."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import gpubench.training
+from gpubench.suite import files, timed_code
+
+SUITE = '''"""A suite."""
+
+from gpubench import Suite
+from gpubench.training import Stepper
+
+
+def train(trial, clock):
+    """Trains."""
+    for _ in clock.resident():
+        x = 1  # one
+    return {}
+
+
+SUITE = Suite(train=train, models=("m",), version=1, params={})
+'''
+
+
+def digest(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    return timed_code.digest_of([path])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("# one", "# two, really"), ('"""Trains."""', '"""Says more."""'), ("\n\n\ndef train", "\n\ndef train")],
+)
+def test_prose_leaves_the_digest_as_it_is(tmp_path, old, new):
+    assert digest(tmp_path, SUITE) == digest(tmp_path, SUITE.replace(old, new))
+
+
+@pytest.mark.parametrize(("old", "new"), [("x = 1", "x = 2"), ("import Stepper", "import Stepper, shards")])
+def test_code_changes_it(tmp_path, old, new):
+    assert digest(tmp_path, SUITE) != digest(tmp_path, SUITE.replace(old, new))
+
+
+def test_the_clock_the_precisions_and_what_a_suite_imports_belong_to_it(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(SUITE)
+    behind = timed_code.modules_behind([path])
+    assert {"worker/run_trial.py", "training/clock/clock.py", "training/precision.py", "training/stepper.py"} <= behind
+    assert not {"training/fastai.py", "training/lars.py", "data/datasets.py"} & behind
+    assert not [module for module in behind if module.startswith(("analysis/", "show/", "runner/", "hardware/"))]
+    assert {"training/fastai.py", "data/datasets.py"} <= timed_code.modules_behind(
+        files.sources(files.find("resnet").path)
+    )
+
+
+def test_an_edit_of_a_module_that_runs_the_training_changes_it(tmp_path, monkeypatch):
+    before = digest(tmp_path, SUITE)
+    package = tmp_path / "gpubench"
+    for module in [*timed_code.modules_behind([tmp_path / "mine.py"]), "training/__init__.py"]:
+        copy = package / module
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((timed_code.PACKAGE / module).read_text())
+    monkeypatch.setattr(timed_code, "PACKAGE", package)
+    assert digest(tmp_path, SUITE) == before
+    clock = package / "training/clock/clock.py"
+    timed_code._of_package.cache_clear()
+    clock.write_text(clock.read_text().replace("perf_counter", "monotonic"))
+    assert digest(tmp_path, SUITE) != before
+
+
+def test_what_training_offers_is_there_and_typed():
+    tree = ast.parse(Path(gpubench.training.__file__).read_text())
+    typed = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("gpubench")
+        for alias in node.names
+    }
+    assert {name: f"gpubench.training.{home}" for name, home in gpubench.training._HOME_OF.items()} == typed
+    for name, module in typed.items():
+        assert getattr(gpubench.training, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match="it has Clock"):
+        gpubench.training.Clok  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["Case", "Clock", "Param", "ParamValue", "Suite", "Trial", "UserError"])
+def test_what_gpubench_offers_is_there(name):
+    assert getattr(gpubench, name)
