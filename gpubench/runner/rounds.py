@@ -69,7 +69,7 @@ class Rounds:
     @property
     def left(self) -> list[Trial]:
         """The planned trials that are to do, as far as they are known to be."""
-        return [trial for trial in self._left if self._batches.so_far(trial.case)]
+        return self._known(self._left)
 
     @property
     def statuses_before(self) -> list[str]:
@@ -80,15 +80,14 @@ class Rounds:
         """Each trial when it is its turn; `finished` has to be told of it before the next one."""
         self._read_times()
         for this_round in self._rounds():
-            self._waiting = [trial for trial in this_round if self._batches.so_far(trial.case)]
+            self._waiting = self._known(this_round)
             self._progress.expect(len(self._waiting))
             self.to_come = [trial.case for trial in self._waiting if not trial.case.refusal]
             while self._waiting:
                 self._check()
-                turn = self._batches.next_of(self._waiting)
-                # In one assignment: a signal between two would lose a trial.
-                self._waiting = [self._waiting[turn], *self._waiting[:turn], *self._waiting[turn + 1 :]]
-                if trial := self._batches.ready(self._waiting[0]):
+                # Both at once: a signal in between would lose a trial.
+                trial, self._waiting = self._batches.next_of(self._waiting)
+                if trial:
                     yield trial
                 else:
                     self._waiting = self._waiting[1:]
@@ -108,12 +107,16 @@ class Rounds:
 
     def unfinished(self) -> list[Trial]:
         """The trials that are still to do, with the batches that are known: a later run need not look for them."""
-        return [replace(trial, case=case) for trial in self._waiting if (case := self._batches.so_far(trial.case))]
+        return self._known(self._waiting)
 
     def tally(self, unfinished: Sequence[Trial]) -> str:
         """How much of the run is done when so many trials are not."""
         finished = self.done_before + sum(status in FINISHED for status in self.statuses)
         return f"{finished} of {self.done_before + len(self.statuses) + len(unfinished)} trials"
+
+    def _known(self, trials: Sequence[Trial]) -> list[Trial]:
+        """The trials with the batches that are known, without twins that would be the same case again."""
+        return [replace(trial, case=case) for trial in trials if (case := self._batches.so_far(trial.case))]
 
     def _read_times(self) -> None:
         for case in self._cases:
@@ -129,8 +132,8 @@ class Rounds:
         if not options.until:
             return
         for this_round in islice(rounds(self._cases, options.seed), number, None):
-            known = [replace(trial, case=self._batches.so_far(trial.case) or trial.case) for trial in this_round]
-            extra = [trial for trial in known if self._times.get(trial.case.label)]  # the others fail every time
+            # The others fail every time, or are the same case again.
+            extra = [trial for trial in self._known(this_round) if self._times.get(trial.case.label)]
             spent = time.monotonic() - began
             needed = spent + spent / max(1, len(self.statuses)) * len(extra)
             if why := why_stop(self._times, options.until, options.budget_seconds, needed):

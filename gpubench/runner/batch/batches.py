@@ -74,16 +74,19 @@ class Batches:
         known = [self.so_far(twin) or twin for twin in _largest(case)]
         return any(not each.refusal and (not each.batch_size or self.to_confirm(each)) for each in known)
 
-    def next_of(self, waiting: Sequence[Trial]) -> int:
-        """Which of them comes next: a twin after the cases whose batches it takes, where those are still to come."""
-        return next((at for at, each in enumerate(waiting) if not self.waits(each.case)), 0)
+    def next_of(self, waiting: Sequence[Trial]) -> tuple[Trial | None, list[Trial]]:
+        """The trial whose turn it is, with its batch, and all that wait with that one first.
 
-    def ready(self, trial: Trial) -> Trial | None:
-        """The trial with its case's batch; None where there is nothing to run, nor to tell for the first time."""
-        told = self.so_far(trial.case)
-        case = self.of(trial.case) if told else None
-        again = told is not None and bool(told.refusal) and not trial.case.refusal
-        return None if case is None or again else replace(trial, case=case)
+        A twin comes after the cases whose batches it takes, where those are still to come. There is no trial where its
+        case has nothing to run, nor to tell for the first time.
+        """
+        turn = next((at for at, each in enumerate(waiting) if not self.waits(each.case)), 0)
+        first = waiting[turn]
+        told = self.so_far(first.case)
+        case = self.of(first.case) if told else None
+        again = told is not None and bool(told.refusal) and not first.case.refusal
+        ready = None if case is None or again else replace(first, case=case)
+        return ready, [first, *waiting[:turn], *waiting[turn + 1 :]]
 
     def of(self, case: Case) -> Case:
         """The case with its batch, which is looked for now if need be, or with why it cannot run."""

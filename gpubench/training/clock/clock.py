@@ -313,8 +313,7 @@ class Clock:
         """A phase is over: take in its laps, and what they say of the next phase of this name."""
         if phase.name == "train" and not self._run.steady:
             short = f"short: over after {len(laps.done)} laps, before it could be flat"
-            self._run.steady = laps.stop.reason or short
-            self._run.unsteady = laps.stop.unsteady
+            self._run.steady, self._run.unsteady = laps.stop.reason or short, laps.stop.unsteady
         if self._sampling.long_laps and laps.done:
             self._lap_steps[phase.name] = laps.long_enough
         if counted:
