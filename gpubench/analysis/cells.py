@@ -45,6 +45,9 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
+CPU = "CPU "
+"""Before the name of a CPU that does not say that it is one."""
+
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """What may speak against a trial."""
 
@@ -194,6 +197,12 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     return done.assign(case=_numbered(done, CASE))
 
 
+def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
+    """The cards, each CPU called one."""
+    cards = frame["card"].astype(str)
+    return cards.where((frame["device"] != "cpu") | cards.str.contains("CPU"), CPU + cards)
+
+
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
     """`params` without what belongs to the stack."""
     pattern = re.compile(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+")
@@ -269,6 +278,11 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
         for row, times, hits in zip(_records(first), values, counts.to_numpy(), strict=True)
     ]
     return in_order(cells)
+
+
+def marks_in(rows: pd.DataFrame) -> Counter[str]:
+    """How many of the rows have each mark."""
+    return Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
 
 
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:

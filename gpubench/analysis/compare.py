@@ -21,6 +21,7 @@ from gpubench.analysis.cells import (
     in_order,
     labels_of,
     list_bad,
+    named_cpus,
     once,
     only_sums,
 )
@@ -33,8 +34,11 @@ from gpubench.analysis.verdicts import Comparison, against_itself, comparison, j
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS
+from gpubench.suite.suite import built_in_names, find
 
 USUAL_AXES = ("card", "precision")
+PLAUSIBLE = (1e-100, 1e100)
+"""Between these a figure of any unit lies; the quotient of two others need not be a number."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
-    return replace(loaded, frame=_with_rates(loaded.frame))
+    return replace(loaded, frame=_with_studies(_with_rates(loaded.frame)))
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,6 +128,14 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(samples_per_second=frame["samples_per_second"].where(~lacking, whole))
 
 
+def _with_studies(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows from before suites named their studies have those that the built-in suite of their name has now."""
+    known = set(frame.loc[frame["studies"] != "", "suite"])
+    lacking = [name for name in frame["suite"].unique() if name not in known and name in built_in_names()]
+    studies = {name: " ".join(find(name).suite.studies) for name in lacking}
+    return frame.assign(studies=frame["suite"].map(studies).fillna(frame["studies"])) if studies else frame
+
+
 def compare_rows(loaded: Loaded, question: Question) -> Result:
     """Match and judge the rows that a question is about. Raises UserError where it names nothing that is there."""
     metric = metric_named(question.metric)
@@ -131,11 +143,12 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
+    frame = frame.assign(card=named_cpus(frame))
     every = once(completed(frame), left_out)
     frame = every[~only_sums(every)]
     if metric.name == "time-to-goal":
         frame = expected(frame)
-    ok = frame["status"].isin(metric.statuses) & (frame["value"] > 0)
+    ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
     if metric is not SECONDS and not ok.any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_bad(frame[~ok], left_out, metric.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.analysis.cells import short
+from gpubench.analysis.cells import CPU, short
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
@@ -209,7 +209,8 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         texts, wanted = texts.astype(str), value.strip().lower()
         fits = texts.str.lower() == wanted
         if column == "card":  # or as the tables call it
-            fits |= texts.map({name: short(name).lower() == wanted for name in texts.unique()}).astype(bool)
+            called = {name: short(name).lower() for name in texts.unique()}
+            fits |= texts.map({name: wanted.removeprefix(CPU.lower()) == text for name, text in called.items()})
         left = frame[~fits if negated else fits]
         if left.empty:
             there = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})

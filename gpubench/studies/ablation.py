@@ -55,7 +55,8 @@ def _finding(c: Comparison, metric: Metric) -> Finding:
         origin=f"{c.subject.precision}, {c.subject.suite}",
         place=place,
         facts=words.facts_of(c.other),
-        caveats=tuple(words.marks_of(c.subject)),
+        doubts=words.doubts_of((c.subject, c.other)),
+        projected="projected" in {c.subject.measured, c.other.measured},
         cases=c.subject.cases | c.other.cases,
     )
 

@@ -28,6 +28,9 @@ from gpubench.studies.section import (
 
 MASTER = "fp16-master"
 """The precision that is called mixed where no other one is there: that of 2019."""
+IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
+WIDE = 2.0
+"""The largest ratio over the least from which on models are too different for their mean to stand for them."""
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -45,6 +48,7 @@ def sections(result: Result) -> Iterator[Section]:
             findings,
             tuple(_tables(group, own, result.metric)),
             tuple(charts_of(group, own, result)),
+            (IS_MIXED,) if _is_mixed(group) and findings else (),
             left_out=(*group.left_out, *without_result(group, result)),
             recipe=words.recipe_of(cells),
             cases=behind(cells),
@@ -109,7 +113,7 @@ def _finding(
     c, metric = own[0], result.metric
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
-    mixed = {cell.precision for cell in group.cases} - FULL == {MASTER}
+    mixed = _is_mixed(group)
     if kind == "precision" and mixed:
         subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     if precision == MASTER and mixed:
@@ -121,7 +125,9 @@ def _finding(
     models = tuple(dict.fromkeys(each.subject.model for each in own))
     parts = tuple(_part(each, ratio, metric) for each, ratio in zip(own, ratios, strict=True))
     cells = [cell for each in own for cell in (each.subject, each.other)]
-    said = _said(kind, subject, baseline, value, "" if sure else verdict, metric, precision, place)
+    ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
+    wide = ends[1] >= WIDE * ends[0]
+    said = _said(kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place)
     finding = Finding(
         kind=kind,
         suite=c.subject.suite,
@@ -141,12 +147,19 @@ def _finding(
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         caveats=tuple(_caveats(own)),
+        doubts=(*[f"the mean is {words.gain(value)}"] * wide, *words.doubts_of(cells)),
+        projected=any(cell.measured == "projected" for cell in cells),
+        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
         cases=behind(cells),
         source=c.subject.source,
         unit="" if metric.name in {"seconds", "rate"} else metric.title,
     )
     return finding if metric.name != "seconds" else replace(finding, charts=pictures(finding, cells))
+
+
+def _is_mixed(group: Group) -> bool:
+    return {cell.precision for cell in group.cases} - FULL == {MASTER}
 
 
 def _names(c: Comparison) -> tuple[str, str]:
@@ -181,11 +194,19 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         (ratio.low, ratio.high) if ratio.low and ratio.high else None,
         c.subject.batch_size,
         c.other.batch_size,
+        *(", ".join(sorted(cell.marks)) for cell in (c.subject, c.other)),
     )
 
 
 def _said(
-    kind: str, subject: str, baseline: str, value: float, verdict: str, metric: Metric, precision: str, place: str
+    kind: str,
+    subject: str,
+    baseline: str,
+    value: float | tuple[float, float],
+    verdict: str,
+    metric: Metric,
+    precision: str,
+    place: str,
 ) -> str:
     """Who is how much better than whom, and where."""
     subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
@@ -193,6 +214,7 @@ def _said(
     sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
     sentence += f" in {precision}" if precision else ""
     sentence += f" on {words.name(place)}" if place else ""
+    sentence += ", depending on the model" if isinstance(value, tuple) else ""
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
@@ -202,9 +224,6 @@ def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
         yield "a first look"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
-    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
-    total = sum(cell.trials for cell in cells)
-    yield from (f"{count} of {total} runs {mark}" for mark, count in sorted(marks.items()))
     sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
@@ -244,7 +263,7 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     # Two devices may be two cards.
     labels = dict.fromkeys(_plain(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
-    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of(cell))]
+    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
     return (
         c.subject.model,
         _plain(c.subject_name, source) + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
@@ -263,7 +282,7 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
 def _means(means: Sequence[Mean], metric: Metric) -> Table:
     """Geometric means over the cases that every compared card has."""
     gain = Column(f"mean {metric.gain}", "ratio", "higher")
-    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("cases", "count"), Column("of", "count"))
+    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models in all"))
     return Table("geometric means", names, tuple(_mean(mean.inverse) for mean in means))
 
 
@@ -272,4 +291,4 @@ def _mean(mean: Mean) -> tuple[Value, ...]:
     if mean.value is not None:
         value = Estimate(mean.value, *(mean.interval or (None, None)))
     where = f"{mean.precision}{policy_text(mean.batch_policy)}"
-    return mean.subject_name, mean.other_name, where, value, mean.common, mean.all_cases
+    return mean.subject_name, mean.other_name, where, value, f"{mean.common} of {mean.all_cases}"
