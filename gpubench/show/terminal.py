@@ -26,7 +26,7 @@ LONGEST = 34
 """Columns of a text in a table that is too wide otherwise."""
 LEGEND = {
     "^~": "~: projected from a sample of the run.",
-    r"\*$": "*: something speaks against it, as its sentence says (--all).",
+    r"\*$": "*: something speaks against it, as its sentence says.",
     "#": "#: which of several cards or machines of that name.",
 }
 """What signs in a table of findings mean, by how they are found."""
@@ -325,7 +325,8 @@ def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iter
     yield from wrapped(" ".join(parts))
     if any(each.baseline for each in findings):
         good = "as fast" if answer.gain == "speedup" else "as good"
-        yield from wrapped(" ".join([f"A / B: how many times {good} A is; below 1 it is worse.", *legend(findings)]))
+        signs = " ".join([f"A / B: how many times {good} A is; below 1 it is worse.", *legend(findings)])
+        yield from wrapped(signs if in_full else signs.replace("its sentence says", "its sentence (--all) says"))
 
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:

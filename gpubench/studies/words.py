@@ -131,11 +131,11 @@ def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[
 
 
 def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Names of facts by which these differ: those first that all have, then words before settings, then short ones."""
+    """Names of facts by which these differ, as they come: but first those that all have, and words before settings."""
 
     def place(fact: str) -> tuple[object, ...]:
         texts = [own.get(fact, "") for own in facts]
-        return not all(texts), any("=" in text for text in texts), max(map(len, texts))
+        return not all(texts), any("=" in text for text in texts)
 
     every = dict.fromkeys(fact for own in facts for fact in own)
     kinds: list[Hashable] = [()] * len(facts)
