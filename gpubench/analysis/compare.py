@@ -27,7 +27,7 @@ from gpubench.analysis.cells import (
 )
 from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, switches_of, wished
-from gpubench.analysis.metrics import SECONDS, Metric, filtered, metric_named, valued
+from gpubench.analysis.metrics import SECONDS, Metric, Prices, filtered, metric_named, valued
 from gpubench.analysis.specimens import combined
 from gpubench.analysis.time_to_goal import expected, unsure_of_shares
 from gpubench.analysis.verdicts import Comparison, against_itself, comparison, judged
@@ -101,7 +101,7 @@ class Question:
     baseline: str | None = None
     allow_mismatch: bool = False
     metric: str = "seconds"
-    prices: Path | None = None
+    prices: Prices | None = None
     where: tuple[str, ...] = ()
 
 

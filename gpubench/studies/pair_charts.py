@@ -85,11 +85,10 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
     for axis in dict.fromkeys(c.axis for c in own):
         along = [c for c in own if c.axis == axis]
-        dots = [
-            BarGroup(model, tuple(_dot(c, metric) for c in along if c.subject.model == model))
-            for model in dict.fromkeys(c.subject.model for c in along)
-        ]
-        dots = _best_first(dots, higher=True)
+        by_subject: dict[str, list[Bar]] = defaultdict(list)
+        for c in along:
+            by_subject[c.subject.model].append(_dot(c, metric))
+        dots = _best_first([BarGroup(model, tuple(own)) for model, own in by_subject.items()], higher=True)
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
         ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
         subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
@@ -141,9 +140,10 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
     return Bar(name, ratio.value, (ratio.low, ratio.high) if ratio.low and ratio.high else None, note=note)
 
 
-def _version(cell: Cell) -> tuple[tuple[int, ...], str]:
+def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:
+    """Its numbers, of which texts sort as numbers do, and itself."""
     plain = cell.torch.partition("+")[0]
-    return tuple(map(int, re.findall(r"\d+", plain))), plain
+    return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
 
 
 def _versions(cells: Sequence[Cell]) -> list[str]:

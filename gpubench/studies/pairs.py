@@ -87,13 +87,15 @@ def without_result(group: Group, result: Result) -> list[str]:
         there = {axis_value(cell, axis) for cell in group.cells}
         missing = [hole for hole in group.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
-            lost |= {axis_value(hole, axis): hole.status.replace("_", " ") for hole in missing}
+            whys = [(hole, "no figure" if hole.status == "ok" else hole.status.replace("_", " ")) for hole in missing]
+            lost |= {axis_value(hole, axis): why for hole, why in whys}
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
 def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
     """The comparisons that differ in their model alone, as one."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
+    mixed = _is_mixed(group)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
     for c in own:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
@@ -104,16 +106,15 @@ def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
         batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
         pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
     for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield _finding(group, alike, place, precision, batch, result)
+        yield _finding(alike, place, precision, batch, result.metric, mixed=mixed)
 
 
 def _finding(
-    group: Group, own: Sequence[Comparison], place: str, precision: str, batch: str, result: Result
+    own: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
 ) -> Finding:
-    c, metric = own[0], result.metric
+    c = own[0]
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
-    mixed = _is_mixed(group)
     if kind == "precision" and mixed:
         subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     if precision == MASTER and mixed:
@@ -167,7 +168,8 @@ def _names(c: Comparison) -> tuple[str, str]:
     source = c.subject.source
     if _plain(subject, source) != _plain(baseline, source):
         subject, baseline = _plain(subject, source), _plain(baseline, source)
-    return (f"{c.axis} {subject}", baseline) if c.axis not in {"card", "precision"} else (subject, baseline)
+    named = c.axis in {"card", "precision"}
+    return (subject, baseline) if named else (f"{c.axis} {subject or 'unknown'}", baseline or "unknown")
 
 
 def _plain(label: str, source: str) -> str:

@@ -352,7 +352,7 @@ class Answer:
 
     def __repr__(self) -> str:
         """The headline, and how much more there is."""
-        return f"{self.headline} [{len(self.findings)} findings, {self.rows} rows]"
+        return f"{self.headline} [{len(self.compared)} findings, {self.rows} rows]"
 
     @property
     def compared(self) -> list[Finding]:

@@ -179,9 +179,9 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
 def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
     """The parameters that a built-in suite has by default, and those that follow from a preset."""
     try:
-        if suite_name not in suite.built_in_names():
+        found = _built_in(suite_name)
+        if found is None:
             return frozenset()
-        found = suite.find(suite_name)
         own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
         preset = {**found.resolve_params(chosen, model)}
@@ -189,6 +189,11 @@ def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
         return frozenset(suite.params_text(preset).split())
     except UserError:
         return frozenset()
+
+
+@cache
+def _built_in(name: str) -> suite.LoadedSuite | None:
+    return suite.find(name) if name in suite.built_in_names() else None
 
 
 def recipe_of(cells: Sequence[Cell]) -> str:
