@@ -162,7 +162,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
             {"settings": ("width=8", "depth=2", "third=3")},
             "resnet, resnet18, width=8, depth=2, one run each, so no verdict",
         ),
-        ({"kind": "ladder", "models": ("17 steps",)}, "resnet, 17 steps, one run each, so no verdict"),
+        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, one run each, so no verdict"),
     ],
 )
 def test_on_what_a_finding_rests_in_words(changes, basis):

@@ -181,10 +181,13 @@ def _accuracy_section(
         for name, own in lines.items()
         for s in own
     )
+    sizes = [s for own in lines.values() for s in own]
+    marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
+    measure = f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better"
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
-        f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better",
+        "; ".join([measure, *marks]),
         tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
         "samples of a step",
         "accuracy, %",
