@@ -19,7 +19,6 @@ from gpubench.analysis.cells import (
     completed,
     holes_of,
     in_order,
-    labels_of,
     list_bad,
     named_cpus,
     once,
@@ -28,7 +27,7 @@ from gpubench.analysis.cells import (
 from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, switches_of, wished
 from gpubench.analysis.metrics import SECONDS, Metric, Prices, filtered, metric_named, valued
-from gpubench.analysis.specimens import combined
+from gpubench.analysis.specimens import combined, labels_of
 from gpubench.analysis.time_to_goal import expected, unsure_of_shares
 from gpubench.analysis.verdicts import Comparison, against_itself, comparison, judged
 from gpubench.errors import UserError
@@ -79,7 +78,7 @@ class Result:
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per trial, whatever became of it, as `cells.completed` and `cells.once` leave them."""
     labels: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Names of specimens (see `cells.labels_of`)."""
+    """Names of specimens (see `specimens.labels_of`)."""
 
     @property
     def comparisons(self) -> list[Comparison]:

@@ -33,17 +33,9 @@ def answer(paths: Sequence[Path], question: Question | None = None, *, keep: boo
     return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
 
 
-def answer_of(
-    loaded: Loaded,
-    question: Question,
-    *,
-    files: int = 0,
-    alpha_beta: tuple[float, float] | None = None,
-    scale_to: int | None = None,
-) -> Answer:
+def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
     """The answer of rows that are loaded. Raises UserError where the question names nothing that is there."""
-    result = compare_rows(loaded, question)
-    return answer_to(result, loaded, files=files, alpha_beta=alpha_beta, scale_to=scale_to)
+    return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
 def answer_to(

@@ -137,7 +137,7 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
     place = c.subject.label if c.axis != "card" else ""
     name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
     note = c.verdict if c.verdict in {"same", "unsure"} else ""
-    return Bar(name, ratio.value, (ratio.low, ratio.high) if ratio.low and ratio.high else None, note=note)
+    return Bar(name, ratio.value, ratio.interval, note=note)
 
 
 def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:

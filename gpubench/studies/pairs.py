@@ -119,7 +119,7 @@ def _finding(
         subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     if precision == MASTER and mixed:
         precision = "mixed precision"
-    place = _plain(place, c.subject.source)
+    place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(each.ratio) for each in own]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
     verdict, sure = _verdict([metric.word_of(each.verdict) for each in own])
@@ -166,15 +166,10 @@ def _is_mixed(group: Group) -> bool:
 def _names(c: Comparison) -> tuple[str, str]:
     subject, baseline = c.subject_name, c.other_name
     source = c.subject.source
-    if _plain(subject, source) != _plain(baseline, source):
-        subject, baseline = _plain(subject, source), _plain(baseline, source)
+    if words.without_author(subject, source) != words.without_author(baseline, source):
+        subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
     named = c.axis in {"card", "precision"}
     return (subject, baseline) if named else (f"{c.axis} {subject or 'unknown'}", baseline or "unknown")
-
-
-def _plain(label: str, source: str) -> str:
-    """A card's label without the name of who measured it."""
-    return label.removesuffix(f" ({words.author(source)})") if source else label
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
@@ -193,7 +188,7 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         metric.shown(c.subject.median),
         metric.shown(c.other.median),
         ratio.value,
-        (ratio.low, ratio.high) if ratio.low and ratio.high else None,
+        ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
         *(", ".join(sorted(cell.marks)) for cell in (c.subject, c.other)),
@@ -263,13 +258,14 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
     # Two devices may be two cards.
-    labels = dict.fromkeys(_plain(label, source) for label in (c.subject.label, c.other.label))
+    labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
     marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
     return (
         c.subject.model,
-        _plain(c.subject_name, source) + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
-        _plain(c.other_name, source),
+        words.without_author(c.subject_name, source)
+        + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
+        words.without_author(c.other_name, source),
         "" if c.axis == "precision" else f"{c.subject.precision}{policy_text(c.subject.batch_policy)}",
         "" if c.axis == "card" else " and ".join(labels),
         Estimate(ratio.value, ratio.low, ratio.high),

@@ -98,8 +98,13 @@ def author(source: str) -> str:
 def labels_of(cells: Sequence[Cell]) -> list[str]:
     """Their cards, without the name of who measured where that is the same of all."""
     sources = {cell.source for cell in cells}
-    author_of_all = f" ({author(next(iter(sources)))})" if len(sources) == 1 and "" not in sources else ""
-    return [cell.label.removesuffix(author_of_all) for cell in cells]
+    source = sources.pop() if len(sources) == 1 else ""
+    return [without_author(cell.label, source) for cell in cells]
+
+
+def without_author(label: str, source: str) -> str:
+    """A card's label without the name of who measured it."""
+    return label.removesuffix(f" ({author(source)})") if source else label
 
 
 def facts_of(cell: Cell) -> dict[str, str]:
