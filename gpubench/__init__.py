@@ -4,13 +4,14 @@ As a library: `load` reads rows, `compare` answers. A suite takes from here what
 `Trial`, `Clock`), and from `gpubench.training` what it trains with. Importing this imports nothing heavy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench.errors import UserError as UserError
+
 if TYPE_CHECKING:
-    from gpubench.errors import UserError as UserError
     from gpubench.rows.read import Loaded
     from gpubench.studies.section import Answer
     from gpubench.suite.suite import Param as Param
@@ -29,7 +30,6 @@ _HOME_OF = {
     "ParamValue": "suite.suite",
     "Suite": "suite.suite",
     "Trial": "suite.trial",
-    "UserError": "errors",
 }
 
 
@@ -47,22 +47,27 @@ def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
     from gpubench.analysis.compare import load_rows
 
     several = [paths] if isinstance(paths, str | Path) else paths
-    return load_rows([Path(path) for path in several], keep=True)
+    try:
+        files = [Path(path) for path in several]
+    except TypeError:
+        raise UserError(f"paths of CSV files are read, not a {type(paths).__name__}") from None
+    return load_rows(files, keep=True)
 
 
 def compare(
     rows: "Loaded | str | Path | Iterable[str | Path]",
     *,
-    by: str | None = None,
+    by: "str | Iterable[str] | None" = None,
     baseline: str | None = None,
     metric: str = "seconds",
-    prices: str | Path | None = None,
+    prices: "str | Path | Mapping[str, float] | None" = None,
     where: "str | Iterable[str]" = (),
     only: str = "",
     allow_mismatch: bool = False,
 ) -> "Answer":
     """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
 
+    `by` is a column or two, `prices` a TOML file or dollars per hour by card.
     `print(answer)` is the first sentence, `answer.findings` and `answer.sections` are all of it,
     `answer.to_frame()` is a table of the findings. Raises UserError where the question names nothing that is there.
     """
@@ -70,8 +75,12 @@ def compare(
     from gpubench.rows.read import Loaded
     from gpubench.studies import answer as answers
 
+    if hasattr(rows, "columns"):
+        raise UserError("rows are files or what gpubench.load gives, not a table: choose some of them with `where`")
     loaded = rows if isinstance(rows, Loaded) else load(rows)
     wheres = (where,) if isinstance(where, str) else tuple(where)
-    question = Question(by, baseline, allow_mismatch, metric, Path(prices) if prices else None, wheres)
+    columns = by if isinstance(by, str) else ",".join(map(str, by or ())) or None
+    costs = Path(prices) if isinstance(prices, str) else prices
+    question = Question(columns, baseline, allow_mismatch, metric, costs, wheres)
     answer = answers.answer_of(loaded, question)
     return answers.only(answer, only) if only else answer

@@ -165,7 +165,7 @@ def test_a_card_alone_keeps_the_tables_of_its_findings():
     ladder = only(answer([RESULTS / "2019-cifar10-ladder-v100.csv"]), "v100")
     assert [len(table.lines) for table in ladder.sections[0].tables if table.name.startswith("Tesla")][:2] == [17, 7]
     sums = only(answer([RESULTS / "2026-11-eight-gloo-processes.csv"]), "epyc")
-    assert [table.name for table in sums.sections[0].tables] == ["sums"]
+    assert [table.name for table in sums.sections[0].tables] == ["all-reduces"]
 
 
 def test_a_card_alone_shows_no_section_that_only_its_evidence_names():

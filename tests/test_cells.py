@@ -14,7 +14,6 @@ from gpubench.analysis.cells import (
     completed,
     holes_of,
     in_order,
-    labels_of,
     list_bad,
     once,
     only_sums,
@@ -24,6 +23,7 @@ from gpubench.analysis.cells import (
     texts_of,
 )
 from gpubench.analysis.metrics import SECONDS, valued
+from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS

@@ -118,7 +118,9 @@ def test_never_one_figure_alone(tmp_path):
 def test_the_first_findings_are_drawn_and_all_where_that_is_asked(tmp_path):
     findings = [finding(), *(finding(charts=(singles(name=f"f{n}"),)) for n in range(8))]
     given = answer(*findings, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
-    assert [path.rpartition("/")[2] for path in drawn(tmp_path, given)] == [f"f{n}.png" for n in range(6)]
+    *paths, last = drawn(tmp_path, given)
+    assert [path.rpartition("/")[2] for path in paths] == [f"f{n}.png" for n in range(6)]
+    assert last == "Not drawn: 1 more, of resnet. All: --all-charts DIR; one suite: --only resnet --charts DIR."
     names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
 

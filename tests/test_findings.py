@@ -1,5 +1,6 @@
 """What is found in rows, in which order, and in which words it stands on a screen of 80 columns."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,8 +57,9 @@ def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
     )
     assert lines[4].split() == ["1080", "Ti", "2080", "Ti", "speedup"] * 2
     assert lines[5].split() == ["resnet18", "35", "min", "28", "min", "1.26", "34", "min", "28", "min", "1.20"]
-    assert lines[9].split() == ["mean", "1.30", "1.42"]
-    assert lines[11].startswith("Mixed precision is 1.33 times as fast as fp32 on RTX 2080 Ti (resnet, 5 models,")
+    assert lines[9].split() == ["mean", "1.30*", "1.42"]
+    assert lines[11].startswith("* in fp32: resnet18: one cycle with max_lr 1e-2")
+    assert lines[13].startswith("Mixed precision is 1.33 times as fast as fp32 on RTX 2080 Ti (resnet, 5 models,")
 
 
 def test_all_published_results_fit_a_screen_and_begin_with_the_cards(cli):
@@ -160,7 +162,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
             {"settings": ("width=8", "depth=2", "third=3")},
             "resnet, resnet18, width=8, depth=2, one run each, so no verdict",
         ),
-        ({"kind": "ladder", "models": ("17 steps",)}, "resnet, 17 steps, one run each, so no verdict"),
+        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, one run each, so no verdict"),
     ],
 )
 def test_on_what_a_finding_rests_in_words(changes, basis):
@@ -247,7 +249,7 @@ def test_a_run_ends_with_what_it_found(cli):
     )
     assert done.returncode == 0, done.stderr
     said = done.stderr.splitlines()
-    assert any(line.startswith("bf16 is ") and " times as fast as fp32 on " in line for line in said), said
+    assert any(re.match("bf16 (is|may be) .* as fast as fp32 on CPU ", line) for line in said), said
 
 
 @pytest.mark.parametrize("name", ["markdown", "json", "csv"])

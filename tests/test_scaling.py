@@ -191,7 +191,7 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     assert "4 processes train 3.48 times as fast as 1 on RTX 2080 Ti: 87% kept" in " ".join(done.stdout.split())
     assert table(section(found, "batch"), "accuracy")[1]["change"] == "-3.58"
     (sums,) = [each for each in found.sections if each.title.startswith("all-reduce")]
-    assert {line["fastest"] for line in table(sums, "sums")} == {"flat"}
+    assert {line["fastest"] for line in table(sums, "all-reduces")} == {"flat"}
     assert sums.notes[0].startswith("flat: the model has alpha 0.0002 s")
     assert "NaN" not in done.stdout
     drawn = sorted(path.name for path in (tmp_path / "charts").glob("*.png"))

@@ -253,14 +253,15 @@ def test_means_are_per_precision(tmp_path):
     lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
     assert lines[1] == "in mean speedup"
     assert lines[2:4] == ["fp32 0.80", "fp16 1.25"]
-    assert "geometric means, subject RTX 2080 Ti, baseline GTX 1080 Ti, cases 2, of 2" in text
+    assert "geometric means, subject RTX 2080 Ti, baseline GTX 1080 Ti, models in all 2 of 2" in text
 
 
 def test_a_mean_of_under_half_of_the_cases_is_withheld_and_said_to_be(tmp_path):
     both = [rows([100.0]), rows([130.0], **OTHER)]
     text = printed(tmp_path, *both, *(rows([100.0], model=f"x{at}") for at in range(2)))
     lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
-    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 under half of the cases 1 3"
+    assert lines[0] == ", models in all 1 of 3"
+    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 under half of the cases"
 
 
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
@@ -299,7 +300,7 @@ def test_what_no_row_has_is_in_no_table(tmp_path):
 def test_marked_trials_are_said_and_counted_in(tmp_path):
     trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
     text = printed(tmp_path, trials)
-    assert "a: 1 of 3 shared; 2 of 3 throttled" in text
+    assert "a: 1 of 3 shared with other programs; 2 of 3 throttled" in text
 
 
 def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
@@ -345,6 +346,6 @@ def test_what_is_left_out_is_said_where_it_belongs_and_in_the_end(tmp_path):
     found = answered(tmp_path, rows([100.0]), rows([130.0], **OTHER), rows([1.0], model="lone"))
     found = replace(found, left_out=("a row of nobody",))
     lines = everything(found, 200)
-    at = lines.index("Left out:")
+    at = lines.index("Not compared:")
     assert "lone fp32 batch 64 on RTX 2080 Ti: GTX 1080 Ti has no row of the same kind" in lines[at + 1]
-    assert lines[-2:] == ["Left out:", "- a row of nobody"]
+    assert lines[-2:] == ["Not compared:", "- a row of nobody"]

@@ -86,7 +86,10 @@ def test_a_recipe_is_every_parameter_that_all_have():
 
 def test_what_sets_like_ones_apart():
     facts = [{"a": "x", "b": "batch 64"}, {"a": "x", "b": "batch 8", "c": "long fact"}, {"a": "x"}, {"a": "y", "b": ""}]
-    assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8", "long fact"), (), ()]
+    assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8",), (), ()]
+    assert words.apart("kkk", [{"a": "x", "b": "u"}, {"a": "x", "b": "v"}, {"a": "y", "b": "u"}]) == [
+        *(("x", "u"), ("x", "v"), ("y", "u")),
+    ]
     assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
     assert words.apart([], []) == []
 
@@ -94,7 +97,9 @@ def test_what_sets_like_ones_apart():
 def test_what_a_case_is_worth_in_words():
     assert words.notes_of(cell()) == ""
     marked = cell([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
-    assert words.notes_of(marked) == "2 of 2 clock_fell; 1 of 2 shared; synthetic data; so it was"
+    assert words.notes_of(marked) == (
+        "2 of 2 with a falling clock; 1 of 2 shared with other programs; synthetic data; so it was"
+    )
     assert words.notes_of(cell(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 have no time"
     parts = cell(session="s1"), cell(session="s2", device_hash="bbbb")
     assert words.notes_of(cell(device_hash="", parts=parts)) == "2 specimens"
@@ -106,7 +111,7 @@ def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     one, many = cell(torch="2.15.0"), cell([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
     assert words.origin([one]) == "measured, 1 run each; torch 2.15.0"
     assert words.origin([one, many]) == (
-        "measured, 1 to 6 runs each; 2 of 7 shared; torch 2.15.0 and 2.14.0; paper.org"
+        "measured, 1 to 6 runs each; 2 of 7 shared with other programs; torch 2.15.0 and 2.14.0; paper.org"
     )
     assert "measured and projected" in words.origin([one, cell(measured="projected")])
 

@@ -45,6 +45,9 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
 
+CPU = "CPU "
+"""Before the name of a CPU that does not say that it is one."""
+
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """What may speak against a trial."""
 
@@ -193,6 +196,12 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     return done.assign(case=_numbered(done, CASE))
 
 
+def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
+    """The cards, each CPU called one."""
+    cards = frame["card"].astype(str)
+    return cards.where((frame["device"] != "cpu") | cards.str.contains("CPU"), CPU + cards)
+
+
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
     """`params` without what belongs to the stack."""
     pattern = re.compile(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+")
@@ -265,9 +274,14 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
             +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
             lost.get(row["identity"], {}),
         )
-        for row, times, hits in zip(_records(first), values, counts.to_numpy(), strict=True)
+        for row, times, hits in zip(dicts_of(first), values, counts.to_numpy(), strict=True)
     ]
     return in_order(cells)
+
+
+def marks_in(rows: pd.DataFrame) -> Counter[str]:
+    """How many of the rows have each mark."""
+    return Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
 
 
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
@@ -287,7 +301,7 @@ def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
     return texts.isin(hits)
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def dicts_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A dict per row, its texts as they may be shown."""
     names = [str(name) for name in frame]
     columns = [_values(column) for _, column in frame.items()]
@@ -325,7 +339,7 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = frame[~ok.groupby(frame["case"]).transform("any")]
     # What came to an end says more than what was stopped after it.
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
-    found = _records(lost.drop_duplicates("case", keep="last").sort_index())
+    found = dicts_of(lost.drop_duplicates("case", keep="last").sort_index())
     return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in found])
 
 
@@ -348,40 +362,6 @@ def texts_of(row: Cell | Mapping[str, Any], columns: Sequence[str]) -> tuple[str
 
 
 LABELLED = [*SPECIMEN, "source", "power_cap", "memory_limit_bytes"]
-
-
-def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
-    """A name per specimen, session and source: the card, and what sets it apart where that is not enough.
-
-    The session is named only where one specimen ran the same case in several.
-    """
-    frame = frame.drop_duplicates("identity")
-    frame = frame.assign(**{name: frame[name].map(shown) for name in (*SPECIMEN, "source")})
-    case = [*KEY, "card", "device_hash", "unknown_device", "power_cap", "memory_limit_bytes"]
-    sessions = frame.drop_duplicates([*case, "session"])
-    again = sessions[sessions.duplicated(case, keep=False)]
-    repeated = {_texts_without_session(row) for row in _records(again[LABELLED])}
-    who = frame[LABELLED].drop_duplicates()
-    own = who[who["source"] == ""]
-    specimens = own.groupby("card")["device_hash"].nunique()
-    unknown = own.groupby("card")["unknown_device"].nunique()
-    sources = who.groupby("card")["source"].nunique()
-    labels = {}
-    for row in _records(who):
-        card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
-        label = circumstanced(card, power, memory)
-        if source and sources[card] > 1:
-            label += f" ({source.removeprefix('github.com/').partition('/')[0]})"
-        elif not source and max(specimens[card], unknown[card]) > 1:
-            label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
-        if _texts_without_session(row) in repeated:
-            label += f" [session {session[:6]}]"
-        labels[key] = label
-    return labels
-
-
-def _texts_without_session(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return texts_of(row, [column for column in LABELLED if column != "session"])
 
 
 def circumstanced(card: str, power_cap: str, memory_limit_bytes: str) -> str:

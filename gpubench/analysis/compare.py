@@ -19,22 +19,25 @@ from gpubench.analysis.cells import (
     completed,
     holes_of,
     in_order,
-    labels_of,
     list_bad,
+    named_cpus,
     once,
     only_sums,
 )
 from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, switches_of, wished
-from gpubench.analysis.metrics import SECONDS, Metric, filtered, metric_named, valued
-from gpubench.analysis.specimens import combined
+from gpubench.analysis.metrics import SECONDS, Metric, Prices, filtered, metric_named, valued
+from gpubench.analysis.specimens import combined, labels_of
 from gpubench.analysis.time_to_goal import expected, unsure_of_shares
 from gpubench.analysis.verdicts import Comparison, against_itself, comparison, judged
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS
+from gpubench.suite.files import built_in_names, find
 
 USUAL_AXES = ("card", "precision")
+PLAUSIBLE = (1e-100, 1e100)
+"""Between these a figure of any unit lies; the quotient of two others need not be a number."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Result:
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per trial, whatever became of it, as `cells.completed` and `cells.once` leave them."""
     labels: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Names of specimens (see `cells.labels_of`)."""
+    """Names of specimens (see `specimens.labels_of`)."""
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -97,7 +100,7 @@ class Question:
     baseline: str | None = None
     allow_mismatch: bool = False
     metric: str = "seconds"
-    prices: Path | None = None
+    prices: Prices | None = None
     where: tuple[str, ...] = ()
 
 
@@ -112,7 +115,7 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
-    return replace(loaded, frame=_with_rates(loaded.frame))
+    return replace(loaded, frame=_with_studies(_with_rates(loaded.frame)))
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,6 +127,14 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(samples_per_second=frame["samples_per_second"].where(~lacking, whole))
 
 
+def _with_studies(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows from before suites named their studies have those that the built-in suite of their name has now."""
+    known = set(frame.loc[frame["studies"] != "", "suite"])
+    lacking = [name for name in frame["suite"].unique() if name not in known and name in built_in_names()]
+    studies = {name: " ".join(find(name).suite.studies) for name in lacking}
+    return frame.assign(studies=frame["suite"].map(studies).fillna(frame["studies"])) if studies else frame
+
+
 def compare_rows(loaded: Loaded, question: Question) -> Result:
     """Match and judge the rows that a question is about. Raises UserError where it names nothing that is there."""
     metric = metric_named(question.metric)
@@ -131,11 +142,12 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
+    frame = frame.assign(card=named_cpus(frame))
     every = once(completed(frame), left_out)
     frame = every[~only_sums(every)]
     if metric.name == "time-to-goal":
         frame = expected(frame)
-    ok = frame["status"].isin(metric.statuses) & (frame["value"] > 0)
+    ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
     if metric is not SECONDS and not ok.any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_bad(frame[~ok], left_out, metric.name)

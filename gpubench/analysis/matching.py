@@ -69,21 +69,22 @@ def pairs_along(
     if base not in values:
         left_out.append(f"{cells[0].suite}: {base} has no row here, so nothing is compared along {axis}")
         return []
-    buckets: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    buckets: dict[tuple[str, ...], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
-        buckets[bucket_of(cell, axis)].append(cell)
+        buckets[bucket_of(cell, axis)][axis_value(cell, axis)].append(cell)
     found = []
     for cell in cells:
         bucket = buckets[bucket_of(cell, axis)]
         local = base
         if own_local:
-            local = axis_value((min if best_is_base else max)(bucket, key=lambda c: c.median), axis)
+            every = [c for own in bucket.values() for c in own]
+            local = axis_value((min if best_is_base else max)(every, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
-            lone = all(axis_value(c, axis) == local for c in bucket) and not (own_local or allow_mismatch)
+            lone = len(bucket) == 1 and not (own_local or allow_mismatch)
             if lone and (explicit or axis == "card"):
                 left_out.append(f"{_case(cell)}: not compared along {axis}, no other {axis} has a row of the same kind")
             continue
-        partners = [c for c in bucket if axis_value(c, axis) == local]
+        partners = bucket.get(local, [])
         if allow_mismatch and not partners:
             partners = _most_alike(axis, cell, [c for c in cells if axis_value(c, axis) == local])
         if partners:

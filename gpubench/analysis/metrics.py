@@ -6,10 +6,11 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import short
+from gpubench.analysis.cells import CPU, short
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
@@ -17,6 +18,8 @@ from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
+Prices = Path | Mapping[str, Any]
+"""A TOML file, or what such a file holds: by a part of the card's name dollars per hour, or a table."""
 SOME = 12
 """Values that a message can name."""
 
@@ -121,7 +124,7 @@ def metric_named(name: str) -> Metric:
     return METRICS[name]
 
 
-def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataFrame:
+def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.DataFrame:
     """The frame with a column `value`, of which less is better; NaN where a row has none.
 
     Of `time-to-goal` they are those of a run: how many reach the goal is a matter of the whole case, and of
@@ -146,10 +149,10 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Path | None) -> pd.DataF
     return frame.assign(value=values[metric.name]())
 
 
-def _hourly(frame: pd.DataFrame, prices: Path | None) -> "pd.Series[float]":
+def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
     if prices is None:
         raise UserError("a cost needs the cards' prices: --price prices.toml (docs/sharing.md shows one)")
-    table = read_prices(prices)
+    table = read_prices(prices) if isinstance(prices, Path) else hourly_prices(prices, "prices")
     each = {card: _price_of(str(card), table) for card in frame["card"].unique()}
     return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)
 
@@ -169,15 +172,21 @@ def read_prices(path: Path) -> dict[str, float]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
+    return hourly_prices(table, f"--price {path}")
+
+
+def hourly_prices(table: Mapping[str, Any], whence: str) -> dict[str, float]:
+    """Dollars per hour by card, of a table as `read_prices` reads one, or of plain numbers. Raises UserError."""
     hourly = {}
     for card, entry in table.items():
         try:
+            entry = entry if isinstance(entry, Mapping) else {"hourly": entry}
             hours = HOURS_PER_YEAR * float(entry.get("years", 0)) * float(entry.get("use", 1))
             value = float(entry["hourly"]) if "hourly" in entry else float(entry["price"]) / hours
         except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
             value = math.nan
         if not 0 < value < math.inf:
-            raise UserError(f'--price {path}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
+            raise UserError(f'{whence}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
         hourly[card] = value
     return hourly
 
@@ -208,7 +217,8 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         texts, wanted = texts.astype(str), value.strip().lower()
         fits = texts.str.lower() == wanted
         if column == "card":  # or as the tables call it
-            fits |= texts.map({name: short(name).lower() == wanted for name in texts.unique()}).astype(bool)
+            called = {name: short(name).lower() for name in texts.unique()}
+            fits |= texts.map({name: wanted.removeprefix(CPU.lower()) == text for name, text in called.items()})
         left = frame[~fits if negated else fits]
         if left.empty:
             there = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})

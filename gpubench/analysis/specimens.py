@@ -1,11 +1,27 @@
-"""Cells of several specimens of one card, or of several sessions of one, become one cell whose unit they are."""
+"""Specimens: their names, and cells of several of one card, or of several sessions of one, as one cell."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpubench.analysis.cells import GROUP, KEY, OUTCOMES, STACK, Cell, circumstanced, in_order, text_of, texts_of
+import pandas as pd
+
+from gpubench.analysis.cells import (
+    GROUP,
+    KEY,
+    LABELLED,
+    OUTCOMES,
+    SPECIMEN,
+    STACK,
+    Cell,
+    circumstanced,
+    dicts_of,
+    in_order,
+    text_of,
+    texts_of,
+)
 from gpubench.analysis.stats import MEASURED_FROM, median
+from gpubench.rows.read import shown
 
 
 def combined(cells: Sequence[Cell], axis: str) -> list[Cell]:
@@ -79,3 +95,37 @@ def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
     marks = sum((Counter(part.marks) for part in parts), Counter[str]())
     lost = sum((Counter(part.lost) for part in parts), Counter[str]())
     return Cell(row, seconds, label, marks, lost, tuple(parts))
+
+
+def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
+    """A name per specimen, session and source: the card, and what sets it apart where that is not enough.
+
+    The session is named only where one specimen ran the same case in several.
+    """
+    frame = frame.drop_duplicates("identity")
+    frame = frame.assign(**{name: frame[name].map(shown) for name in (*SPECIMEN, "source")})
+    case = [*KEY, "card", "device_hash", "unknown_device", "power_cap", "memory_limit_bytes"]
+    sessions = frame.drop_duplicates([*case, "session"])
+    again = sessions[sessions.duplicated(case, keep=False)]
+    repeated = {_texts_without_session(row) for row in dicts_of(again[LABELLED])}
+    who = frame[LABELLED].drop_duplicates()
+    own = who[who["source"] == ""]
+    specimens = own.groupby("card")["device_hash"].nunique()
+    unknown = own.groupby("card")["unknown_device"].nunique()
+    sources = who.groupby("card")["source"].nunique()
+    labels = {}
+    for row in dicts_of(who):
+        card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
+        label = circumstanced(card, power, memory)
+        if source and sources[card] > 1:
+            label += f" ({source.removeprefix('github.com/').partition('/')[0]})"
+        elif not source and max(specimens[card], unknown[card]) > 1:
+            label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
+        if _texts_without_session(row) in repeated:
+            label += f" [session {session[:6]}]"
+        labels[key] = label
+    return labels
+
+
+def _texts_without_session(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return texts_of(row, [column for column in LABELLED if column != "session"])

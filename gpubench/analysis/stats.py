@@ -64,6 +64,11 @@ class Ratio:
     """Specimens on the smaller side, where the spread between them is in the interval; 0: it is one session."""
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends; None where there are none."""
+        return (self.low, self.high) if self.low and self.high else None
+
+    @property
     def inverse(self) -> "Ratio":
         """The quotient the other way round."""
         low = 1 / self.high if self.high else None

@@ -20,9 +20,6 @@ STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out
 COLLECTIVE_SECONDS = 300.0
 """How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
 
-STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
-"""The status of a trial whose process ended without an answer."""
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpubench.show.numbers import number
 from gpubench.show.sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
@@ -19,6 +19,8 @@ LOG_FROM = 100
 """The largest over the smallest value from which on an axis is logarithmic."""
 ROW = (0.21, 0.6)
 """Inches from bar to bar, at least and at most."""
+SLOWER = 5
+"""The colour of what is slower, among those of the style; that of what is faster is the first."""
 Span = tuple[BarGroup, float, float]
 """A group, and where it begins and ends, counted in bars."""
 GAP = 0.08
@@ -86,11 +88,11 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     said = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     scale = _scale(chart, rows, left, width - edge - (said + 0.15 if said else 0.0))
     colours = _colours(chart, listed=listed)
-    marks = dict(zip(chart.marks, itertools.cycle((palette()[5], palette()[2])), strict=False))
+    marks = dict(zip(chart.marks, itertools.cycle((palette()[3], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
     if len(set(colours.values())) > 1 and not listed:
-        naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
+        naming = next((each for each in chart.groups if not each.worse and _has_room(each, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
     axis = AXIS if chart.reference is not None or scale.log else 0.0
     height = spans[-1][2]
@@ -102,7 +104,8 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     if axis:
         plot.draw_axis(top + row * height + 0.06)
     for each in rows:
-        plot.draw_row(each, colours[each.bar.name], named=each.group is naming)
+        worse = each.group.worse and each.bar.name == chart.winner
+        plot.draw_row(each, palette()[SLOWER] if worse else colours[each.bar.name], named=each.group is naming)
         if listed:
             name = fitted(each.bar.name, left - 0.12 - edge, plot.size)
             sheet.text(left - 0.12, plot.y(each.y + 0.5), name, plot.size, ha="right")
@@ -238,7 +241,7 @@ class _Plot:
             self.sheet.box(start, y - 0.32 * self.row, 0.45, 0.64 * self.row, **look)
         elif self.chart.reference is not None:
             x += 0.05
-            colour = palette()[0] if bar.value >= self.chart.reference else palette()[5]
+            colour = palette()[0 if bar.value >= self.chart.reference else SLOWER]
             self._draw_whiskers(bar, y, colour, 2.0)
             self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[each.group.strong], markersize=8)
         else:
@@ -273,10 +276,11 @@ class _Plot:
 
     def draw_groups(self, spans: Sequence[Span], edge: float, right: float, far: float, *, listed: bool) -> None:
         """Names to the left or above, what is said at the right edge, a line above what sums up."""
-        said: dict[str, Any] = {"ha": "right", "color": palette()[0] if self.chart.winner else setting("text.color")}
         for at, (group, begin, end) in enumerate(spans):
-            middle, weight = self.y((begin + end) / 2), _weight(group)
-            self.sheet.text(far, middle, fitted(group.text, 0.25 * far, NORMAL), NORMAL, weight=weight, **said)
+            middle, weight = self.y((begin + listed + end) / 2), _weight(group)
+            colour = palette()[SLOWER if group.worse else 0] if self.chart.winner else setting("text.color")
+            text = fitted(group.text, 0.25 * far, NORMAL)
+            self.sheet.text(far, middle, text, NORMAL, weight=weight, ha="right", color=colour)
             if group.strong and at:
                 self.sheet.line([edge, far], [self.y((begin + spans[at - 1][2]) / 2)] * 2, setting("grid.color"))
             if listed:

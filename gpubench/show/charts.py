@@ -21,19 +21,38 @@ UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str, unit: str = "") -> list[str]:
-    """Write the charts of the first findings that have some, or every chart; returns their paths.
+    """Write the charts of the first findings that have some, or every chart; returns lines: their paths, and what else
+    could be drawn.
 
     Each carries the rows of its cases. Raises UserError where the folder cannot be written.
     """
     paths: list[str] = []
+    charts = chosen(answer, every=every)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with style(theme):
-            for chart in chosen(answer, every=every):
+            for chart in charts:
                 paths += save(figure_of(chart, unit=unit), folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
-    return paths
+    return [*paths, *_not_drawn(answer, charts)]
+
+
+def _not_drawn(answer: Answer, charts: Sequence[Chart]) -> list[str]:
+    """How many charts there are beside these, and how to have them."""
+    names = {chart.name for chart in charts}
+    suites = [
+        section.suite
+        for section in answer.sections
+        for chart in worth_drawing([*(own for each in section.findings for own in each.charts), *section.charts])
+        if chart.name not in names
+    ]
+    if not suites:
+        return []
+    of = ", ".join(dict.fromkeys(suites))
+    return [
+        f"Not drawn: {len(suites)} more, of {of}. All: --all-charts DIR; one suite: --only {suites[0]} --charts DIR."
+    ]
 
 
 def chosen(answer: Answer, *, every: bool) -> list[Chart]:

@@ -67,7 +67,7 @@ def page_of(answer: Answer) -> str:
     script = (assets / "report.js").read_text(encoding="utf-8")
     return template.render(
         answer=answer,
-        told=[each.sentence for each in answer.findings if each.sentence != answer.headline],
+        told=[each.sentence for each in answer.compared if each.sentence != answer.headline],
         first=FIRST,
         suites=", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare",
         sections=sections,

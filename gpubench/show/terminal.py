@@ -1,6 +1,7 @@
 """An answer in a terminal: findings on one screen of 80 columns, and on request every section in full."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,8 +13,10 @@ from gpubench.studies.section import Answer, Column, Finding, Section, Table
 from gpubench.studies.words import gain
 
 WIDTH, LINES = 79, 25
-NAME, WHAT, FROM = 36, 28, 22
-"""Columns of a name, and in a table of findings the least of what is compared and the most of where it comes from."""
+NAME, FROM = 36, 16
+"""Columns of a name, and in a table of findings the least of where they come from."""
+FOLDS = 3
+"""Lines that a text in a table may take."""
 MOST = 12
 """Findings on the screen."""
 COLUMNS = ("speedup", "95%", "verdict", "what", "from")
@@ -21,17 +24,30 @@ KEYS = 3
 """At most so many of the first columns say which line it is."""
 LONGEST = 34
 """Columns of a text in a table that is too wide otherwise."""
+LEGEND = {
+    "^~": "~: projected from a sample of the run.",
+    r"\*$": "*: something speaks against it, as its sentence says.",
+    "#": "#: which of several cards or machines of that name.",
+}
+"""What signs in a table of findings mean, by how they are found."""
+CHARTS = "Charts: --charts DIR. A page to pass on: gpubench report FILES."
 
 
 def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
     """At most LINES lines, none wider than WIDTH; `in_full` where the sections follow."""
-    every = [each for each in answer.findings if not each.says_why] or list(answer.findings)
-    findings = every[:MOST]
-    head, tail = [*wrapped(answer.headline)[:4], ""], ["", *_tail(answer, every, len(findings), in_full)]
+    head = [*wrapped(answer.headline)[:4], ""]
+    findings = answer.compared[:MOST]
     by_model = _by_model(findings, duration if answer.unit == "s" else significant)
+    tail = ["", *_tail(answer, findings, in_full=in_full), CHARTS]
     if by_model and len(head) + len(by_model) + len(tail) <= LINES:
         return [*head, *by_model, *tail]
-    return [*head, *_findings(findings, answer.gain), *tail] if findings else [*head[:-1], *tail]
+    while findings:
+        tail = ["", *_tail(answer, findings, in_full=in_full), CHARTS]
+        table = list(_findings(findings, answer.gain))
+        if len(head) + len(table) + len(tail) <= LINES or len(findings) == 1:
+            return [*head, *table, *tail]
+        findings = findings[:-1]
+    return [*head[:-1], *tail]
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
@@ -41,7 +57,7 @@ def everything(answer: Answer, width: int | None = None, *, every_table: bool = 
     for section in answer.sections:
         lines += ["", *_section(section, width, every_table)]
     if answer.left_out:
-        lines += ["", "Left out:", *_items(answer.left_out, width)]
+        lines += ["", "Not compared:", *_items(answer.left_out, width)]
     return lines
 
 
@@ -54,7 +70,7 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
             yield from ["", *table_lines(table, width)]
     notes = [*section.notes, *([f"Recipe: {section.recipe}"] if section.recipe and every_table else [])]
     yield from ["", *_items(notes, width)] if notes else []
-    yield from ["", "Left out:", *_items(section.left_out, width)] if section.left_out else []
+    yield from ["", "Not compared:", *_items(section.left_out, width)] if section.left_out else []
 
 
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
@@ -69,7 +85,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     """A table no wider than `width`.
 
     Columns without anything in them are left out; texts and counts that are the same in all lines go into the heading,
-    notes below the table. Long texts are cut where it is too wide, and then it is parted into blocks, each of which
+    notes below the table. Long texts are folded where it is too wide, and then it is parted into blocks, each of which
     repeats the columns that tell the lines apart.
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
@@ -134,8 +150,14 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
             chosen.append(rest.pop(0))
         block = [columns[at] for at in chosen]
         own = [widths[at] for at in chosen]
-        yield [_line([column.name for column, _ in block], block, own, width)] + [
-            _line([texts[at] for _, texts in block], block, own, width) for at in range(len(columns[0][1]))
+        right = [bool(column.unit) for column, _ in block]
+        yield [
+            *_folded([column.name for column, _ in block], own, right, width),
+            *(
+                line
+                for at in range(len(columns[0][1]))
+                for line in _folded([texts[at] for _, texts in block], own, right, width)
+            ),
         ]
         if not rest:
             return
@@ -156,25 +178,49 @@ def _widest(column: Column, texts: Sequence[str]) -> int:
     return max(cell_len(column.name), *map(cell_len, texts))
 
 
-def _line(texts: Sequence[str], block: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> str:
-    cells = [
-        _padded(fitted(text, wide), wide, right=bool(column.unit))
-        for text, (column, _), wide in zip(texts, block, widths, strict=False)
-    ]
-    return cut(" " + "  ".join(cells).rstrip(), width)
+def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], width: int) -> Iterator[str]:
+    """The cells of a line of a table, those that are too long for their column on further lines."""
+    cells = [[text] if cell_len(text) <= wide else folded(text, wide) for text, wide in zip(texts, widths, strict=True)]
+    for at in range(max(map(len, cells))):
+        parts = [
+            _padded(cell[at] if at < len(cell) else "", wide, right=to_right)
+            for cell, wide, to_right in zip(cells, widths, right, strict=True)
+        ]
+        yield cut(" " + "  ".join(parts).rstrip(), width)
+
+
+def folded(text: str, width: int) -> list[str]:
+    """At most FOLDS lines of so many columns, broken at words; what is longer lacks its middle."""
+    lines = wrapped(" ".join(fitted(word, width) for word in text.split()), width)
+    return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
 
 
 def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
     head = ("" if all(each.figure for each in findings) else gain, *COLUMNS[1:])
     cells = [cells_of(each) for each in findings]
+    widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # What is left beside the figures is shared by what is compared and where it comes from.
-    figures = sum(2 + max(cell_len(texts[at]) for texts in (head, *cells)) for at in (0, 1, 2))
-    room = max(WHAT, WIDTH - figures - 2 - min(FROM, max(cell_len(texts[4]) for texts in cells)))
-    lines = [(*texts[:3], _pair(each, room), texts[4]) for each, texts in zip(findings, cells, strict=True)]
-    columns = [at for at in range(len(head)) if any(line[at] for line in lines)]
-    widths = {at: max(cell_len(line[at]) for line in [head, *lines]) for at in columns}
-    for line in [head, *lines]:
-        yield cut(" " + "  ".join(_padded(line[at], widths[at], right=at == 0) for at in columns).rstrip(), WIDTH)
+    room = WIDTH - 1 - sum(width + 2 for width in widths[:3] if width) - 2
+    widths[3:] = _shares(cells, widths[3], widths[4], room)
+    columns = [at for at in range(len(head)) if any(line[at] for line in cells)]
+    for line, each in zip([head, *cells], [None, *findings], strict=True):
+        texts = list(line)
+        if each and cell_len(texts[4]) > widths[4]:
+            texts[4] = _from(each, on="")
+        own = [widths[at] for at in columns]
+        yield from _folded([texts[at] for at in columns], own, [at == 0 for at in columns], WIDTH)
+
+
+def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:
+    """Of the room as much for what is compared and for where it comes from as folds the fewest lines."""
+
+    def lines(origin: int) -> int:
+        widths = (room - origin, origin)
+        return sum(max(len(folded(text, wide)) for text, wide in zip(line[3:], widths, strict=True)) for line in cells)
+
+    least = min(origin, max(FROM, room - what))
+    best = min(range(least, min(origin, room - FROM) + 1), key=lines, default=least)
+    return min(what, room - best), best
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:
@@ -183,31 +229,32 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 
 def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
-    """Its line in a table: value, interval, verdict, what, from."""
+    """Its line in a table: value, interval, verdict, what, from; LEGEND says what its signs mean."""
     interval = f"{gain(each.interval[0])}-{gain(each.interval[1])}" if each.interval else ""
     place = f" on {each.place}" if each.place else ""
-    verdict = f"{each.sure[0]}/{len(each.parts)} {each.sure[1]}" if each.sure else each.verdict
     line = (
-        each.figure or gain(each.value),
+        f"{'~' * each.projected}{each.figure or gain(each.value)}",
         interval,
-        verdict,
+        f"{'partly' if each.sure else each.verdict}{'*' * bool(each.doubts)}",
         each.what + place,
-        ", ".join(part for part in (each.origin, *each.settings, each.on) if part),
+        _from(each, each.on),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
 
-def _pair(each: Finding, width: int) -> str:
-    """What is compared, in so many columns: of long names the middle is left out."""
-    text = cells_of(each)[3]
-    if cell_len(text) <= width:
-        return text
-    place = f" on {fitted(each.place, 11)}" if each.place else ""
-    if not each.baseline:
-        return fitted(each.subject, width - len(place)) + place
-    room = width - len(place) - 3
-    baseline = fitted(each.baseline, max(room // 2, room - cell_len(each.subject)))
-    return f"{fitted(each.subject, room - cell_len(baseline))} / {baseline}{place}"
+def _from(each: Finding, on: str) -> str:
+    """Where it comes from; its models are the part that never tells it from another."""
+    return ", ".join(part for part in (each.origin, *each.settings, on) if part)
+
+
+def legend(findings: Sequence[Finding]) -> list[str]:
+    """What the signs in a table of these findings mean."""
+    cells = [cells_of(each) for each in findings]
+    return [
+        said
+        for sign, said in LEGEND.items()
+        if any(re.search(sign, text) for line in cells for text in (line[0], line[2], line[3]))
+    ]
 
 
 def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> list[str]:
@@ -219,7 +266,9 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
     others = [each for each in findings if each.kind != "card"]
     known = [{part.model: part for part in each.parts} for each in cards]
     alike = {(each.what, each.verdict, each.settings) for each in cards}
-    plain = all(not each.unit and each.verdict == "one run" and not each.caveats for each in cards)
+    plain = all(
+        not (each.unit or each.caveats or each.projected or each.figure) and each.verdict == "one run" for each in cards
+    )
     whole = all(len(own) == len(each.parts) for own, each in zip(known, cards, strict=True))  # each model once
     if not (len(alike) == 1 and len({each.where for each in cards}) == len(cards) <= 2 and plain and whole):
         return []
@@ -232,7 +281,8 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
         texts = [(figure(p.baseline), figure(p.subject), gain(p.value)) if p else ("", "", "") for p in parts]
         lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
     if len(lines) > 1:
-        lines.append(["mean", *(text for each in cards for text in ("", "", gain(each.value)))])
+        means = [f"{gain(each.value)}{'*' * bool(each.doubts)}" for each in cards]
+        lines.append(["mean", *(text for mean in means for text in ("", "", mean))])
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
         " " + "  ".join(_padded(text, widths[at], right=at > 0) for at, text in enumerate(line))
@@ -241,7 +291,8 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
     over = " " * (widths[0] + 1)
     for at, each in enumerate(cards):
         over += "  " + each.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
-    said = [line for each in others for line in wrapped(each.sentence)]
+    doubts = [f"* in {each.precision}: {'; '.join(each.doubts)}." for each in cards if each.doubts]
+    said = [line for text in [*doubts, *(each.sentence for each in others)] for line in wrapped(text)]
     drawn = [line.rstrip() for line in [over, *drawn, *([""] if said else []), *said]]
     return drawn if max(map(cell_len, drawn)) <= WIDTH else []
 
@@ -250,23 +301,32 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
-def _tail(answer: Answer, every: Sequence[Finding], seen: int, in_full: bool) -> Iterator[str]:
-    parts = [f"{answer.files} file{'s' * (answer.files != 1)}, {answer.rows} row{'s' * (answer.rows != 1)}."]
-    if answer.failed:
-        parts.append(f"{answer.failed} without a result.")
-    if not in_full:
+def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iterator[str]:
+    """What was read, what else there is beside these findings, and how to see it."""
+    files = f"{answer.files} file{'s' * (answer.files != 1)}"
+    rows = f"{answer.rows} row{'s' * (answer.rows != 1)}"
+    parts = [f"{files}, {rows}." if answer.about == answer.rows else f"{answer.about} of {rows} in {files}."]
+    if answer.stopped:
+        parts.append(f"Stopped after {answer.rows - answer.stopped} of {answer.rows} trials.")
+    if answer.failed > answer.stopped:
+        parts.append(f"{answer.failed - answer.stopped} without a result.")
+    more = len(answer.compared) - len(findings)
+    plural = "s" * (more > 1)
+    if in_full:
+        parts += [f"{more} more finding{plural} below."] if more else []
+    else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
         parts += [f"{left} kind{'s' * (left > 1)} of rows not compared (--all says why)."] if left else []
-        more = len(every) - seen
-        parts.append(f"{more} more finding{'s' * (more > 1)}: --all." if more else "Every case: --all.")
+        parts.append(f"{more} more finding{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(each.suite for each in answer.findings))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        parts += ["Why: --only roofline."] if len(every) < len(answer.findings) else []
+        explained = frozenset[int]().union(*(each.cases for each in answer.findings if each.names_bound))
+        parts += ["Why: --only roofline."] if any(each.cases & explained for each in findings) else []
     yield from wrapped(" ".join(parts))
-    if any(each.baseline for each in every):
+    if any(each.baseline for each in findings):
         good = "as fast" if answer.gain == "speedup" else "as good"
-        yield f"A / B: how many times {good} A is; below 1 it is worse."
-    yield "Charts: --charts DIR. A page to pass on: gpubench report FILES."
+        signs = " ".join([f"A / B: how many times {good} A is; below 1 it is worse.", *legend(findings)])
+        yield from wrapped(signs if in_full else signs.replace("its sentence says", "its sentence (--all) says"))
 
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:

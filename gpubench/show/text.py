@@ -9,7 +9,7 @@ from typing import Any
 from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
-from gpubench.show.terminal import cells_of
+from gpubench.show.terminal import cells_of, legend
 from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Section, Table, flat, flat_names
 
 JSON_VERSION = 2
@@ -114,14 +114,15 @@ def as_markdown(answer: Answer) -> str:
     if answer.findings:
         header = [answer.gain, "95%", "verdict", "what", "from"]
         parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
+        parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
     for section in answer.sections:
         parts.append(f"**{_escaped(section.title)}**\n")
         parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]
         parts += ["", *(_markdown_table(table) for table in section.tables)]
         parts += [f"{_escaped(note)}\n" for note in section.notes]
         parts += [f"Recipe: {_escaped(section.recipe)}\n"] if section.recipe else []
-        parts += [f"Left out: {_escaped(line)}\n" for line in section.left_out]
-    parts += [f"Left out: {_escaped(line)}\n" for line in answer.left_out]
+        parts += [f"Not compared: {_escaped(line)}\n" for line in section.left_out]
+    parts += [f"Not compared: {_escaped(line)}\n" for line in answer.left_out]
     return "\n".join(parts)
 
 

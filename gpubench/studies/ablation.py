@@ -39,7 +39,6 @@ def sections(result: Result) -> Iterator[Section]:
 
 def _finding(c: Comparison, metric: Metric) -> Finding:
     gain = metric.gain_of(c.ratio)
-    interval = (gain.low, gain.high) if gain.low and gain.high else None
     name = words.name(c.subject_name)
     place = c.subject.label
     return Finding(
@@ -48,14 +47,15 @@ def _finding(c: Comparison, metric: Metric) -> Finding:
         subject=c.subject_name,
         baseline=PLAIN,
         value=gain.value,
-        interval=interval,
+        interval=gain.interval,
         verdict=metric.word_of(c.verdict),
         trials=(c.subject.trials, c.other.trials),
         said=f"{words.better(name, PLAIN, gain.value, c.verdict, metric)} on {words.name(place)}",
         origin=f"{c.subject.precision}, {c.subject.suite}",
         place=place,
         facts=words.facts_of(c.other),
-        caveats=tuple(words.marks_of(c.subject)),
+        doubts=words.doubts_of((c.subject, c.other)),
+        projected="projected" in {c.subject.measured, c.other.measured},
         cases=c.subject.cases | c.other.cases,
     )
 
@@ -99,8 +99,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
-        interval = (gain.low, gain.high) if gain.low and gain.high else None
-        bar = Bar(c.subject_name, gain.value, interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
+        bar = Bar(c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
         groups.append(BarGroup(c.subject_name, (bar,)))
     best = next((c for c in changes if c.verdict == "faster"), None)
     title_of_best = f"No change is surely {metric.words[0]} than {PLAIN}"

@@ -22,6 +22,8 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "stages": stages.sections,
     "roofline": roofline.sections,
 }
+CLOSE = 0.1
+"""A sample of one run each may be so far from a full run."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Columns of tables in which a card may be named."""
 
@@ -31,17 +33,9 @@ def answer(paths: Sequence[Path], question: Question | None = None, *, keep: boo
     return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
 
 
-def answer_of(
-    loaded: Loaded,
-    question: Question,
-    *,
-    files: int = 0,
-    alpha_beta: tuple[float, float] | None = None,
-    scale_to: int | None = None,
-) -> Answer:
+def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
     """The answer of rows that are loaded. Raises UserError where the question names nothing that is there."""
-    result = compare_rows(loaded, question)
-    return answer_to(result, loaded, files=files, alpha_beta=alpha_beta, scale_to=scale_to)
+    return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
 def answer_to(
@@ -61,21 +55,27 @@ def answer_to(
     def table(cases: frozenset[int] | None) -> bytes:
         return loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)])
 
+    def count(cases: frozenset[int]) -> int:
+        return int(rows.isin(cases).sum())
+
     gains = [each for each in findings if not each.says_why]
     return Answer(
-        headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
-        tuple(findings),
-        tuple(sections),
-        result.metric.gain,
-        result.metric.name,
-        result.metric.unit,
-        _rule(result.metric),
-        files,
-        len(result.frame),
-        result.failed,
-        tuple(result.left_out),
-        tuple(result.problems),
-        table,
+        headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
+        findings=tuple(findings),
+        sections=tuple(sections),
+        gain=result.metric.gain,
+        metric=result.metric.name,
+        unit=result.metric.unit,
+        rule=_rule(result.metric),
+        files=files,
+        rows=len(rows),
+        about=len(rows),
+        failed=result.failed,
+        stopped=int((result.frame["status"] == "interrupted").sum()),
+        left_out=tuple(result.left_out),
+        problems=tuple(result.problems),
+        table=table,
+        count=count,
     )
 
 
@@ -102,7 +102,7 @@ def _rule(metric: Metric) -> str:
 
 def _finished(sections: Sequence[Section]) -> list[Section]:
     """With titles and findings that can be told apart, what each finding rests on, and charts of different names."""
-    findings = [each for section in sections for each in section.findings]
+    findings = _against_full_runs([each for section in sections for each in section.findings])
     settings = words.apart([_words(each) for each in findings], [each.facts for each in findings])
     names: Counter[str] = Counter()
     told = iter([_told(each, own, names) for each, own in zip(findings, settings, strict=True)])
@@ -122,19 +122,49 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
     return sorted(named, key=lambda s: min((order[id(each)] for each in s.findings), default=len(order)))
 
 
+def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
+    """With a doubt where full runs of the recipe say another gain than the sample that a finding projects."""
+    full: dict[tuple[object, ...], Finding] = {}
+    for each in findings:
+        if each.facts.get("mode") == "full" and not each.projected:
+            full[_recipe(each)] = each
+    found = []
+    for each in findings:
+        whole = full.get(_recipe(each)) if each.projected else None
+        low, high = each.interval or (each.value / (1 + CLOSE), each.value * (1 + CLOSE))
+        if whole and not low <= whole.value <= high:
+            doubt = f"full runs of the same recipe say {words.gain(whole.value)}"
+            each = replace(each, doubts=(*each.doubts, doubt))
+        found.append(each)
+    return found
+
+
+def _recipe(each: Finding) -> tuple[object, ...]:
+    """All that a full run and a sample of it share."""
+    facts = frozenset((name, fact) for name, fact in each.facts.items() if name != "mode")
+    return *_words(each), frozenset(each.models), facts
+
+
 def _words(each: Finding) -> tuple[str, ...]:
     return each.kind, each.suite, each.what, each.where
 
 
 def _told(each: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
     known = replace(each, settings=settings)
-    basis = words.basis(known)
-    foot = ". ".join(filter(None, [basis, each.source]))
-    charts = tuple(_named(replace(chart, foot=chart.foot or foot), names) for chart in each.charts)
-    return replace(known, basis=basis, charts=charts)
+    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), each.source]))
+    charts = [
+        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *each.doubts]))
+        for chart in each.charts
+    ]
+    slug = words.slug(" ".join(settings))
+    return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
 
 
-def _named(chart: Chart, names: Counter[str]) -> Chart:
+def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
+    """Named by its settings too, before the last word of its name, which is the kind of chart; else numbered."""
+    if settings:
+        name, _, kind = chart.name.rpartition("-")
+        chart = replace(chart, name=f"{name}-{settings}-{kind}")
     names[chart.name] += 1
     number = names[chart.name]
     return replace(chart, name=f"{chart.name}-{number}") if number > 1 else chart
@@ -143,10 +173,10 @@ def _named(chart: Chart, names: Counter[str]) -> Chart:
 def headline(findings: Sequence[Finding]) -> str:
     """The first finding as a sentence, with what the same pair did elsewhere where that is as sure."""
     first = findings[0]
-    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what]
-    if first.kind != "card" or first.interval or len({each.where for each in alike}) < len(alike):
+    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what][:3]
+    if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
         return first.sentence
-    parts = [first.said, *(f"{words.times(each.value)} {each.where}" for each in alike[1:3])]
+    parts = [first.said, *(f"{words.times(each.value)} {each.where}" for each in alike[1:])]
     return f"{', and '.join(parts)} ({first.basis})."
 
 
@@ -159,7 +189,9 @@ def _basis(each: Finding) -> tuple[object, ...]:
         each.verdict,
         each.settings,
         each.caveats,
+        each.projected,
         bool(each.interval),
+        bool(each.figure),
     )
 
 
@@ -179,7 +211,10 @@ def only(answer: Answer, wish: str) -> Answer:
     findings = in_order([finding for section in chosen for finding in section.findings])
     head = headline(findings) if findings else "Nothing here can be compared."
     left_out = tuple(line for line in answer.left_out if wanted in line.lower())
-    return replace(answer, headline=head, findings=tuple(findings), sections=tuple(chosen), left_out=left_out)
+    rows = answer.count(frozenset().union(*(section.cases for section in chosen)))
+    return replace(
+        answer, headline=head, findings=tuple(findings), sections=tuple(chosen), left_out=left_out, about=rows
+    )
 
 
 def _about(section: Section, card: str) -> Section | None:

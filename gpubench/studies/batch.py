@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import STACK, Cell, short, text_of
+from gpubench.analysis.cells import STACK, Cell, marks_in, short, text_of
 from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.scaling import cases_of, params_of
 from gpubench.studies import words
@@ -30,6 +30,7 @@ class Size:
     trials: int
     seconds: float
     rate: float
+    marks: Counter[str]
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -135,7 +136,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         cases.append(cases_of(rows))
     facts = [
         {name: f"{name}={text_of(each[name])}" for name in ("data", "mode", "suite_version", *STACK)}
-        | {"precision": str(each["precision"]), **{k: f"{k}={v}" for k, v in params_of(each["params"]).items()}}
+        | {"precision": str(each["precision"]), **words.settings_of(str(each["params"]))}
         | {"model": str(each["model"]), "card": short(str(each["card"]))}
         for each in known
     ]
@@ -155,7 +156,7 @@ def _size(rows: pd.DataFrame) -> Size:
     accuracy, seconds, rate = (
         float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
     )
-    return Size(int(rows["global_batch"].iloc[0]), accuracy, len(rows), seconds, rate)
+    return Size(int(rows["global_batch"].iloc[0]), accuracy, len(rows), seconds, rate, marks_in(rows))
 
 
 def _accuracy_section(
@@ -170,16 +171,23 @@ def _accuracy_section(
         Column("seconds", "s", "lower"),
         Column("samples/s", "samples/s", "higher"),
         Column("trials", "count"),
+        Column("notes", note=True),
     )
     table = tuple(
-        (name, s.batch, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials)
+        (
+            *(name, s.batch, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
+            "; ".join(words.marked(s.marks, s.trials)),
+        )
         for name, own in lines.items()
         for s in own
     )
+    sizes = [s for own in lines.values() for s in own]
+    marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
+    measure = f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better"
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
-        f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better",
+        "; ".join([measure, *marks]),
         tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
         "samples of a step",
         "accuracy, %",
@@ -208,5 +216,6 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         said=f"Batch {large.batch:,} has {figure} of accuracy against batch {small.batch:,}",
         origin=suite,
         figure=figure,
+        doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
         cases=cases,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, texts_of
+from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, marks_in, texts_of
 from gpubench.analysis.compare import Result
 from gpubench.rows.read import shown
 from gpubench.studies import words
@@ -62,16 +62,25 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         baseline=first.model,
         value=first.median / last.median,
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
-        models=(f"{len(rungs)} steps",),
+        models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
         trials=(len(last.seconds), len(first.seconds)),
         said=_said(ladder.name, first, last),
         precision=precision,
         place=label,
         origin=ladder.suite,
         facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
+        doubts=_unlike(first, last),
+        projected=ladder.projected,
         charts=(_chart(ladder, last),),
         cases=ladder.cases,
     )
+
+
+def _unlike(first: "Rung", last: "Rung") -> tuple[str, ...]:
+    """What the rows of one end say of themselves, where those of the other do not."""
+    ends = [(rung.model, rung.notes.split("; ")) for rung in (first, last)]
+    shared = set(ends[0][1]) & set(ends[1][1])
+    return tuple(f"{model}: {note}" for model, notes in ends for note in notes if note and note not in shared)
 
 
 def _said(name: str, first: "Rung", last: "Rung") -> str:
@@ -151,13 +160,14 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         missed = rung.success_rate is not None and rung.success_rate < 1
         note = f"{_reached(rung)} reached the goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
-        groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else ""))
+        groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
     first, last = ladder.rungs[0], last or ladder.rungs[-1]
+    seconds = f"Seconds of a run{f', {words.PROJECTED}' * ladder.projected}, step by step"
     return Bars(
-        words.slug(f"{ladder.suite} ladder {ladder.name}"),
+        words.slug(f"{ladder.suite} ladder {first.model} to {last.model} {ladder.name}"),
         _said(ladder.name, first, last),
-        "Seconds of a run, step by step; at the right the gain of the step; lower is better",
+        f"{seconds}; at the right the gain of the step; lower is better",
         tuple(groups),
         "s",
         winner=ladder.name,
@@ -216,6 +226,11 @@ class Ladder:
     rungs: list[Rung]
     cases: frozenset[int]
 
+    @property
+    def projected(self) -> bool:
+        """Whether its seconds are projected from a sample."""
+        return self.kind.startswith("projected")
+
     def gains(self) -> list[float | None]:
         """For each rung, seconds of the one before it that ran / its own."""
         times = [rung.median for rung in self.rungs]
@@ -272,8 +287,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
 
 
 def _notes(rows: pd.DataFrame) -> str:
-    marks = Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
-    notes = [f"{count} of {len(rows)} {mark}" for mark, count in sorted(marks.items())]
+    notes = words.marked(marks_in(rows), len(rows))
     return "; ".join([*notes, *dict.fromkeys(shown(str(why)) for why in rows["reason"][rows["status"] == "ok"] if why)])
 
 

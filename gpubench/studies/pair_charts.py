@@ -23,26 +23,38 @@ def pictures(each: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
         BarGroup(
             part.model,
             (
-                Bar(each.baseline, part.baseline, note=_batch_note(part, part.baseline_batch)),
-                Bar(each.subject, part.subject, note=_batch_note(part, part.subject_batch)),
+                Bar(each.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
+                Bar(each.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
             ),
             f"{words.gain(part.value)}x",
+            worse=part.value < 1,
         )
         for part in each.parts
     ]
-    dots = [BarGroup(part.model, (Bar(each.subject, part.value, part.interval),)) for part in each.parts]
+    dots = [
+        BarGroup(part.model, (Bar(each.subject, part.value, part.interval, note=_marks(part)),)) for part in each.parts
+    ]
     if len(each.parts) > 1:
-        groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True))
+        groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True, worse=each.value < 1))
         dots.append(BarGroup("mean", (Bar(each.subject, each.value, each.interval),), strong=True))
-    times = f"Seconds for {_recipe(each, cells)}; lower is better"
-    speedups = f"Speedup over {each.baseline}, {_recipe(each, cells)}; above 1 is faster"
+    recipe = f"{_recipe(each, cells)}{f', {words.PROJECTED}' * each.projected}"
+    times = f"Seconds for {recipe}; lower is better"
+    speedups = f"Speedup over {each.baseline}, {recipe}; above 1 is faster"
     bars = Bars(f"{stem}-seconds", each.said, times, tuple(groups), "s", winner=each.subject, cases=each.cases)
     ratios = Bars(f"{stem}-speedup", each.said, speedups, tuple(dots), "ratio", reference=1.0, cases=each.cases)
     return bars, ratios
 
 
-def _batch_note(part: Part, size: float) -> str:
-    return f"batch {size:.0f}" if part.subject_batch != part.baseline_batch and not math.isnan(size) else ""
+def _note(part: Part, size: float, marks: str) -> str:
+    """A side's batch where the other's differs, and its marks."""
+    differs = part.subject_batch != part.baseline_batch and not math.isnan(size)
+    return ", ".join(filter(None, [f"batch {size:.0f}" if differs else "", marks]))
+
+
+def _marks(part: Part) -> str:
+    """Those of both sides, each once."""
+    marks = ", ".join(filter(None, (part.subject_marks, part.baseline_marks)))
+    return ", ".join(sorted(set(marks.split(", "))))
 
 
 def _recipe(each: Finding, cells: Sequence[Cell]) -> str:
@@ -66,17 +78,17 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
     for cell in group.cases:
         by_model[cell.model].append(_bar(cell, metric))
     bars = _best_first([BarGroup(model, tuple(own)) for model, own in by_model.items()], higher=metric.inverse)
-    what = "Seconds of a whole run" if metric.name == "seconds" else metric.title
+    projected = any(cell.measured == "projected" for cell in group.cells)
+    what = f"Seconds of a whole run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
     title = f"{suite}: every case"
     subtitle = f"{what}; {way} is better; {about}"
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
     for axis in dict.fromkeys(c.axis for c in own):
         along = [c for c in own if c.axis == axis]
-        dots = [
-            BarGroup(model, tuple(_dot(c, metric) for c in along if c.subject.model == model))
-            for model in dict.fromkeys(c.subject.model for c in along)
-        ]
-        dots = _best_first(dots, higher=True)
+        by_subject: dict[str, list[Bar]] = defaultdict(list)
+        for c in along:
+            by_subject[c.subject.model].append(_dot(c, metric))
+        dots = _best_first([BarGroup(model, tuple(own)) for model, own in by_subject.items()], higher=True)
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
         ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
         subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
@@ -116,7 +128,7 @@ def _bar(cell: Cell, metric: Metric) -> Bar:
     if not isinstance(figure, Estimate):
         return Bar(name, None, text=str(figure or "no figure"))
     ends = (figure.low, figure.high) if figure.low is not None and figure.high is not None else None
-    return Bar(name, figure.value, ends)
+    return Bar(name, figure.value, ends, note=", ".join(sorted(cell.marks)))
 
 
 def _dot(c: Comparison, metric: Metric) -> Bar:
@@ -125,12 +137,13 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
     place = c.subject.label if c.axis != "card" else ""
     name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
     note = c.verdict if c.verdict in {"same", "unsure"} else ""
-    return Bar(name, ratio.value, (ratio.low, ratio.high) if ratio.low and ratio.high else None, note=note)
+    return Bar(name, ratio.value, ratio.interval, note=note)
 
 
-def _version(cell: Cell) -> tuple[tuple[int, ...], str]:
+def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:
+    """Its numbers, of which texts sort as numbers do, and itself."""
     plain = cell.torch.partition("+")[0]
-    return tuple(map(int, re.findall(r"\d+", plain))), plain
+    return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
 
 
 def _versions(cells: Sequence[Cell]) -> list[str]:

@@ -28,6 +28,9 @@ from gpubench.studies.section import (
 
 MASTER = "fp16-master"
 """The precision that is called mixed where no other one is there: that of 2019."""
+IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
+WIDE = 2.0
+"""The largest ratio over the least from which on models are too different for their mean to stand for them."""
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -45,6 +48,7 @@ def sections(result: Result) -> Iterator[Section]:
             findings,
             tuple(_tables(group, own, result.metric)),
             tuple(charts_of(group, own, result)),
+            (IS_MIXED,) if _is_mixed(group) and findings else (),
             left_out=(*group.left_out, *without_result(group, result)),
             recipe=words.recipe_of(cells),
             cases=behind(cells),
@@ -83,13 +87,15 @@ def without_result(group: Group, result: Result) -> list[str]:
         there = {axis_value(cell, axis) for cell in group.cells}
         missing = [hole for hole in group.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
-            lost |= {axis_value(hole, axis): hole.status.replace("_", " ") for hole in missing}
+            whys = [(hole, "no figure" if hole.status == "ok" else hole.status.replace("_", " ")) for hole in missing]
+            lost |= {axis_value(hole, axis): why for hole, why in whys}
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
 def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
     """The comparisons that differ in their model alone, as one."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
+    mixed = _is_mixed(group)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
     for c in own:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
@@ -100,28 +106,29 @@ def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
         batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
         pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
     for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield _finding(group, alike, place, precision, batch, result)
+        yield _finding(alike, place, precision, batch, result.metric, mixed=mixed)
 
 
 def _finding(
-    group: Group, own: Sequence[Comparison], place: str, precision: str, batch: str, result: Result
+    own: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
 ) -> Finding:
-    c, metric = own[0], result.metric
+    c = own[0]
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
-    mixed = {cell.precision for cell in group.cases} - FULL == {MASTER}
     if kind == "precision" and mixed:
         subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     if precision == MASTER and mixed:
         precision = "mixed precision"
-    place = _plain(place, c.subject.source)
+    place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(each.ratio) for each in own]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
     verdict, sure = _verdict([metric.word_of(each.verdict) for each in own])
     models = tuple(dict.fromkeys(each.subject.model for each in own))
     parts = tuple(_part(each, ratio, metric) for each, ratio in zip(own, ratios, strict=True))
     cells = [cell for each in own for cell in (each.subject, each.other)]
-    said = _said(kind, subject, baseline, value, "" if sure else verdict, metric, precision, place)
+    ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
+    wide = ends[1] >= WIDE * ends[0]
+    said = _said(kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place)
     finding = Finding(
         kind=kind,
         suite=c.subject.suite,
@@ -141,6 +148,9 @@ def _finding(
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         caveats=tuple(_caveats(own)),
+        doubts=(*[f"the mean is {words.gain(value)}"] * wide, *words.doubts_of(cells)),
+        projected=any(cell.measured == "projected" for cell in cells),
+        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
         cases=behind(cells),
         source=c.subject.source,
@@ -149,17 +159,17 @@ def _finding(
     return finding if metric.name != "seconds" else replace(finding, charts=pictures(finding, cells))
 
 
+def _is_mixed(group: Group) -> bool:
+    return {cell.precision for cell in group.cases} - FULL == {MASTER}
+
+
 def _names(c: Comparison) -> tuple[str, str]:
     subject, baseline = c.subject_name, c.other_name
     source = c.subject.source
-    if _plain(subject, source) != _plain(baseline, source):
-        subject, baseline = _plain(subject, source), _plain(baseline, source)
-    return (f"{c.axis} {subject}", baseline) if c.axis not in {"card", "precision"} else (subject, baseline)
-
-
-def _plain(label: str, source: str) -> str:
-    """A card's label without the name of who measured it."""
-    return label.removesuffix(f" ({words.author(source)})") if source else label
+    if words.without_author(subject, source) != words.without_author(baseline, source):
+        subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
+    named = c.axis in {"card", "precision"}
+    return (subject, baseline) if named else (f"{c.axis} {subject or 'unknown'}", baseline or "unknown")
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
@@ -178,14 +188,22 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         metric.shown(c.subject.median),
         metric.shown(c.other.median),
         ratio.value,
-        (ratio.low, ratio.high) if ratio.low and ratio.high else None,
+        ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
+        *(", ".join(sorted(cell.marks)) for cell in (c.subject, c.other)),
     )
 
 
 def _said(
-    kind: str, subject: str, baseline: str, value: float, verdict: str, metric: Metric, precision: str, place: str
+    kind: str,
+    subject: str,
+    baseline: str,
+    value: float | tuple[float, float],
+    verdict: str,
+    metric: Metric,
+    precision: str,
+    place: str,
 ) -> str:
     """Who is how much better than whom, and where."""
     subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
@@ -193,6 +211,7 @@ def _said(
     sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
     sentence += f" in {precision}" if precision else ""
     sentence += f" on {words.name(place)}" if place else ""
+    sentence += ", depending on the model" if isinstance(value, tuple) else ""
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
@@ -202,9 +221,6 @@ def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
         yield "a first look"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
-    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
-    total = sum(cell.trials for cell in cells)
-    yield from (f"{count} of {total} runs {mark}" for mark, count in sorted(marks.items()))
     sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
@@ -242,13 +258,14 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
     # Two devices may be two cards.
-    labels = dict.fromkeys(_plain(label, source) for label in (c.subject.label, c.other.label))
+    labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
-    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of(cell))]
+    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
     return (
         c.subject.model,
-        _plain(c.subject_name, source) + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
-        _plain(c.other_name, source),
+        words.without_author(c.subject_name, source)
+        + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
+        words.without_author(c.other_name, source),
         "" if c.axis == "precision" else f"{c.subject.precision}{policy_text(c.subject.batch_policy)}",
         "" if c.axis == "card" else " and ".join(labels),
         Estimate(ratio.value, ratio.low, ratio.high),
@@ -263,7 +280,7 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
 def _means(means: Sequence[Mean], metric: Metric) -> Table:
     """Geometric means over the cases that every compared card has."""
     gain = Column(f"mean {metric.gain}", "ratio", "higher")
-    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("cases", "count"), Column("of", "count"))
+    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models in all"))
     return Table("geometric means", names, tuple(_mean(mean.inverse) for mean in means))
 
 
@@ -272,4 +289,4 @@ def _mean(mean: Mean) -> tuple[Value, ...]:
     if mean.value is not None:
         value = Estimate(mean.value, *(mean.interval or (None, None)))
     where = f"{mean.precision}{policy_text(mean.batch_policy)}"
-    return mean.subject_name, mean.other_name, where, value, mean.common, mean.all_cases
+    return mean.subject_name, mean.other_name, where, value, f"{mean.common} of {mean.all_cases}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpubench.analysis.cells import SPECIMEN, STACK, short, text_of
 from gpubench.analysis.compare import Result
-from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, params_of, sums_of
+from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
 from gpubench.studies import words
 from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
 
@@ -32,7 +32,7 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
     facts = []
     for each in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
-        params = {k: f"{k}={v}" for k, v in params_of(each.get("params", "")).items()}
+        params = words.settings_of(str(each.get("params", "")))
         facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
@@ -109,11 +109,7 @@ def _curve_charts(
     """Samples per second, and efficiency, against processes."""
     counts = sorted({point.processes for curve in curves for point in curve.points})
     ticks = tuple((float(count), str(count)) for count in counts)
-    foot = "; ".join(
-        [
-            *dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves),
-        ]
-    )
+    foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
     subtitles = ("Training samples per second by processes", "Share of perfect scaling by processes")
     for name, subtitle in zip(("rate", "efficiency"), subtitles, strict=True):
         lines = []
@@ -145,14 +141,21 @@ def _of_sums(sums: Sums, title: str) -> Section:
     best = sums.best()
     columns = (
         Column("processes", "count"),
-        Column("what"),
+        Column("of"),
         Column("size", "bytes"),
         Column("fastest"),
         Column("seconds", "s", "lower"),
         Column("busbw", "GB/s", "higher"),
     )
     lines = [
-        (line.processes, line.what, line.bytes, f"{line.algorithm}{', fused' * line.fused}", line.seconds, line.busbw)
+        (
+            line.processes,
+            "one message" if line.what == "message" else line.what,
+            line.bytes,
+            f"{line.algorithm}{', fused' * line.fused}",
+            line.seconds,
+            line.busbw,
+        )
         for line in best
     ]
     notes = []
@@ -180,7 +183,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
         str(sums.known["suite"]),
         title,
         (finding,),
-        (Table("sums", columns, tuple(lines)),),
+        (Table("all-reduces", columns, tuple(lines)),),
         (_busbw_chart(sums, title, finding.said),),
         tuple(notes),
         cases=sums.cases,

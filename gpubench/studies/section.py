@@ -18,6 +18,8 @@ DECIDED = frozenset(
     }
 )
 """Verdicts that say something, in the words of every metric."""
+BOUND = "bound by "
+"""How the subject of a finding begins that says what holds cases back."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Bar:
     text: str = ""
     """What stands at its end; the value where it is empty."""
     note: str = ""
-    """Small, after the text: a batch, `one run`."""
+    """Small, after the text: a batch, `one run`, what speaks against it."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class BarGroup:
     """At the right edge: the ratio of a pair."""
     strong: bool = False
     """Whether it sums up the others, as a mean does."""
+    worse: bool = False
+    """Whether the `winner` of the chart is the slower one here, and has the colour of what is slower."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,9 @@ class Part:
     interval: tuple[float, float] | None = None
     subject_batch: float = math.nan
     baseline_batch: float = math.nan
+    subject_marks: str = ""
+    baseline_marks: str = ""
+    """What speaks against runs of a side."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +239,11 @@ class Finding:
     settings: tuple[str, ...] = ()
     """Those facts that set it apart from a finding that would read alike."""
     caveats: tuple[str, ...] = ()
-    """What speaks against it, and in what its sides differ beside what is compared."""
+    """How its rows were made, and in what its sides differ beside what is compared."""
+    doubts: tuple[str, ...] = ()
+    """What speaks against its figure: marked runs, models that differ widely, a full run that says another."""
+    projected: bool = False
+    """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
     """Its models, where it compares them one by one."""
     charts: tuple[Chart, ...] = ()
@@ -257,6 +268,11 @@ class Finding:
     def says_why(self) -> bool:
         """Whether it explains a figure and compares nothing."""
         return self.kind == "roofline"
+
+    @property
+    def names_bound(self) -> bool:
+        """Whether it says what holds its cases back."""
+        return self.says_why and self.subject.startswith(BOUND)
 
     @property
     def decided(self) -> bool:
@@ -319,18 +335,29 @@ class Answer:
     """What a verdict takes, in a sentence or two."""
     files: int = 0
     rows: int = 0
+    about: int = 0
+    """Those of the rows that this is about."""
     failed: int = 0
     """Rows without a result that should have one."""
+    stopped: int = 0
+    """Those of them that were to run when the run was stopped."""
     left_out: tuple[str, ...] = ()
     """What belongs to no section."""
     problems: tuple[str, ...] = ()
     """What could not be read."""
     table: Callable[[frozenset[int] | None], bytes] = lambda cases: b""
     """The CSV of the rows behind some cases, or behind all."""
+    count: Callable[[frozenset[int]], int] = len
+    """How many rows are behind some cases."""
 
     def __repr__(self) -> str:
         """The headline, and how much more there is."""
-        return f"{self.headline} [{len(self.findings)} findings, {self.rows} rows]"
+        return f"{self.headline} [{len(self.compared)} findings, {self.rows} rows]"
+
+    @property
+    def compared(self) -> list[Finding]:
+        """The findings that compare; all of them where none does."""
+        return [each for each in self.findings if not each.says_why] or list(self.findings)
 
     def to_frame(self) -> "pd.DataFrame":
         """A line for each finding, the one that is asked for most first."""
@@ -349,20 +376,23 @@ class Answer:
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """What is asked for most first; then what is decided; then pairs by their best, and a pair's own together."""
-    best: dict[tuple[str, ...], float] = {}
-    sure: dict[tuple[str, ...], bool] = {}
-    for each in findings:
-        pair = _pair(each)
-        best[pair] = max(best.get(pair, 0.0), each.value)
-        sure[pair] = sure.get(pair, False) or each.decided
+    """What is asked for most first; of that what is decided, not doubted, with an interval, one's own, then the best.
+
+    The findings of a pair stay together, where the one that comes first puts them.
+    """
+
+    def worth(each: Finding) -> tuple[object, ...]:
+        return not each.decided, bool(each.doubts), not each.interval, bool(each.source), -each.value
+
+    first: dict[tuple[str, ...], tuple[object, ...]] = {}
+    for each in sorted(findings, key=worth):
+        first.setdefault(_pair(each), worth(each))
 
     def place(each: Finding) -> tuple[object, ...]:
-        pair = _pair(each)
-        return ASKED.index(each.kind), not sure[pair], -best[pair], pair, not each.decided, -each.value
+        return ASKED.index(each.kind), first[_pair(each)], _pair(each), worth(each)
 
     return sorted(findings, key=place)
 
 
 def _pair(each: Finding) -> tuple[str, ...]:
-    return each.kind, each.suite, each.subject, each.baseline
+    return (each.kind,) if each.says_why else (each.kind, each.suite, each.subject, each.baseline)

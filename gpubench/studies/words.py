@@ -14,8 +14,11 @@ from gpubench.studies.section import DECIDED, Finding
 from gpubench.suite import files
 from gpubench.suite.suite import params_text
 
-NAME, FACT = 36, 60
-"""Characters of a name and of a fact in a sentence."""
+NAME, FACT, DOUBT = 36, 60, 120
+"""Characters of a name, of a fact and of a doubt in a sentence."""
+PROJECTED = "projected from a sample"
+MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
+"""What is said of a run with a mark, where that is not the mark itself."""
 COMMON = {
     "suite_version": "version {}",
     "data": "{}",
@@ -54,10 +57,16 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def better(subject: str, baseline: str, value: float, verdict: str, metric: Metric, verb: str = "be") -> str:
-    """`A is 1.42 times as fast as B`; `may be` where nobody is sure."""
+def better(
+    subject: str, baseline: str, value: float | tuple[float, float], verdict: str, metric: Metric, verb: str = "be"
+) -> str:
+    """`A is 1.42 times as fast as B`, or of two values `1.08 to 4.34 times`; `may be` where nobody is sure."""
     does = f"may {verb}" if verdict == "unsure" else {"be": "is"}.get(verb, f"{verb}s")
-    return f"{subject} {does} {times(value)} as {POSITIVE[metric.words[0]]} as {baseline}"
+    if isinstance(value, tuple):
+        much = f"{gain(value[0])} to {times(value[1])}"
+    else:
+        much = "about" if gain(value) == gain(1) else times(value)
+    return f"{subject} {does} {much} as {POSITIVE[metric.words[0]]} as {baseline}"
 
 
 def runs(trials: tuple[int, int]) -> str:
@@ -78,7 +87,8 @@ def basis(each: Finding) -> str:
     elif each.verdict not in {*DECIDED, "no test", ""}:
         reasons = {"one run": "so no verdict", "unsure": "not sure"}
         words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
-    return ", ".join(name(word, FACT) for word in (*words, *each.caveats) if word)
+    words += [*each.caveats, *([PROJECTED] if each.projected else [])]
+    return ", ".join([*(name(word, FACT) for word in words if word), *(name(each, DOUBT) for each in each.doubts)])
 
 
 def author(source: str) -> str:
@@ -89,8 +99,13 @@ def author(source: str) -> str:
 def labels_of(cells: Sequence[Cell]) -> list[str]:
     """Their cards, without the name of who measured where that is the same of all."""
     sources = {cell.source for cell in cells}
-    author_of_all = f" ({author(next(iter(sources)))})" if len(sources) == 1 and "" not in sources else ""
-    return [cell.label.removesuffix(author_of_all) for cell in cells]
+    source = sources.pop() if len(sources) == 1 else ""
+    return [without_author(cell.label, source) for cell in cells]
+
+
+def without_author(label: str, source: str) -> str:
+    """A card's label without the name of who measured it."""
+    return label.removesuffix(f" ({author(source)})") if source else label
 
 
 def facts_of(cell: Cell) -> dict[str, str]:
@@ -99,18 +114,45 @@ def facts_of(cell: Cell) -> dict[str, str]:
     facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
     if cell.source:
         facts["source"] = f"by {author(cell.source)}"
-    return facts | {pair.partition("=")[0]: pair for pair in cell.params.split() if "=" in pair}
+    return facts | settings_of(cell.params)
+
+
+def settings_of(params: str) -> dict[str, str]:
+    """The parameters by name, as `name=value`; a 0 is most often the word for what the recipe itself has."""
+    pairs = [pair.partition("=") for pair in params.split() if "=" in pair]
+    return {name: f"default {name}" if value in {"0", "0.0"} else f"{name}={value}" for name, _, value in pairs}
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """For each of several things those of its facts, the shortest first, that not all of its key have."""
-    alike: dict[Hashable, list[set[str]]] = defaultdict(list)
-    for key, own in zip(keys, facts, strict=True):
-        alike[key].append(set(own.values()))
-    return [
-        tuple(sorted((fact for fact in own.values() if fact and not all(fact in one for one in alike[key])), key=len))
-        for key, own in zip(keys, facts, strict=True)
-    ]
+    """For each of several things the facts, as few as are needed, that tell it from the others of its key."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for at, key in enumerate(keys):
+        alike[key].append(at)
+    found: list[tuple[str, ...]] = [()] * len(keys)
+    for members in alike.values():
+        names = _telling([facts[at] for at in members]) if len(members) > 1 else []
+        for at in members:
+            found[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
+    return found
+
+
+def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Names of facts by which these differ, as they come: but first those that all have, and words before settings."""
+
+    def place(fact: str) -> tuple[object, ...]:
+        texts = [own.get(fact, "") for own in facts]
+        return not all(texts), any("=" in text for text in texts)
+
+    every = dict.fromkeys(fact for own in facts for fact in own)
+    kinds: list[Hashable] = [()] * len(facts)
+    chosen = []
+    for fact in sorted(every, key=place):
+        finer: list[Hashable] = [(kind, own.get(fact, "")) for kind, own in zip(kinds, facts, strict=True)]
+        numbers = {kind: at for at, kind in enumerate(dict.fromkeys(finer))}
+        if len(numbers) > len(set(kinds)):
+            chosen.append(fact)
+            kinds = [numbers[kind] for kind in finer]
+    return chosen
 
 
 def title_of(cells: Sequence[Cell]) -> str:
@@ -143,9 +185,9 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
 def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
     """The parameters that a built-in suite has by default, and those that follow from a preset."""
     try:
-        if suite_name not in files.built_in_names():
+        found = _built_in(suite_name)
+        if found is None:
             return frozenset()
-        found = files.find(suite_name)
         own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
         preset = {**found.resolve_params(chosen, model)}
@@ -153,6 +195,11 @@ def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
         return frozenset(params_text(preset).split())
     except UserError:
         return frozenset()
+
+
+@cache
+def _built_in(name: str) -> files.LoadedSuite | None:
+    return files.find(name) if name in files.built_in_names() else None
 
 
 def recipe_of(cells: Sequence[Cell]) -> str:
@@ -166,27 +213,49 @@ def notes_of(cell: Cell) -> str:
     notes = ["projected"] if cell.measured == "projected" else []
     if cell.parts:
         notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
-    notes += [*marks_of(cell), *([cell.lost_note] if cell.lost else [])]
+    notes += [*marks_of([cell]), *([cell.lost_note] if cell.lost else [])]
     notes += ["synthetic data"] if cell.data == "synthetic" else []
     return "; ".join([*notes, cell.reason] if cell.reason else notes)
 
 
-def marks_of(cell: Cell) -> list[str]:
-    """What speaks against some of its trials, as `2 of 6 throttled`."""
-    return [f"{count} of {cell.trials} {mark}" for mark, count in sorted(cell.marks.items())]
+def marks_of(cells: Iterable[Cell], what: str = "") -> list[str]:
+    """What speaks against some of their trials, as `2 of 6 throttled`."""
+    own = list({id(cell): cell for cell in cells}.values())
+    marks = sum((Counter(cell.marks) for cell in own), Counter[str]())
+    return marked(marks, sum(cell.trials for cell in own), what)
+
+
+def doubts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """What speaks against figures that are made of these."""
+    return *marks_of(cells, "runs "), *remarks_of(cells)
+
+
+def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
+    """How many of so many have each mark."""
+    return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
+
+
+def remarks_of(cells: Iterable[Cell]) -> list[str]:
+    """What their rows say of themselves and not of all of these, with the models."""
+    said = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
+    shared = set.intersection(*(set(texts) for _, texts in said.values())) if said else set()
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for model, texts in said.values():
+        for text in texts:
+            if text not in shared:
+                models[text][model] = None
+    return [f"{listed(names)}: {text}" for text, names in models.items()]
 
 
 def origin(cells: Sequence[Cell]) -> str:
     """The foot of a chart: what its figures are, of how many trials, by which software."""
     trials = sorted({cell.trials for cell in cells})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    marks = sum((Counter(cell.marks) for cell in cells), Counter[str]())
-    total = sum(cell.trials for cell in cells)
     sources = dict.fromkeys(cell.source for cell in cells if cell.source)
     facts = [
         f"{' and '.join(dict.fromkeys(cell.measured for cell in cells))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]
-    facts += [f"{count} of {total} {mark}" for mark, count in sorted(marks.items())]
+    facts += marks_of(cells)
     facts += (
         [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in cells if c.torch)) else []
     )
@@ -195,4 +264,5 @@ def origin(cells: Sequence[Cell]) -> str:
 
 def slug(text: str) -> str:
     """A text as a part of a file's name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100]
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return plain if len(plain) <= 100 else f"{plain[:80]}-{plain[-19:].strip('-')}"

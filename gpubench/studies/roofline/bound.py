@@ -28,7 +28,7 @@ OVER = 1.05
 """A measured limit that is passed by more than this was measured under another load: measure it again."""
 IMPOSSIBLE = 1.5
 """And by more than this it is no limit at all: nothing is concluded from it."""
-AGAIN = " (more than was measured: run `gpubench peak` again)"
+AGAIN = " (over 100%: a measured peak is a floor, what this device did when it was measured; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """Share of the FLOPs in products that tensor cores cannot tile whole, from which on shapes explain a mixed precision
 that is not faster."""
@@ -48,6 +48,8 @@ class Bound:
     """Which peak that is: the specification's where the card is known, else the device's own measured one."""
     limit_seconds: float | None = None
     """What the training of the whole run would take at 100% of that peak."""
+    share: float | None = None
+    """The share of a step that passes at the limit that comes nearest to filling it, where `word` goes by that."""
 
 
 def limit_seconds(flops_per_sample: float, samples: float, flops_per_second: float) -> float:
@@ -72,7 +74,8 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     word, evidence = _word(row, throttled)
     if mfu is not None and which == "measured" and mfu > OVER and AGAIN not in evidence:
         evidence += AGAIN
-    return Bound(word, evidence, mfu, which, limit)
+    share = max((share.value for share in busy_shares(row).values()), default=None)
+    return Bound(word, evidence, mfu, which, limit, share)
 
 
 def peaks_used(row: Mapping[str, Any]) -> float:
@@ -140,6 +143,8 @@ def _missing(row: Mapping[str, Any]) -> str:
     """What to do where no limit of the device can be held against the step."""
     if _number(row, "bytes_per_sample") is None and _number(row, "flops_per_sample") is None:
         return "its work was not counted"
+    if _number(row, "resident_samples_per_second") is None:
+        return "no step was timed on a batch that lies on the device"
     return "no peak of this device is known: `gpubench peak`, then measure again"
 
 
@@ -168,6 +173,8 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Word, Share]:
     rate = _number(row, "resident_samples_per_second")
     if not rate:
         return {}
+    # Without its loader a step takes no longer. Where it did, others had the machine meanwhile.
+    rate = max(rate, _number(row, "samples_per_second") or 0.0)
     own_rate = rate / (_number(row, "processes") or 1.0)
     rate /= peaks_used(row)
     card = listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))

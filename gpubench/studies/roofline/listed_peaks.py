@@ -35,6 +35,7 @@ class Card:
         return self.flops.get(multiplied_in(precision)) or (None if self.tensor_cores else self.flops["fp32"])
 
 
+@cache
 def find(name: str, memory_bytes: float | None) -> Card | None:
     """The card that a driver calls `name`, or None: an unknown card's peak stays unknown.
 

@@ -11,7 +11,7 @@ from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.roofline.bound import OVER, Bound, bound_of, peaks_used, why_not_faster
-from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.studies.section import BOUND, Column, Finding, Line, Lines, Point, Section, Table
 from gpubench.suite.precisions import FULL
 
 
@@ -50,13 +50,17 @@ def _table(known: Sequence[tuple[Cell, Bound]]) -> Table:
         Column("card"),
         Column("precision"),
         Column("bound by"),
+        Column("of a step", "share", places=0),
         Column("MFU", "share", "higher"),
         Column("peak"),
         Column("limit, s", "s"),
         Column("evidence", note=True),
     )
     lines = [
-        (cell.model, cell.label, cell.precision, b.word, b.mfu, b.peak, b.limit_seconds, b.evidence)
+        (
+            *(cell.model, cell.label, cell.precision, b.word, b.share, b.mfu, b.peak, b.limit_seconds),
+            "; ".join([b.evidence, *words.marks_of([cell])]),
+        )
         for cell, b in known
     ]
     return Table("bounds", columns, tuple(lines))
@@ -68,7 +72,7 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
     for cell, bound in known:
         pools[cell.label, cell.precision].append((cell, bound))
     for (label, precision), own in pools.items():
-        shares = [bound.mfu for _, bound in own if bound.mfu is not None and bound.mfu <= OVER]
+        shares = [bound.mfu for _, bound in own if bound.mfu is not None]
         bounds = Counter(bound.word for _, bound in own)
         known_words = {word: count for word, count in bounds.items() if word != "unknown"}
         of = f" of {len(own)}" if len(bounds) > 1 else ""
@@ -78,11 +82,12 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
         figure = "" if not shares else f"{low:.0%}" if f"{low:.0%}" == f"{high:.0%}" else f"{low:.0%} to {high:.0%}"
         said = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")
         said = f"{said} {figure} of the {peak} peak" if shares else said.removesuffix(", at")
+        said += ", which is a floor" if high > OVER and peak == "measured" else ""
         models = tuple(dict.fromkeys(cell.model for cell, _ in own))
         yield Finding(
             kind="roofline",
             suite=own[0][0].suite,
-            subject=f"bound by {by}" if by != "unknown" else "share of the peak",
+            subject=f"{BOUND}{by}" if by != "unknown" else "share of the peak",
             value=high if shares else 0.0,
             models=models,
             trials=(min(cell.trials for cell, _ in own), 0),
@@ -92,6 +97,7 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
             origin=f"{precision}, {own[0][0].suite}",
             figure=figure or by,
             facts=words.facts_of(own[0][0]),
+            doubts=tuple(words.marks_of([cell for cell, _ in own], "runs ")),
             cases=behind(cell for cell, _ in own),
         )
 

@@ -1,0 +1,166 @@
+"""What speaks against a finding is said with it, marks its bars and its line, and puts it after others of its kind."""
+
+import answers
+import pytest
+from rows import row, rows
+
+import gpubench
+from gpubench.errors import UserError
+from gpubench.rows import write as records
+from gpubench.show.terminal import LINES, WIDTH, everything, screen
+from gpubench.studies.answer import only
+from gpubench.studies.roofline.bound import bound_of
+
+MIXED = {"precision": "bf16"}
+COUNTED = {
+    "card": "Some card",
+    "flops_per_sample": 1e9, "bytes_per_sample": 1e7, "data_stall": 0.02, "measured_peak_flops": 1e12,
+    "measured_bandwidth_bytes_per_second": 5e11,
+}  # fmt: skip
+
+
+def answered(folder, *groups, **question):
+    return answers.answered(folder, [each for group in groups for each in group], **question)
+
+
+def wide(**changes):
+    """Two models in two precisions, of which one gains four times as much as the other; one run was shared."""
+    slow = rows([100.0], **changes), rows([400.0], model="resnet34", marks="shared", **changes)
+    return *slow, rows([95.0], **MIXED, **changes), rows([95.0], model="resnet34", **MIXED, **changes)
+
+
+def test_models_that_differ_widely_and_shared_runs_are_in_the_sentence_and_on_the_chart(tmp_path):
+    (found,) = answered(tmp_path, *wide(measured="projected")).findings
+    assert found.sentence == (
+        "bf16 is 1.05 to 4.21 times as fast as fp32 on RTX 2080 Ti, depending on the model (resnet, 2 models, one run"
+        " each, so no verdict, projected from a sample, the mean is 2.11, 1 of 4 runs shared with other programs)."
+    )
+    seconds, speedup = found.charts
+    assert "1.05 to 4.21 times" in seconds.title
+    assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + found.doubts[1])
+    assert [bar.note for group in seconds.groups for bar in group.bars] == ["", "", "shared", ""]
+    assert [bar.note for group in speedup.groups for bar in group.bars] == ["", "shared", ""]
+
+
+def test_a_screen_marks_what_is_projected_and_doubted_and_says_what_the_marks_mean(tmp_path):
+    said = answered(tmp_path, *wide(measured="projected"))
+    text = " ".join(" ".join(screen(said)).split())
+    assert "~1.05-4.21 one run* bf16 / fp32 on RTX 2080 Ti" in text
+    assert (
+        "~: projected from a sample of the run. *: something speaks against it, as its sentence (--all) says." in text
+    )
+    assert "#:" not in text
+
+
+def test_findings_that_nothing_speaks_against_come_first(tmp_path):
+    others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
+    assert [each.suite for each in answered(tmp_path, *wide(), *others).findings] == ["mine", "resnet"]
+
+
+def test_a_full_run_that_says_another_figure_than_a_sample_is_named(tmp_path):
+    sample = {"mode": "sampled", "measured": "projected", "session": "s2"}
+    full = rows([100.0]), rows([90.0], **MIXED)
+    said = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
+    assert [(each.projected, each.doubts) for each in said.findings] == [
+        (False, ()),
+        (True, ("full runs of the same recipe say 1.11",)),
+    ]
+
+
+def test_a_row_that_says_it_is_unlike_the_others_is_named(tmp_path):
+    alike = "as on the page"
+    given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
+    mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
+    (found,) = answered(tmp_path, *given, *mixed).findings
+    assert found.doubts == ("resnet34: another rate",)
+
+
+def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
+    given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
+    findings = answered(tmp_path, given).findings
+    assert {each.doubts for each in findings} == {("2 of 2 runs unsteady",)}
+
+
+def test_what_is_as_fast_is_not_1_00_times_as_fast(tmp_path):
+    (found,) = answered(tmp_path, rows([100.0]), rows([100.1], **MIXED)).findings
+    assert found.said == "bf16 is about as fast as fp32 on RTX 2080 Ti"
+
+
+def test_a_stopped_run_says_after_how_many_trials(tmp_path):
+    lost = [row(trial=n, status="interrupted", seconds=None, measured="") for n in range(3, 10)]
+    text = " ".join(screen(answered(tmp_path, [*rows([1.0, 2.0, 3.0]), *lost])))
+    assert "1 file, 10 rows. Stopped after 3 of 10 trials." in text
+    assert "without a result" not in text
+
+
+def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
+    said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
+    assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))
+
+
+def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
+    counted = [
+        row(suite=f"suite{n:02}", samples_per_second=10.0 * n, resident_samples_per_second=10.0 * n, **COUNTED)
+        for n in range(1, 20)
+    ]
+    said = only(answered(tmp_path, counted), "roofline")
+    assert [each.figure for each in said.findings[:2]] == ["19%", "18%"]
+    lines = screen(said, in_full=True)
+    assert "more findings below." in " ".join(lines)
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert "bf16" not in " ".join(everything(said))
+
+
+def test_why_is_offered_where_something_on_the_screen_is_explained(tmp_path):
+    fast = COUNTED | {"samples_per_second": 900.0, "resident_samples_per_second": 900.0}
+    explained = answered(tmp_path, rows([2.0], **fast), rows([1.0], **MIXED, **fast))
+    assert "Why: --only roofline." in " ".join(screen(explained))
+    (tmp_path / "other").mkdir()
+    elsewhere = rows([2.0]), rows([1.0], **MIXED), rows([1.0], suite="mine", **fast)
+    assert "Why:" not in " ".join(screen(answered(tmp_path / "other", *elsewhere)))
+
+
+def test_a_measured_peak_is_a_floor():
+    known = row(samples_per_second=1200.0, resident_samples_per_second=900.0, **COUNTED)
+    found = bound_of({name: getattr(known, name) for name in records.COLUMNS if hasattr(known, name)})
+    assert found.word == "compute"
+    assert found.share == found.mfu == pytest.approx(1.2)  # the whole step is no faster than a resident one
+    assert "over 100%: a measured peak is a floor" in found.evidence
+
+
+def test_rows_from_before_suites_named_their_studies_have_them(tmp_path):
+    tricks = {"suite": "tricks", "studies": ""}
+    said = answered(tmp_path, rows([100.0], model="plain", **tricks), rows([50.0], model="loading", **tricks))
+    assert [(each.kind, each.what) for each in said.findings] == [("ablation", "loading / plain")]
+
+
+@pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])
+def test_versions_that_are_none_compare_as_texts(tmp_path, version):
+    given = rows([100.0], torch="2.15.0+cu132"), rows([90.0], torch=version, session="s2")
+    (found,) = answered(tmp_path, *given, by="torch").findings
+    assert found.value == pytest.approx(100 / 90)
+    assert not found.said.startswith("torch is")
+
+
+@pytest.mark.parametrize("seconds", [1e308, 5e-324])
+def test_seconds_beyond_reason_are_none(tmp_path, seconds):
+    said = answered(tmp_path, rows([1e-300]), rows([seconds], **MIXED), rows([1.0], model="other"))
+    assert said.findings == ()
+    assert any("ok, but without seconds" in line for line in said.left_out)
+
+
+def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
+    records.append(tmp_path / "rows.csv", [row(), row(card="NVIDIA GeForce GTX 1080 Ti", device_hash="bbbb")])
+    loaded = gpubench.load(tmp_path)
+    assert len(gpubench.compare(loaded, by=["card", "precision"]).findings) == 1
+    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080": 0.1, "2080": {"hourly": 0.2}}).findings
+    assert found.value == pytest.approx(2.0)
+    for wrong, words in (
+        (lambda: gpubench.compare(loaded.frame), "not a table"),
+        (lambda: gpubench.load(5), "not a int"),
+        (lambda: gpubench.compare(loaded, metric="cost", prices={"1080": "dear"}), "needs hourly"),
+        (lambda: gpubench.compare(loaded, by=[1]), "no such column"),
+    ):
+        with pytest.raises(UserError, match=words):
+            wrong()
