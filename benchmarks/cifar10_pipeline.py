@@ -17,6 +17,7 @@ import torch
 from gpubench.analysis.stats import median, median_interval
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
+from gpubench.suites.cifar10 import data, recipe
 
 CIFAR10 = files.find("cifar10")
 RUNGS = ("no-duplicates", "preprocess-once", "batched-rng")
@@ -24,10 +25,9 @@ RUNGS = ("no-duplicates", "preprocess-once", "batched-rng")
 
 def seconds_of(rung: str, trial: Trial) -> tuple[float, float]:
     """(second epoch, everything) of the rung's pipeline."""
-    own = CIFAR10.suite.train.__globals__
-    images = own["load_images"](trial)
+    images = data.load_images(trial)
     began = time.perf_counter()
-    batches, _ = own["pipelines"](images, own["RECIPES"][rung], trial, torch.float32)
+    batches, _ = data.pipelines(images, recipe.RECIPES[rung], trial, torch.float32)
     seen = [sum(len(labels) for _, labels in batches)]
     middle = time.perf_counter()
     seen.append(sum(len(labels) for _, labels in batches))

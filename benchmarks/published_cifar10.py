@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpubench.rows.row import Row, append
 from gpubench.suite import files
+from gpubench.suites.cifar10.recipe import RECIPES
 
 POSTS = "github.com/davidcpage/cifar10-fast@f79e8b89, README and bag_of_tricks.ipynb"
 AGAIN = "github.com/davidcpage/cifar10-fast@f79e8b89, experiments.ipynb"
@@ -36,7 +37,7 @@ VALIDATED, UNVALIDATED = "with a validation after each epoch", "without any vali
 def row(model: str, seconds: float, source: str, session: str) -> Row:
     """One published figure as a row of ours."""
     ladder = files.find("cifar10")
-    recipe = ladder.suite.train.__globals__["RECIPES"][model]
+    recipe = RECIPES[model]
     params = ladder.resolve_params({})
     assert ladder.suite.flops
     number = ladder.suite.models.index(model) + 1
