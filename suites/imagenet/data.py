@@ -232,7 +232,6 @@ class Files:
         """Learn what every process found wrong. All have to call it."""
         if self.trial.case.processes == 1:
             return
-
         every: list[State] = [{}] * self.trial.case.processes
         dist.all_gather_object(every, self.state())
         for state in every:

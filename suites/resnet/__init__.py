@@ -3,7 +3,8 @@
 After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
 frozen but for its BatchNorm, a new head, the CPU's transforms, one cycle of 30 epochs. `recipe=full`, the default,
-trains every weight from random initialisation.
+trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
+and 2,126 s on the GTX 1080 Ti.
 
 Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
 model, reading the dataset.

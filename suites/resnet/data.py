@@ -25,7 +25,6 @@ Images = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images and labels."""
 Sample = tuple[torch.Tensor, int]
-
 MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 
 
@@ -39,7 +38,6 @@ def load_images(trial: Trial) -> Images:
         images = torch.randint(0, 256, (train + valid, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice)
         labels = torch.randint(0, CLASSES, (train + valid,), generator=dice)
         return images[:train], labels[:train], images[train:], labels[train:]
-
     train_split, test_split = load_cifar("cifar100", Path(trial.data_dir))
     return (
         torch.from_numpy(train_split.images),

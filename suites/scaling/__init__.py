@@ -2,7 +2,8 @@
 
 After "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four Minutes" (Jia and
 others 2018, arXiv 1807.11205). There a cluster's speed is T = S x N x e: S of one process, N processes, and the share
-e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N.
+e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N. Published: ResNet-50 in
+6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 on 1,024.
 
 `allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
 backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
