@@ -297,12 +297,14 @@ def test_a_corpus_too_small_for_the_batch_is_a_row_that_says_so(cli, tmp_path, t
 PAGES = """
 import re
 from pathlib import Path
-from gpubench.suite.suite import Suite
+import torch
+from gpubench import Suite
 def train(trial, clock):
-    import torch
     large = torch.ones(2**25)
     found = re.search(r"AnonHugePages: +(\\d+)", Path("/proc/self/smaps_rollup").read_text())
     Path(__file__).with_suffix(".txt").write_text(found[1])
+    for _ in clock.resident():
+        pass
     return {}
 SUITE = Suite(train=train, models=("m",), params={}, version=1)
 """
