@@ -30,6 +30,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from gpubench.suites.cifar10 import recipe, training
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.data.datasets import load_cifar
@@ -41,7 +42,6 @@ from gpubench.training.clock.sampling import sampling_for
 
 CIFAR10 = files.find("cifar10")
 COLUMNS = ("side", "seed", "epochs", "images", "batch", "train_seconds", "images_per_second", "all_seconds", "accuracy")
-OWN = CIFAR10.suite.train.__globals__
 PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")
 
 
@@ -150,7 +150,7 @@ class Ours:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.batch = round(OWN["RECIPES"]["speedrun"].batch * options.share)
+        self.batch = round(recipe.RECIPES["speedrun"].batch * options.share)
         settings = {
             "epochs": str(options.epochs), "train_images": str(images_of(options)),
             "valid_images": str(options.test_images),
@@ -229,7 +229,7 @@ def main() -> None:
     precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
     if options.only:
         if options.device == "cpu":
-            OWN["keep_memory"]()
+            training.keep_memory()
         with tempfile.TemporaryDirectory() as folder:
             side = Theirs(options, Path(folder)) if options.only == "theirs" else Ours(options)
             side.warm_up()

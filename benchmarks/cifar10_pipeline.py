@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from gpubench.suites.cifar10 import data, recipe
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.suite import files
@@ -24,10 +25,9 @@ RUNGS = ("no-duplicates", "preprocess-once", "batched-rng")
 
 def seconds_of(rung: str, trial: Trial) -> tuple[float, float]:
     """(second epoch, everything) of the rung's pipeline."""
-    own = CIFAR10.suite.train.__globals__
-    images = own["load_images"](trial)
+    images = data.load_images(trial)
     began = time.perf_counter()
-    batches, _ = own["pipelines"](images, own["RECIPES"][rung], trial, torch.float32)
+    batches, _ = data.pipelines(images, recipe.RECIPES[rung], trial, torch.float32)
     seen = [sum(len(labels) for _, labels in batches)]
     middle = time.perf_counter()
     seen.append(sum(len(labels) for _, labels in batches))

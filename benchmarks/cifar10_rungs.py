@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from gpubench.suites.cifar10 import training
 
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
@@ -35,7 +36,7 @@ def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[
     """The line of one rung in one precision."""
     train = CIFAR10.suite.train
     params = CIFAR10.resolve_params({"train_images": str(images), "valid_images": "1000"})
-    run, losses = train.__globals__["Run"], {}  # the runs themselves are the keys: another may get the same id
+    run, losses = training.Run, {}  # the runs themselves are the keys: another may get the same id
     original = run.step
 
     def recording(self, batch):  # type: ignore[no-untyped-def]
@@ -43,7 +44,7 @@ def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[
         losses.setdefault(self, []).append(loss)
         return loss
 
-    batch = min(train.__globals__["recipe_batch"](rung, params), images)
+    batch = min(CIFAR10.suite.recipe_batch(rung, params), images)
     case = Case(
         suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path), model=rung,
         precision=name, device="cpu", params=params, batch_policy="fixed", batch_size=batch, mode="full",

@@ -11,17 +11,18 @@ worker processes are up before. Prints images per second and ratios, medians ove
 import argparse
 import random
 import statistics
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from gpubench.suites.imagenet.data import Files
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from gpubench.data import images
+from gpubench.data.schedules import schedule_of
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 
@@ -55,9 +56,8 @@ def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int
     )  # fmt: skip
     if imagenet.suite.check:
         imagenet.suite.check(params, arguments.data, name)
-    module = sys.modules[imagenet.suite.train.__module__]
-    source = module.Files(Trial(case, 0, 1, data_dir=str(arguments.data)))
-    phase = module.schedule_of(str(params["phases"])).phases[0]
+    source = Files(Trial(case, 0, 1, data_dir=str(arguments.data)))
+    phase = schedule_of(str(params["phases"])).phases[0]
     return source.train(0, phase, arguments.batch)
 
 

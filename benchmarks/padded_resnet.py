@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpubench.suites import resnet
+from gpubench.suites.resnet import training
 
 from gpubench.suite.suite import Param
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gpubench.suite.trial import Trial
     from gpubench.training.clock.clock import Clock
 
-full_learner = resnet.full_learner
+full_learner = training.full_learner
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
@@ -37,7 +38,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             learn.add_cb(Pad())
         return learn
 
-    resnet.full_learner = learner
+    training.full_learner = learner
     return resnet.train(replace(trial, case=replace(trial.case, model="resnet18")), clock)
 
 

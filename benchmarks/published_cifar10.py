@@ -9,6 +9,8 @@ author's second run of the first five posts (davidcpage/cifar10-fast, experiment
 import sys
 from pathlib import Path
 
+from gpubench.suites.cifar10.recipe import RECIPES
+
 from gpubench.rows.row import Row
 from gpubench.rows.write import append
 from gpubench.suite import files
@@ -37,7 +39,7 @@ VALIDATED, UNVALIDATED = "with a validation after each epoch", "without any vali
 def row(model: str, seconds: float, source: str, session: str) -> Row:
     """One published figure as a row of ours."""
     ladder = files.find("cifar10")
-    recipe = ladder.suite.train.__globals__["RECIPES"][model]
+    recipe = RECIPES[model]
     params = ladder.resolve_params({})
     assert ladder.suite.flops
     number = ladder.suite.models.index(model) + 1

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.suite import files
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpubench"
 TORCH = {"torch", "torchvision", "fastai"}
@@ -41,6 +43,10 @@ COMPARING = ("analysis/", "studies/", "show/", "interop/")
 """Rooms that know no suite by name."""
 KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""
+SUITES = sorted(path for path in (ROOT / "suites").iterdir() if path.stem.isalnum())
+"""Files and folders of suites; `__init__` and `__pycache__` are none."""
+IMPORTED_LATE = ("training", "apex.fp16_utils", "torch.utils.tensorboard")
+"""What a suite imports inside a function: `train` all that needs torch, and the loop what may not be installed."""
 
 
 def imports(path: Path, *, top_level: bool = False) -> set[str]:
@@ -102,7 +108,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_what_compares_knows_no_suite_by_name():
-    suites = {path.stem for path in (ROOT / "suites").glob("*.py")} - {"__init__"} - KINDS
+    suites = {path.stem for path in SUITES} - KINDS
     wrong = [
         f"{module}: {node.value!r}"
         for module in MODULES
@@ -137,12 +143,28 @@ def test_no_parent_module_imports_a_childs_module():
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "suites").glob("*.py")), ids=lambda p: p.stem)
-def test_a_suite_loads_without_torch_and_stands_alone(path):
-    text = path.read_text()
-    assert not {name.partition(".")[0] for name in imports(path, top_level=True)} & TORCH
-    assert "suites." not in " ".join(imports(path)), f"{path.stem} leans on another suite"
-    assert ast.get_docstring(ast.parse(text))
+@pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
+def test_a_suite_loads_without_torch(suite):
+    """Nor do the files beside it that it imports when it is loaded."""
+    own = files.sources(suite)
+    loaded: list[Path] = []
+    waiting = own[:1]
+    while waiting:
+        loaded.append(waiting.pop())
+        used = imports(loaded[-1], top_level=True)
+        assert not {name.partition(".")[0] for name in used} & TORCH, loaded[-1]
+        waiting += [file for file in own if file.stem in used and file not in (*loaded, *waiting)]
+    assert ast.get_docstring(ast.parse(own[0].read_text()))
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
+def test_a_suite_stands_alone_and_imports_at_the_top(suite):
+    for file in files.sources(suite):
+        assert "suites." not in " ".join(imports(file)), f"{file} leans on another suite"
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        assert all(node.level < 2 for node in nodes), f"{file} leans on another suite"
+        inside = imports(file) - imports(file, top_level=True)
+        assert [name for name in inside if not name.startswith(IMPORTED_LATE)] == []
 
 
 def test_most_commands_never_import_torch():

@@ -7,6 +7,9 @@ from itertools import pairwise
 import pytest
 import torch
 from brief import brief
+from gpubench.suites.cifar10 import data, networks, training
+from gpubench.suites.cifar10.optimizers import Muon, orthogonal
+from gpubench.suites.cifar10.recipe import RECIPES
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
@@ -20,8 +23,6 @@ from gpubench.training.flops import Work
 from gpubench.training.precision import KINDS, mode_of
 
 CIFAR10 = files.find("cifar10")
-OWN = CIFAR10.suite.train.__globals__
-RECIPES = OWN["RECIPES"]
 SMALL = {"train_images": "16", "valid_images": "8", "epochs": "1", "workers": "1"}
 
 
@@ -69,9 +70,9 @@ def test_every_rung_trains_in_its_precision(rung, name):
 
 
 def counted_flops(rung, *, whitening_bias=False):
-    network = OWN["network"](RECIPES[rung])
+    network = networks.network(RECIPES[rung])
     if RECIPES[rung].whiten_epochs:
-        OWN["whitening_layer"](network).bias.requires_grad_(whitening_bias)
+        networks.whitening_layer(network).bias.requires_grad_(whitening_bias)
     with FlopCounterMode(display=False) as counter:
         network(torch.randn(2, 3, 32, 32)).sum().backward()
     return counter.get_total_flops() / 2
@@ -147,8 +148,8 @@ def run_of(rung, name="fp32", **options):
     """A Run with nothing done yet."""
     trial = trial_of(rung, name, **options)
     recipe = RECIPES[rung]
-    model = OWN["place"](OWN["network"](recipe), recipe, torch.device("cpu"))
-    return OWN["Run"](model, recipe, mode_of(name, "cpu"), trial, Clock(brief("full")))
+    model = networks.place(networks.network(recipe), recipe, torch.device("cpu"))
+    return training.Run(model, recipe, mode_of(name, "cpu"), trial, Clock(brief("full")))
 
 
 def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
@@ -159,7 +160,7 @@ def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
         run.step(batch)
     (sgd,) = run.optimizers
     assert sgd.defaults["nesterov"]
-    rate = OWN["at"](run.recipe.lr, 3 / 4)
+    rate = training.at(run.recipe.lr, 3 / 4)
     biases, others = sorted(sgd.param_groups, key=lambda group: -group["factor"])
     assert (biases["lr"], biases["weight_decay"]) == pytest.approx((64 * rate, 5e-4 / 64))
     assert (others["lr"], others["weight_decay"], others["momentum"]) == pytest.approx((rate, 5e-4, 0.9))
@@ -168,9 +169,9 @@ def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
 
 
 def test_labels_are_smoothed_on_the_rungs_that_do(monkeypatch):
-    seen, cross_entropy = [], torch.nn.functional.cross_entropy
+    seen, cross_entropy = [], training.cross_entropy
     monkeypatch.setattr(
-        torch.nn.functional, "cross_entropy",
+        training, "cross_entropy",
         lambda *given, label_smoothing=0.0, **more: seen.append(label_smoothing)
         or cross_entropy(*given, label_smoothing=label_smoothing, **more),
     )  # fmt: skip
@@ -184,7 +185,7 @@ def test_the_average_moves_by_what_its_decay_leaves():
     with torch.no_grad():
         fast.weight.fill_(3)
         fast.running_mean.fill_(1)
-    OWN["follow"](slow, fast, 0.9)
+    training.follow(slow, fast, 0.9)
     assert slow.weight.tolist() == pytest.approx([1.2, 1.2])
     assert slow.running_mean.tolist() == pytest.approx([0.1, 0.1])
     run = run_of("ema")
@@ -200,14 +201,14 @@ def test_the_average_moves_by_what_its_decay_leaves():
 
 
 def test_the_whitening_bias_trains_for_its_epochs(monkeypatch):
-    trained, step = [], OWN["Run"].step
-    layer = OWN["whitening_layer"]
+    trained, step = [], training.Run.step
+    layer = networks.whitening_layer
 
     def watching(run, batch):
         trained.append(layer(run.model).bias.requires_grad)
         return step(run, batch)
 
-    monkeypatch.setattr(OWN["Run"], "step", watching)
+    monkeypatch.setattr(training.Run, "step", watching)
     run_small("speedrun", epochs="9", train_images="8")
     _, _, *epochs = trained[: 2 + 9]  # the warm-up has one step of each kind
     assert epochs == [True] + [False] * 8
@@ -223,11 +224,11 @@ def test_runs_of_one_process_begin_anew_and_draw_anew(monkeypatch):
         run.step(next(iter(batches)))
         return {"accuracy": 0.5, "loss": 1.0}
 
-    monkeypatch.setattr(OWN["Run"], "whole", whole)
+    monkeypatch.setattr(training.Run, "whole", whole)
     run_small("speedrun", runs_per_process="2", train_images="64", batch=32)
     (weights, order), (others, another) = begun
     torch.manual_seed(1001)
-    assert torch.equal(others, OWN["network"](RECIPES["speedrun"]).head.weight)
+    assert torch.equal(others, networks.network(RECIPES["speedrun"]).head.weight)
     assert not torch.equal(weights, others)
     assert order != another
 
@@ -235,7 +236,7 @@ def test_runs_of_one_process_begin_anew_and_draw_anew(monkeypatch):
 def test_the_first_steps_train_a_last_smaller_batch_and_the_later_ones_do_not():
     for rung, many in (("resnet9", 3), ("gpu-preprocessing", 2)):
         trial = trial_of(rung, train_images="20")
-        batches, _ = OWN["pipelines"](OWN["load_images"](trial), RECIPES[rung], trial, torch.float32)
+        batches, _ = data.pipelines(data.load_images(trial), RECIPES[rung], trial, torch.float32)
         assert len(batches) == len(list(batches)) == many
 
 
@@ -264,22 +265,23 @@ def test_validation_between_epochs_and_warm_up_do_not_count():
 
 def test_several_runs_are_one_trial_with_the_share_that_reached_the_goal(monkeypatch):
     accuracies = iter([0.95, 0.93, 0.94])
-    monkeypatch.setattr(OWN["Run"], "whole", lambda self, images: {"accuracy": next(accuracies), "loss": 1.0})
+    monkeypatch.setattr(training.Run, "whole", lambda self, images: {"accuracy": next(accuracies), "loss": 1.0})
     quality, _, _ = run_small("speedrun", runs_per_process="3")
     assert quality == pytest.approx({"accuracy": 0.94, "loss": 1.0, "success_rate": 2 / 3})
 
 
 @pytest.mark.e2e
 def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
-    monkeypatch.setitem(OWN, "TEST_BATCH", 8)
-    compiled, whole = torch.nn.Module.compile, OWN["Run"].whole
+    for module in (data, training):
+        monkeypatch.setattr(module, "TEST_BATCH", 8)
+    compiled, whole = torch.nn.Module.compile, training.Run.whole
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **how: compiled(self, backend="eager", **how))
 
     def frozen(run, images):
         with torch.compiler.set_stance("fail_on_recompile"):
             return whole(run, images)
 
-    monkeypatch.setattr(OWN["Run"], "whole", frozen)
+    monkeypatch.setattr(training.Run, "whole", frozen)
     settings = {"train_images": "24", "valid_images": "32", "epochs": "18", "runs_per_process": "2"}
     quality, _, _ = run_small("speedrun", "bf16", compile="true", **settings)
     torch.compiler.reset()
@@ -293,7 +295,7 @@ def test_a_sampled_run_claims_no_accuracy():
 
 
 def test_a_schedule_is_a_broken_line():
-    at = OWN["at"]
+    at = training.at
     knots = ((0, 0), (5, 0.4), (24, 0))
     assert [at(knots, epoch) for epoch in (0, 2.5, 5, 24, 30)] == pytest.approx([0, 0.2, 0.4, 0, 0])
     jump = RECIPES["baseline"].lr
@@ -303,11 +305,11 @@ def test_a_schedule_is_a_broken_line():
 
 @pytest.mark.parametrize(("rung", "edge"), [("whitening", 3), ("speedrun", 2)])
 def test_whitened_patches_have_unit_covariance(rung, edge):
-    network = OWN["network"](RECIPES[rung])
+    network = networks.network(RECIPES[rung])
     x = torch.randn(200, 3, 32, 32)
     x = x + x.mean(1, keepdim=True) * 2  # channels that go together
-    layer = OWN["whitening_layer"](network)
-    OWN["whiten"](layer, x, edge)
+    layer = networks.whitening_layer(network)
+    networks.whiten(layer, x, edge)
     with torch.no_grad():
         out = torch.nn.functional.conv2d(x, layer.weight)[:, : 3 * edge**2]
     flat = out.permute(0, 2, 3, 1).flatten(0, 2)
@@ -318,15 +320,15 @@ def test_orthogonal_keeps_directions_and_evens_out_their_lengths():
     u, _, v = torch.linalg.svd(torch.randn(2, 32, 72), full_matrices=False)
     lengths = torch.linspace(1, 3, 32)
     given = u @ torch.diag(lengths) @ v
-    found = torch.linalg.svdvals(OWN["orthogonal"](given, steps=5))
+    found = torch.linalg.svdvals(orthogonal(given, steps=5))
     assert found.min() > 0.5
     assert found.max() < 1.4
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 def test_muon_multiplies_in_the_precision_under_test(name):
-    run = OWN["Run"](
-        OWN["network"](RECIPES["speedrun"]),
+    run = training.Run(
+        networks.network(RECIPES["speedrun"]),
         RECIPES["speedrun"],
         mode_of(name, "cpu"),
         trial_of(),
@@ -341,8 +343,7 @@ def test_muon_multiplies_in_the_precision_under_test(name):
 
 @pytest.mark.parametrize("edge", [2, 3, 5])
 def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
-    parts = OWN["layers"]()
-    product = parts.SmallConv(4, 6, edge).double()
+    product = networks.SmallConv(4, 6, edge).double()
     plain = torch.nn.Conv2d(4, 6, 3, padding=1, bias=False).double()
     plain.load_state_dict(product.state_dict())
     results = []
@@ -357,7 +358,7 @@ def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
 
 @pytest.mark.parametrize(("weights", "other"), [(torch.float32, torch.bfloat16), (torch.float16, torch.float32)])
 def test_a_matrix_product_refuses_what_the_convolution_refuses(weights, other):
-    layer = OWN["layers"]().SmallConv(4, 6, 3).to(weights)
+    layer = networks.SmallConv(4, 6, 3).to(weights)
     with pytest.raises(RuntimeError, match="dtype"):
         layer(torch.zeros(2, 4, 3, 3, dtype=other))
 
@@ -365,7 +366,7 @@ def test_a_matrix_product_refuses_what_the_convolution_refuses(weights, other):
 def test_the_gradient_of_a_matrix_product_is_as_exact_as_the_convolutions():
     torch.manual_seed(1)
     x, out = torch.randn(64, 32, 3, 3).bfloat16(), torch.randn(64, 32, 3, 3).bfloat16()
-    layer = OWN["layers"]().SmallConv(32, 32, 3)
+    layer = networks.SmallConv(32, 32, 3)
     with torch.no_grad():
         layer.weight.copy_(layer.weight.bfloat16())
 
@@ -381,7 +382,7 @@ def test_the_gradient_of_a_matrix_product_is_as_exact_as_the_convolutions():
 
 
 def test_the_last_convolution_of_speedrun_sees_images_of_the_edge_it_is_made_for():
-    model = OWN["network"](RECIPES["speedrun"])
+    model = networks.network(RECIPES["speedrun"])
     seen = []
     small = [module for module in model.modules() if type(module).__name__ == "SmallConv"]
     small[0].register_forward_hook(lambda module, inputs, output: seen.append(tuple(inputs[0].shape)))
@@ -391,7 +392,7 @@ def test_the_last_convolution_of_speedrun_sees_images_of_the_edge_it_is_made_for
 
 
 def test_ghost_batches_have_statistics_of_their_own():
-    norm = OWN["layers"]().Norm(4, RECIPES["ghost-bn"])
+    norm = networks.Norm(4, RECIPES["ghost-bn"])
     x = torch.randn(32, 4, 5, 5) * (1 + torch.arange(32).view(32, 1, 1, 1) // 2)
     groups = norm(x).reshape(2, 16 * 4, 5, 5)  # as the layer forms them: sample i is in ghost i modulo 16
     assert torch.allclose(groups.mean((0, 2, 3)), torch.zeros(64), atol=1e-5)
@@ -403,7 +404,7 @@ def test_batchnorm_computes_in_the_width_the_rung_asks_for():
     exact = torch.nn.functional.batch_norm(x.double(), None, None, training=True)
     errors = []
     for rung in ("batch-512", "bn-fp32"):
-        norm = OWN["layers"]().Norm(4, replace(RECIPES[rung], norm_start="one"))
+        norm = networks.Norm(4, replace(RECIPES[rung], norm_start="one"))
         errors.append(float((norm(x).detach().double() - exact).norm() / exact.norm()))
         assert norm(x).dtype == torch.bfloat16
     assert errors[1] <= errors[0] < 0.05
@@ -412,13 +413,13 @@ def test_batchnorm_computes_in_the_width_the_rung_asks_for():
 def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
     recipe = RECIPES["whitening"]
     images = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8)
-    loader = OWN["OnDevice"](
+    loader = data.OnDevice(
         (images, torch.arange(6)), augment=True, recipe=recipe, trial=trial_of("whitening", batch=4),
         device=torch.device("cpu"), dtype=torch.float32,
     )  # fmt: skip
     drawn = torch.tensor([[0, 8, 0, 0, 0], [4, 4, 1, 27, 27]])
     out = loader.augmented(torch.tensor([2, 5]), drawn)
-    padded = OWN["normalised"](images, recipe.pad)
+    padded = data.normalised(images, recipe.pad)
     first, second = padded[2, :, 0:32, 8:40].clone(), padded[5, :, 4:36, 4:36].flip(2)
     first[:, :5, :5] = 0
     second[:, 27:, 27:] = 0
@@ -428,9 +429,9 @@ def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
 @pytest.mark.parametrize("rung", ["no-duplicates", "preprocess-once", "batched-rng", "cutout", "tta", "speedrun"])
 def test_each_pipeline_gives_every_image_once_an_epoch(rung):
     trial = trial_of(rung, train_images="20", batch=10)
-    images = OWN["load_images"](trial)
+    images = data.load_images(trial)
     images.train[1].copy_(torch.arange(20))  # labels that name their image
-    batches, tests = OWN["pipelines"](images, RECIPES[rung], trial, torch.float32)
+    batches, tests = data.pipelines(images, RECIPES[rung], trial, torch.float32)
     for _ in range(2):
         seen = list(batches)
         assert sorted(torch.cat([labels for _, labels in seen]).tolist()) == list(range(20))
@@ -443,7 +444,7 @@ def test_an_image_is_flipped_in_every_other_epoch():
     trial = trial_of("speedrun", train_images="12", batch=12)
     x = torch.zeros(12, 3, 32, 32, dtype=torch.uint8)
     x[..., :16] = 255  # bright on the left
-    loader = OWN["OnDevice"](
+    loader = data.OnDevice(
         (x, torch.arange(12)), augment=True, recipe=recipe, trial=trial, device=torch.device("cpu"),
         dtype=torch.float32,
     )  # fmt: skip
@@ -462,7 +463,7 @@ def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
         def forward(self, x):
             return x.mean((2, 3)) @ torch.ones(3, 10)
 
-    run = OWN["Run"].__new__(OWN["Run"])
+    run = training.Run.__new__(training.Run)
     run.average, run.recipe, run.mode = Mean(), RECIPES["tta"], mode_of("fp32", "cpu")
     x = torch.randn(5, 3, 32, 32)
     assert torch.allclose(run.logits(x, 2), run.logits(x, 1), atol=1e-6)
@@ -476,7 +477,7 @@ def test_each_view_is_used_before_the_next_overwrites_it(views):
     plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
     answer = torch.empty(5, 10)
 
-    run = OWN["Run"].__new__(OWN["Run"])
+    run = training.Run.__new__(training.Run)
     run.recipe, run.mode = RECIPES["speedrun"], mode_of("fp32", "cpu")
     x = torch.randn(5, 3, 32, 32)
     run.average = plain
@@ -489,11 +490,11 @@ def test_each_view_is_used_before_the_next_overwrites_it(views):
 
 def test_the_least_certain_images_get_another_look():
     logits = torch.tensor([[9.0, 0.0], [1.0, 0.9], [0.0, 5.0], [0.1, 0.0]])
-    tests = OWN["OnDevice"](
+    tests = data.OnDevice(
         (torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8), torch.tensor([0, 1, 2, 3])), augment=False,
         recipe=RECIPES["speedrun"], trial=trial_of("speedrun"), device=torch.device("cpu"), dtype=torch.float32,
     )  # fmt: skip
-    again = OWN["Doubtful"](tests, [(logits, torch.arange(4))], 0.5)
+    again = data.Doubtful(tests, [(logits, torch.arange(4))], 0.5)
     ((_, labels, before),) = list(again)
     assert sorted(labels.tolist()) == [1, 3]
     assert torch.equal(before, logits[labels])
@@ -515,9 +516,8 @@ def test_real_images_teach_something(cli, tmp_path, real_cifar10):
 
 def test_muon_skips_an_overflow_by_itself_and_nobody_waits():
     """In a GradScaler that overflows once it does what it does without one, with that step left out."""
-    make = OWN["muon"]()
     plain, scaled = ([torch.nn.Parameter(weights.clone())] for weights in [torch.randn(8, 3, 3, 3)] * 2)
-    optimizers = [make(each, 0.6, torch.float32) for each in (plain, scaled)]
+    optimizers = [Muon(each, 0.6, torch.float32) for each in (plain, scaled)]
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     scaler.scale(torch.ones(()))
     with Waits() as waits:
@@ -542,7 +542,7 @@ def test_batchnorm_in_fp32_is_a_change_of_its_weights_and_of_no_operation(name, 
     mode = mode_of(name, "cpu")
     for rung in ("batch-512", "bn-fp32"):
         recipe = RECIPES[rung]
-        norm = OWN["prepared"](torch.nn.Sequential(OWN["layers"]().Norm(4, recipe)), recipe, mode, torch.device("cpu"))
+        norm = networks.prepared(torch.nn.Sequential(networks.Norm(4, recipe)), recipe, mode, torch.device("cpu"))
         x = torch.randn(2, 4, 3, 3).to(KINDS[name].operand)
         with Work() as work, mode.autocast():
             y = norm.train(training)(x)
@@ -558,5 +558,5 @@ def test_batchnorm_in_fp32_is_a_change_of_its_weights_and_of_no_operation(name, 
 def test_images_are_read_to_where_the_rung_prepares_them(rung, place):
     """Else 185 MB would go from pageable memory to the card in the timed part, which other records do not time."""
     trial = trial_of(rung)
-    images = OWN["load_images"](replace(trial, case=replace(trial.case, device="meta")))
+    images = data.load_images(replace(trial, case=replace(trial.case, device="meta")))
     assert {tensor.device.type for part in (images.train, images.test) for tensor in part} == {place}

@@ -213,4 +213,5 @@ def test_what_doctor_advises_for_older_cards_installs(tmp_path):
 def test_the_wheel_has_every_package_and_no_other():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gpubench").rglob("*.py")}
-    assert set(listed) == there | {"gpubench.suites"}
+    suites = {".".join(("gpubench", *path.parent.relative_to(ROOT).parts)) for path in (ROOT / "suites").rglob("*.py")}
+    assert set(listed) == there | suites

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,16 @@ import psutil
 import pytest
 import torch
 from brief import brief
+from gpubench.suites.imagenet import data
+from gpubench.suites.imagenet.data import Files, workers_of
+from gpubench.suites.imagenet.network import Network, no_race, predict
+from gpubench.suites.imagenet.pictures import decode_jpeg
+from gpubench.suites.imagenet.training import first_reached
 from PIL import Image, ImageDraw
 
 from gpubench.data import datasets, images
 from gpubench.data.schedules import schedule_of
 from gpubench.errors import UserError
-from gpubench.hardware import environment
 from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -26,8 +29,6 @@ from gpubench.training.flops import Work
 from gpubench.worker.run_trial import judged
 
 IMAGENET = files.find("imagenet")
-MODULE = sys.modules[IMAGENET.suite.train.__module__]  # now: whoever loads the suite again puts another in its place
-PARTS = vars(MODULE)
 PHASES = (
     "lr_batch=64;phase:epochs=[0,2],size=32,batch=16,copies=40;phase:epochs=[2,3],size=48,batch=8,copies=64,min_scale=0.5;"
     "phase:epochs=[3,4],size=64,batch=8,min_scale=0.5,rect_val=true;ramp:epochs=[0,1],lr=[0.1,0.2];ramp:epochs=[1,4],lr=[0.2,0.01]"
@@ -77,7 +78,7 @@ def run(trial, clock=None):
 
 def network(trial, classes=3):
     torch.manual_seed(1)
-    return MODULE, MODULE.Network(trial, Clock(brief("full")), classes)
+    return Network(trial, Clock(brief("full")), classes)
 
 
 @pytest.fixture(scope="module")
@@ -105,24 +106,22 @@ def test_it_trains_all_phases_and_the_loss_falls(whole):
 
 def test_the_goal_is_reached_at_the_first_epoch_above_it(photos):
     trial = trial_of(photos, goal="0.9")
-    module, _ = network(trial)
     lines = [{"epoch": number, "hours": number / 2, "top5": top5} for number, top5 in enumerate([0.85, 0.9, 0.88], 1)]
-    assert module.first_reached(lines, trial) == lines[1]
-    assert module.first_reached(lines[:1], trial) is None
-    assert module.first_reached(lines, trial_of(photos, goal="0")) is None
+    assert first_reached(lines, trial) == lines[1]
+    assert first_reached(lines[:1], trial) is None
+    assert first_reached(lines, trial_of(photos, goal="0")) is None
 
 
 def test_a_run_that_reached_the_goal_on_its_way_is_no_miss(photos):
     trial = trial_of(photos, goal="0.9")
-    module, _ = network(trial)
     below = {"top5": 0.88, "accuracy": 0.6}
-    missed = judged(Measurement(status="ok", quality=below, reason="odd images"), module.SUITE, trial)
+    missed = judged(Measurement(status="ok", quality=below, reason="odd images"), IMAGENET.suite, trial)
     assert (missed.status, missed.reason) == ("goal_missed", "top5 0.8800, and the goal is 0.9; odd images")
     assert missed.quality["success_rate"] == 0
-    passed = judged(Measurement(status="ok", quality={**below, "success_rate": 1.0}), module.SUITE, trial)
+    passed = judged(Measurement(status="ok", quality={**below, "success_rate": 1.0}), IMAGENET.suite, trial)
     assert (passed.status, passed.quality["success_rate"]) == ("ok", 1)
     no_goal = trial_of(photos, goal="0")
-    assert judged(Measurement(status="ok", quality=below), module.SUITE, no_goal).status == "ok"
+    assert judged(Measurement(status="ok", quality=below), IMAGENET.suite, no_goal).status == "ok"
 
 
 @pytest.mark.parametrize("rectangles", [False, True])
@@ -147,7 +146,7 @@ def test_the_processes_share_every_image_once(photos, rectangles):
 
 def files_of(root, rank, **settings):
     trial = trial_of(root, **settings)
-    return PARTS["Files"](replace(trial, rank=rank, case=replace(trial.case, processes=2)))
+    return Files(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
 
 
 @pytest.mark.e2e
@@ -203,17 +202,17 @@ def test_the_synthetic_twin_has_no_quality_but_all_phases():
 
 def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
     trial = trial_of(photos)
-    module, net = network(trial)
+    net = network(trial)
     model = net.judged.eval()
-    source = module.Files(trial)
-    phase = module.schedule_of(PHASES).phases[2]
+    source = Files(trial)
+    phase = schedule_of(PHASES).phases[2]
     found = {}
     for batch in (8, 1):
         validation = source.valid(phase, batch, rectangles=True)
         with torch.inference_mode():
             for spec, (x, _) in zip(validation.specs, validation, strict=True):
                 assert x.shape[2:] == (spec.height, spec.width)
-                for index, logits in zip(spec.indices, module.predict(net, model, x), strict=True):
+                for index, logits in zip(spec.indices, predict(net, model, x), strict=True):
                     found.setdefault(index, []).append(logits)
     assert len(found) == 18
     assert len({spec.width for spec in validation.specs}) > 1
@@ -225,10 +224,9 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
 def test_one_pool_of_loader_processes_serves_all_phases(photos):
     before = set(psutil.Process().children())
     trial = trial_of(photos, workers="2")
-    module, _ = network(trial)
-    source = module.Files(trial)
+    source = Files(trial)
     seen = []
-    for phase in module.schedule_of(PHASES).phases:
+    for phase in schedule_of(PHASES).phases:
         for number, _ in enumerate(source.train(0, phase, 8)):
             if number == 1:  # a cut pass, as a sampled run makes them
                 break
@@ -240,13 +238,12 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
 
 def test_the_order_depends_on_seed_and_epoch_alone(photos):
     trial = trial_of(photos)
-    module, _ = network(trial)
-    phase = module.schedule_of(PHASES).phases[0]
-    first, again = (module.Files(trial).train(1, phase, 8) for _ in range(2))
+    phase = schedule_of(PHASES).phases[0]
+    first, again = (Files(trial).train(1, phase, 8) for _ in range(2))
     for (x, y), (x2, y2) in zip(first, again, strict=True):
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
-    assert first.specs != module.Files(trial).train(2, phase, 8).specs
+    assert first.specs != Files(trial).train(2, phase, 8).specs
 
 
 def test_bad_training_files_are_skipped_and_named(tmp_path):
@@ -273,9 +270,8 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
 
 
 def test_where_torchvision_decodes_it_is_torchvision(photos):
-    module, _ = network(trial_of(photos))
-    source = module.Files(trial_of(photos))
-    assert source.feed.loader.dataset.decode is module.decode_jpeg
+    source = Files(trial_of(photos))
+    assert source.feed.loader.dataset.decode is decode_jpeg
     assert source.remarks() == []
 
 
@@ -290,8 +286,7 @@ def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(phot
 
 
 def test_a_decoder_that_is_lost_on_the_way_fails_the_trial_and_no_image_is_bad(photos, monkeypatch):
-    module, _ = network(trial_of(photos))
-    monkeypatch.setattr(module, "find_decoder", lambda: (module.decode_jpeg, ""))
+    monkeypatch.setattr(data, "find_decoder", lambda: (decode_jpeg, ""))
     monkeypatch.delattr("torchvision.io.decode_jpeg")
     with pytest.raises(AttributeError, match="decode_jpeg"):
         run(trial_of(photos, phases=ONE))
@@ -365,7 +360,7 @@ def test_a_broken_checkpoint_is_named(photos, tmp_path):
 
 
 def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
-    _, net = network(trial_of(photos))
+    net = network(trial_of(photos))
     decayed, free = net.optimizer.param_groups
     assert decayed["weight_decay"] == 1e-4
     assert free["weight_decay"] == 0
@@ -411,7 +406,7 @@ def test_an_average_of_weights_is_torchs_own_in_one_operation():
     """Floating-point weights and statistics of the network, from the first step's on."""
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-    _, net = network(trial_of(None, ema="0.9"))
+    net = network(trial_of(None, ema="0.9"))
     torchs = AveragedModel(net.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
     for step in range(3):
         with torch.no_grad():
@@ -427,21 +422,19 @@ def test_an_average_of_weights_is_torchs_own_in_one_operation():
 
 
 def test_loader_processes_share_the_cpus_that_there_are(monkeypatch):
-    module, _ = network(trial_of(None))
-    monkeypatch.setattr(environment, "cpu_count", lambda: 32)
+    monkeypatch.setattr(data, "cpu_count", lambda: 32)
 
     def workers(wanted, **case):
         trial = trial_of(None, workers=wanted)
-        return module.workers_of(replace(trial, case=replace(trial.case, **case)))
+        return workers_of(replace(trial, case=replace(trial.case, **case)))
 
     assert [workers("-1"), workers("-1", processes=8), workers("-1", processes=8, nodes=2)] == [31, 3, 7]
     assert [workers("0"), workers("5"), workers("-1", processes=64)] == [0, 5, 1]
 
 
 def test_rectangles_are_validated_without_a_race_of_algorithms():
-    module, _ = network(trial_of(None))
     torch.backends.cudnn.benchmark = True
-    with module.no_race():
+    with no_race():
         assert not torch.backends.cudnn.benchmark
     assert torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False

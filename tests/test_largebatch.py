@@ -2,15 +2,13 @@
 
 import pytest
 import torch
+from gpubench.suites.largebatch import training
 
 from gpubench.rows.read import load
-from gpubench.suite import files
-
-PARTS = files.find("largebatch").suite.train.__globals__
 
 
 def test_the_rate_warms_up_and_falls_to_nothing():
-    rates = [PARTS["rate_at"](step, 10, 0.2) for step in range(11)]
+    rates = [training.rate_at(step, 10, 0.2) for step in range(11)]
     assert rates[:2] == [0.5, 1.0]
     assert rates[2] == 1.0
     assert sorted(rates[2:], reverse=True) == rates[2:]
@@ -24,7 +22,7 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
     for name in ("lars", "lars-fp16-norms"):
         layer = torch.nn.Linear(64, 64, bias=False)
         torch.nn.init.constant_(layer.weight, 0.1)
-        optimizer, prepare = PARTS["optimizer_of"](name, layer)
+        optimizer, prepare = training.optimizer_of(name, layer)
         layer.weight.grad = torch.full_like(layer.weight, gradient)
         prepare()
         optimizer.step()

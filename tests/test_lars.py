@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from gpubench.suites.scaling import networks
 from torch import nn
 from waiting import Waits
 
-from gpubench.suite import files
 from gpubench.training.flops import Work
 from gpubench.training.lars import Lars
 
@@ -95,7 +95,7 @@ def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_wa
 
 
 def test_a_step_of_resnet50_has_under_a_hundred_operations():
-    model = files.find("scaling").suite.train.__globals__["resnet50"]().to(memory_format=torch.channels_last)
+    model = networks.resnet50().to(memory_format=torch.channels_last)
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight)
     optimizer = Lars(model.parameters(), LR, momentum=MOMENTUM, decay=DECAY)

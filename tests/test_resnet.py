@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from brief import brief
+from gpubench.suites.resnet import data
 
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
@@ -134,14 +135,14 @@ def test_the_pooled_split_of_the_article():
         device="cpu", params=RESNET.resolve_params({"recipe": "article"}), batch_policy="fixed", batch_size=16,
         mode="full", data="cifar100",
     )  # fmt: skip
-    split = RESNET.suite.train.__globals__["split"]
+    split = data.split
     (kept, _), (held_out, _) = split((x[:50_000], x[:50_000], x[50_000:], x[50_000:]), Trial(case, 0, 1))
     assert (len(kept), len(held_out)) == (48_000, 12_000)
     assert len(set(kept.tolist()) | set(held_out.tolist())) == 60_000
 
 
 def test_cropping_and_flipping_keep_shape_and_type():
-    crop_and_flip = RESNET.suite.train.__globals__["crop_and_flip"]
+    crop_and_flip = data.crop_and_flip
     images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     out = crop_and_flip(images, torch.Generator().manual_seed(0))
     assert out.shape == images.shape

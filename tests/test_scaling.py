@@ -7,6 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from answers import answered, section, table, texts
+from gpubench.suites.scaling import training
+from gpubench.suites.scaling.allreduce import (
+    BUNDLES,
+    Algorithm,
+    Payload,
+    buckets_of,
+    calls_in_a_bundle,
+    wrong_sums,
+)
 from rows import row
 
 from gpubench.analysis.cells import completed, once
@@ -18,7 +27,6 @@ from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 
 SCALING = files.find("scaling")
-PARTS = SCALING.suite.train.__globals__
 ALPHA, BETA = 2e-4, 8e-8
 LARGE = {"suite": "largebatch", "studies": "batch"}
 COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
@@ -247,20 +255,18 @@ def test_a_wrong_sum_is_seen():
 
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        broken = PARTS["Algorithm"]("broken", 0, nothing)
-        payload = PARTS["Payload"]("9 B", (9,))
-        assert (
-            PARTS["wrong_sums"](broken, payload, torch.float32, torch.device("cpu"), Lost) == 6
-        )  # a third has nothing to add
+        broken = Algorithm("broken", 0, nothing)
+        payload = Payload("9 B", (9,))
+        assert wrong_sums(broken, payload, torch.float32, torch.device("cpu"), Lost) == 6  # a third has nothing to add
     finally:
         torch.distributed.destroy_process_group()
 
 
 def test_fusion_keeps_order_and_size():
     tensors = [torch.full((count,), float(count)) for count in (10, 20, 30, 4000, 5)]
-    buckets = list(PARTS["buckets_of"](tensors, 400))
+    buckets = list(buckets_of(tensors, 400))
     assert [[len(each) for each in bucket] for bucket in buckets] == [[10, 20, 30], [4000], [5]]
-    PARTS["Algorithm"]("twice", 400, lambda tensor: tensor.mul_(2)).sum(tensors)
+    Algorithm("twice", 400, lambda tensor: tensor.mul_(2)).sum(tensors)
     assert [float(tensor[0]) for tensor in tensors] == [20, 40, 60, 8000, 10]
 
 
@@ -289,7 +295,7 @@ def test_networks_train_with_accumulation_in_two_processes(cli_process, tmp_path
 
 @pytest.mark.parametrize("seconds", [10e-6, 1e-3, 8e-3, 17e-3, 0.2])
 def test_a_size_is_timed_for_half_a_second_and_twenty_calls(seconds):
-    calls = PARTS["calls_in_a_bundle"](seconds, "cuda") * (PARTS["BUNDLES"] - 1)
+    calls = calls_in_a_bundle(seconds, "cuda") * (BUNDLES - 1)
     assert calls >= 20
     assert calls * seconds >= 0.5
     assert calls * seconds <= max(0.6, 20 * seconds + 1e-9)
@@ -301,9 +307,9 @@ def test_a_step_of_64k_images_holds_no_more_of_them_than_one_of_32():
         suite="scaling", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
         device="cpu", params=params, batch_policy="fixed", batch_size=32, mode="full", data="synthetic",
     )  # fmt: skip
-    loader = PARTS["Images"](Trial(case, 0, 1), torch.device("cpu"), torch.channels_last)
+    loader = training.Images(Trial(case, 0, 1), torch.device("cpu"), torch.channels_last)
     steps = list(loader)
     assert (len(loader), len(steps), [len(parts) for parts in steps]) == (2, 2, [2048] * 2)
     assert loader.images_a_step == sum(len(labels) for _, labels in steps[0]) == 65_536
     held = {images.data_ptr(): images.nbytes for parts in steps for images, _ in parts}
-    assert sum(held.values()) == PARTS["POOL"] * 32 * 3 * 63 * 63 * 4
+    assert sum(held.values()) == training.POOL * 32 * 3 * 63 * 63 * 4

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from answers import answered, section, table
 from brief import brief
+from gpubench.suites.tricks import data, training
 from rows import rows
 
 from gpubench.hardware.environment import Device
@@ -15,7 +16,6 @@ from gpubench.suite import files
 from gpubench.training.clock.clock import Clock
 
 TRICKS = files.find("tricks")
-INSIDE = TRICKS.suite.train.__globals__
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
 OLD_CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"bf16": "emulated"})
 SWITCHES = ("loading", "ddp", "stopping", "sharded", "evaluation")
@@ -74,7 +74,7 @@ class Scripted:
 def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
     clock = Clock(brief("full"), watch=nullcontext)
     pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
-    assert INSIDE["lead"](pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
+    assert training.lead(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
     summary = clock.summary()
     assert summary["epochs"] == epochs
     assert summary["measured"]
@@ -82,12 +82,12 @@ def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
 
 @pytest.mark.parametrize(("samples", "batch", "ranks"), [(20, 8, 1), (20, 8, 2), (33, 16, 2)])
 def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, batch, ranks):
-    shares = [list(INSIDE["Batches"](samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
+    shares = [list(data.Batches(samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
     assert sorted(i for share in shares for step in share for i in step) == list(range(samples))
     assert len({len(share) for share in shares}) == 1
-    shuffled = [list(INSIDE["Batches"](samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
+    shuffled = [list(data.Batches(samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
     together = [sorted(i for share in shuffled for i in share[step]) for step in range(len(shuffled[0]))]
-    alone = INSIDE["Batches"](samples, batch, 7, 0, 1, True)
+    alone = data.Batches(samples, batch, 7, 0, 1, True)
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
 
 
@@ -145,7 +145,7 @@ def test_lightnings_advice_is_not_shown(caplog):
     """On a card with tensor cores it tells everybody to allow TF32."""
     from lightning.fabric.utilities.rank_zero import rank_zero_info, rank_zero_module
 
-    INSIDE["silence"]()
+    training.silence()
     rank_zero_module.log.addHandler(caplog.handler)  # Lightning hands nothing on to the root logger
     rank_zero_info("You should set `torch.set_float32_matmul_precision('medium' | 'high')`")
     rank_zero_module.log.removeHandler(caplog.handler)

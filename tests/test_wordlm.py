@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from brief import brief
+from gpubench.suites.wordlm import data, networks, training
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,11 +22,10 @@ from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.trial import Case, Trial
-from gpubench.training import precision, stepper
+from gpubench.training import Stepper, precision
 from gpubench.training.clock.clock import Clock
 
 WORDLM = files.find("wordlm")
-INSIDE = WORDLM.suite.train.__globals__
 MODELS = WORDLM.suite.models
 SMALL = {"emsize": "12", "nhid": "12", "bptt": "5", "valid_batch": "2", "epochs": "1"}
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
@@ -141,7 +141,7 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
     made, rates, seen = [], [], []
     scripted = iter([5.0, 6.0, math.nan, 4.0, 4.0, 3.0])  # five epochs and the test
 
-    class Spy(stepper.Stepper):
+    class Spy(Stepper):
         def __init__(self, mode, model, optimizer, clock, **options):
             made.append((model, optimizer))
             super().__init__(mode, model, optimizer, clock, **options)
@@ -152,8 +152,8 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
         rates.append(made[0][1].param_groups[0]["lr"])
         return next(scripted)
 
-    monkeypatch.setattr(stepper, "Stepper", Spy)
-    monkeypatch.setitem(INSIDE, "mean_loss", loss)
+    monkeypatch.setattr(training, "Stepper", Spy)
+    monkeypatch.setattr(training, "mean_loss", loss)
     quality, _, _ = run_small(text, epochs="5")
     assert rates == [20.0, 20.0, 5.0, 1.25, 1.25, 0.3125]
     assert torch.equal(seen[5], seen[3])  # the first of the two epochs with a loss of 4
@@ -164,14 +164,14 @@ def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_ar
 def test_gradients_are_clipped(text, monkeypatch):
     steps = []
 
-    class Spy(stepper.Stepper):
+    class Spy(Stepper):
         def step(self):
             before = [p.detach().clone() for p in self._parameters()]
             super().step()
             moved = [(new.detach() - old).norm() for new, old in zip(self._parameters(), before, strict=True)]
             steps.append(float(torch.stack(moved).norm()))
 
-    monkeypatch.setattr(stepper, "Stepper", Spy)
+    monkeypatch.setattr(training, "Stepper", Spy)
     run_small(text, lr="3", clip="0.01")
     assert 0 < max(steps) <= 3 * 0.01 * 1.001
 
@@ -179,18 +179,18 @@ def test_gradients_are_clipped(text, monkeypatch):
 @pytest.mark.parametrize("model", [model for model in MODELS if model != "transformer"])
 def test_the_state_runs_on_from_slice_to_slice(text, model):
     trial = trial_of(text, model)
-    train_text, _, _, vocabulary = INSIDE["load_text"](trial, torch.device("cpu"))
+    train_text, _, _, vocabulary = data.load_text(trial, torch.device("cpu"))
     torch.manual_seed(0)
-    network = INSIDE["network"](trial, vocabulary)
+    network = networks.network(trial, vocabulary)
     mode = precision.mode_of("fp32", "cpu")
-    short, long = (INSIDE["mean_loss"](network, mode, INSIDE["Slices"](train_text.columns, n)) for n in (3, 1000))
+    short, long = (training.mean_loss(network, mode, data.Slices(train_text.columns, n)) for n in (3, 1000))
     assert short == pytest.approx(long, rel=1e-5)
 
 
 def test_slices_are_views_and_miss_nothing(text):
-    columns = INSIDE["in_columns"](torch.arange(31), 3)
+    columns = data.in_columns(torch.arange(31), 3)
     assert columns[:3].tolist() == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
-    slices = INSIDE["Slices"](columns, 4)
+    slices = data.Slices(columns, 4)
     batches = list(slices)
     assert (len(slices), slices.tokens) == (3, 27)
     assert torch.cat([targets for _, targets in batches]).tolist() == columns[1:].flatten().tolist()
@@ -200,7 +200,7 @@ def test_slices_are_views_and_miss_nothing(text):
 
 def test_a_transformer_sees_nothing_of_what_follows(text):
     trial = trial_of(text, "transformer", dropout="0")
-    network = INSIDE["network"](trial, 31).eval()
+    network = networks.network(trial, 31).eval()
     tokens = torch.randint(0, 31, (5, 2))
     other = tokens.clone()
     other[3:] = (other[3:] + 1) % 31
@@ -210,10 +210,10 @@ def test_a_transformer_sees_nothing_of_what_follows(text):
 
 
 def test_tied_weights_are_one_matrix_and_need_one_width(text):
-    network = INSIDE["network"](trial_of(text, tied="true"), 31)
+    network = networks.network(trial_of(text, tied="true"), 31)
     assert network.decoder.weight is network.embedding.weight
     with pytest.raises(UserError, match="needs nhid equal to emsize"):
-        INSIDE["network"](trial_of(text, tied="true", nhid="8"), 31)
+        networks.network(trial_of(text, tied="true", nhid="8"), 31)
 
 
 def test_presets_give_sizes_and_batch_and_every_value_gives_way():
@@ -238,12 +238,12 @@ def test_the_lstm_runs_unless_others_are_named():
 
 
 def test_the_vocabulary_is_padded(text):
-    assert INSIDE["load_text"](trial_of(text), torch.device("cpu"))[3] == 31
-    assert INSIDE["load_text"](trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
+    assert data.load_text(trial_of(text), torch.device("cpu"))[3] == 31
+    assert data.load_text(trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
 
 
 def test_synthetic_text_has_wikitext_2s_sizes_and_zipfs_law():
-    train_part, valid_part, test_part, words = INSIDE["synthetic_text"](1)
+    train_part, valid_part, test_part, words = data.synthetic_text(1)
     assert (len(train_part), len(valid_part), len(test_part), words) == (2_088_628, 217_646, 245_569, 33_278)
     share = train_part.bincount(minlength=words) / len(train_part)
     harmonic = float((1 / torch.arange(1, words + 1)).sum())
@@ -298,12 +298,14 @@ def test_a_corpus_too_small_for_the_batch_is_a_row_that_says_so(cli, tmp_path, t
 PAGES = """
 import re
 from pathlib import Path
-from gpubench.suite.suite import Suite
+import torch
+from gpubench import Suite
 def train(trial, clock):
-    import torch
     large = torch.ones(2**25)
     found = re.search(r"AnonHugePages: +(\\d+)", Path("/proc/self/smaps_rollup").read_text())
     Path(__file__).with_suffix(".txt").write_text(found[1])
+    for _ in clock.resident():
+        pass
     return {}
 SUITE = Suite(train=train, models=("m",), params={}, version=1)
 """
@@ -334,13 +336,13 @@ def hand_count(gates, emsize, nhid, words) -> float:
 @pytest.mark.parametrize(("model", "gates"), [("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)])
 def test_flops_of_an_rnn_by_hand(model, gates):
     article, tensorcore = (WORDLM.resolve_params({"preset": name}) for name in ("article", "tensorcore"))
-    assert INSIDE["flops"](model, article) == hand_count(gates, 200, 200, 33_278)
-    assert INSIDE["flops"](model, tensorcore) == hand_count(gates, 1504, 1504, 33_280)
+    assert WORDLM.suite.flops(model, article) == hand_count(gates, 200, 200, 33_278)
+    assert WORDLM.suite.flops(model, tensorcore) == hand_count(gates, 1504, 1504, 33_280)
 
 
 def test_flops_of_the_articles_lstm_in_figures():
     # 320,000 and 320,000 products in the two layers, 6,655,600 in the decoder; times 6.
-    assert INSIDE["flops"]("lstm", WORDLM.resolve_params({})) == 43_773_600.0
+    assert WORDLM.suite.flops("lstm", WORDLM.resolve_params({})) == 43_773_600.0
 
 
 @pytest.mark.parametrize(
@@ -365,16 +367,16 @@ def test_torchs_counter_agrees_on_an_unrolled_cell(model, cell):
             outputs.append(decoder(x))
         cross_entropy(torch.cat(outputs), tokens.flatten()).backward()
     params = WORDLM.resolve_params({"emsize": str(emsize), "nhid": str(nhid)})
-    assert INSIDE["flops"](model, params) * rows * columns == counter.get_total_flops()
+    assert WORDLM.suite.flops(model, params) * rows * columns == counter.get_total_flops()
 
 
 def test_torchs_counter_agrees_on_the_transformer():
     trial = trial_of(None, "transformer", emsize="24", nhid="16", bptt="6", dropout="0.1")
-    network = INSIDE["network"](trial, 33_278)
+    network = networks.network(trial, 33_278)
     tokens = torch.randint(0, 33_278, (6, 4))
     with FlopCounterMode(display=False) as counter:
         cross_entropy(network(tokens, None)[0], tokens.flatten()).backward()
-    assert INSIDE["flops"]("transformer", trial.case.params) * tokens.numel() == counter.get_total_flops()
+    assert WORDLM.suite.flops("transformer", trial.case.params) * tokens.numel() == counter.get_total_flops()
 
 
 # NVIDIA Apex
@@ -498,12 +500,12 @@ def test_a_plain_relu_rnn_leaves_fp16s_range_at_a_rate_of_20_in_float32_already(
     overflows, and the state that is carried on stays lost. By default its rate is 5."""
     trial = trial_of(None, "rnn_relu", lr=lr, emsize="200", nhid="200", bptt="35", batch=20)
     torch.manual_seed(1)
-    text, _, _, vocabulary = INSIDE["load_text"](trial, torch.device("cpu"))
-    model = INSIDE["network"](trial, vocabulary)
+    text, _, _, vocabulary = data.load_text(trial, torch.device("cpu"))
+    model = networks.network(trial, vocabulary)
     optimizer = torch.optim.SGD(model.parameters(), lr=trial.params.lr)
     state, largest = None, 0.0
     for (tokens, targets), _ in zip(text, range(3), strict=False):
-        scores, state = model(tokens, INSIDE["detached"](state))
+        scores, state = model(tokens, training.detached(state))
         largest = max(largest, float(scores.detach().abs().max()))
         cross_entropy(scores, targets).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), trial.params.clip)

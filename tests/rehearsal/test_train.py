@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from gpubench.suites.imagenet.network import Network
 from waiting import Waits
 
 from gpubench.suite import files
@@ -84,10 +85,9 @@ def test_a_trial_on_the_cpu_stays_there_beside_a_card(pipeline):
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
 def test_the_layout_of_a_trial_is_that_of_its_weights(name):
-    of_suite, trial = trial_of("imagenet", "resnet18", name, "cuda:0", **CASES["imagenet"][1])
-    module = of_suite.train.__globals__
+    _, trial = trial_of("imagenet", "resnet18", name, "cuda:0", **CASES["imagenet"][1])
     with on("cuda:0", name):
-        net = module["Network"](trial, Clock(sampling_for("quick", accelerator=True)), 10)
+        net = Network(trial, Clock(sampling_for("quick", accelerator=True)), 10)
     wanted = torch.contiguous_format if name == "fp32" else torch.channels_last
     assert net.model.layer1[0].conv1.weight.is_contiguous(memory_format=wanted)
     assert memory_layout.layout(trial.case) is wanted

@@ -1,0 +1,240 @@
+"""The networks of the ladder, from the layers that torch lacks to the three shapes, and the filters that whiten."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn.functional import batch_norm, pad, relu
+
+from gpubench.training import Mode
+
+from .recipe import CLASSES, Recipe
+
+
+class Norm(nn.BatchNorm2d):
+    """BatchNorm that can take parts of a batch for batches, and keep its scale at 1."""
+
+    def __init__(self, channels: int, recipe: Recipe) -> None:
+        super().__init__(channels, momentum=recipe.norm_momentum)
+        self.ghosts = recipe.ghosts
+        self.weight.requires_grad_(recipe.norm_scale)
+        if recipe.norm_start == "uniform":
+            nn.init.uniform_(self.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # A last, smaller batch may not divide.
+        parts = math.gcd(self.ghosts, len(x)) if self.training else 1
+        if parts == 1:
+            return super().forward(x)
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        n, channels, height, width = x.shape
+        mean, variance = (each.repeat(parts) for each in (self.running_mean, self.running_var))
+        y = batch_norm(
+            x.reshape(n // parts, channels * parts, height, width),
+            mean,
+            variance,
+            self.weight.repeat(parts),
+            self.bias.repeat(parts),
+            self.training,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        if self.training:
+            self.running_mean.copy_(mean.view(parts, channels).mean(0))
+            self.running_var.copy_(variance.view(parts, channels).mean(0))
+        return y.view(n, channels, height, width)
+
+
+class SmallConv(nn.Conv2d):
+    """A 3 x 3 convolution without bias, on a CPU as one product with a matrix of its weights.
+
+    Each pixel of the result is a sum over all pixels of the image, most of which a 3 x 3 filter reaches if the
+    image is 3 x 3 itself. The product has the operations that a convolution with padding has there, but none of
+    a convolution's rearranging of the images, which is most of its time on a CPU where pixels are few and
+    images some hundred. On a card it is the library's convolution.
+    """
+
+    places: torch.Tensor
+
+    def __init__(self, before: int, after: int, edge: int) -> None:
+        super().__init__(before, after, 3, padding=1, bias=False)
+        at = torch.arange(edge)
+        steps = at - at.view(-1, 1) + 1  # (to, from): where in the filter
+        inside = (steps >= 0) & (steps < 3)
+        places = 3 * steps[:, None, :, None] + steps[None, :, None, :]
+        places = places.where(inside[:, None, :, None] & inside[None, :, None, :], torch.tensor(9))
+        self.register_buffer("places", places.flatten(), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.device.type != "cpu":
+            return super().forward(x)
+        n, before, height, width = x.shape
+        pixels, after = height * width, len(self.weight)
+        # In the weights' own precision, in which their gradient then adds up; autocast narrows the product.
+        filters = pad(self.weight.flatten(2), (0, 1)).permute(2, 0, 1)  # the tenth is nothing
+        matrix = filters.index_select(0, self.places).view(pixels, pixels, after, before)
+        matrix = matrix.transpose(1, 2).reshape(pixels * after, pixels * before)
+        y = x.permute(0, 2, 3, 1).reshape(n, pixels * before) @ matrix.T
+        return y.view(n, height, width, after).permute(0, 3, 1, 2)
+
+
+def conv(before: int, after: int, *, kernel: int = 3, stride: int = 1) -> nn.Conv2d:
+    """A convolution without bias that keeps the image's size, or halves it."""
+    return nn.Conv2d(before, after, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+
+class PreActivation(nn.Module):
+    """Norm and ReLU before each of two convolutions, and a shortcut from after the first ReLU."""
+
+    def __init__(self, recipe: Recipe, before: int, after: int, *, stride: int = 1) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = Norm(before, recipe), conv(before, after, stride=stride)
+        self.norm2, self.conv2 = Norm(after, recipe), conv(after, after)
+        self.shortcut = conv(before, after, kernel=1, stride=stride) if before != after or stride > 1 else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = relu(self.norm1(x))
+        shortcut = x if self.shortcut is None else self.shortcut(x)
+        return shortcut + self.conv2(relu(self.norm2(self.conv1(x))))
+
+
+class Residual(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+class BothPools(nn.Module):
+    """The maximum and the mean of each channel, (N, 2 C)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.amax((2, 3)), x.mean((2, 3))], 1)
+
+
+class Scale(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def activation(recipe: Recipe) -> nn.Module:
+    """The rung's activation."""
+    made: dict[str, Callable[[], nn.Module]] = {
+        "relu": nn.ReLU, "celu": partial(nn.CELU, recipe.celu), "gelu": nn.GELU
+    }  # fmt: skip
+    return made[recipe.activation]()
+
+
+def conv_norm(
+    before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False, edge: int = 0
+) -> nn.Module:
+    """Convolution, norm, activation, and a pooling that halves the image, before or after those two.
+
+    With an `edge`, the convolution is made for square images of so few pixels.
+    """
+    first = SmallConv(before, after, edge) if edge else conv(before, after, kernel=kernel)
+    pooling: list[nn.Module] = [nn.MaxPool2d(2)] if pool else []
+    tail: list[nn.Module] = [Norm(after, recipe), activation(recipe)]
+    return nn.Sequential(first, *(pooling + tail if recipe.pool_first else tail + pooling))
+
+
+def named(**parts: nn.Module) -> nn.Sequential:
+    """The parts in a row, each to be had by its name."""
+    return nn.Sequential(OrderedDict(parts))
+
+
+def dawn(recipe: Recipe) -> nn.Sequential:
+    """The pre-activation ResNet of 18 layers that won DAWNBench in April 2018, with 64 to 256 channels."""
+    block = partial(PreActivation, recipe)
+    body = nn.Sequential(
+        conv(3, 64),
+        *([Norm(64, recipe), nn.ReLU()] if recipe.twice else []),
+        block(64, 64), block(64, 64),
+        block(64, 128, stride=2), block(128, 128),
+        block(128, 256, stride=2), block(256, 256),
+        block(256, 256, stride=2), block(256, 256),
+        BothPools(),
+    )  # fmt: skip
+    return named(body=body, head=nn.Linear(512, CLASSES))
+
+
+def resnet9(recipe: Recipe) -> nn.Sequential:
+    """Page's network: eight convolutions, two pairs of them with a residual connection around them."""
+    filters, first = 3 * recipe.whiten**2, {}
+    if recipe.whiten:
+        first = {"whiten": conv(3, filters, kernel=recipe.whiten).requires_grad_(False)}
+    body = nn.Sequential(
+        conv_norm(filters, 64, recipe, kernel=1) if recipe.whiten else conv_norm(3, 64, recipe),
+        conv_norm(64, 128, recipe, pool=True),
+        Residual(conv_norm(128, 128, recipe), conv_norm(128, 128, recipe)),
+        conv_norm(128, 256, recipe, pool=True),
+        conv_norm(256, 512, recipe, pool=True),
+        Residual(conv_norm(512, 512, recipe), conv_norm(512, 512, recipe)),
+        nn.MaxPool2d(4),
+        nn.Flatten(),
+    )
+    return named(**first, body=body, head=nn.Linear(512, CLASSES, bias=False), scale=Scale(recipe.logit_scale))
+
+
+def narrow(recipe: Recipe) -> nn.Sequential:
+    """The shape of airbench94: a whitening layer and six convolutions of 64 and 256 channels."""
+    filters = 2 * 3 * recipe.whiten**2
+    whiten = nn.Conv2d(3, filters, recipe.whiten)
+    whiten.weight.requires_grad_(False)
+    body = nn.Sequential()
+    for before, after, edge in ((filters, 64, 0), (64, 256, 0), (256, 256, 3)):
+        start = [whiten, activation(recipe)] if before == filters else []
+        body.extend([*start, conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe, edge=edge)])
+    body.extend([nn.MaxPool2d(3), nn.Flatten()])
+    head = nn.Linear(256, CLASSES, bias=False)
+    with torch.no_grad():
+        whiten.bias.zero_()  # type: ignore[union-attr]
+        head.weight.div_(head.weight.std())
+        for module in body.modules():
+            if isinstance(module, nn.Conv2d) and module is not whiten:  # pass the input on, as far as there is room
+                nn.init.dirac_(module.weight[: module.in_channels])
+    return named(body=body, head=head, scale=Scale(recipe.logit_scale))
+
+
+def network(recipe: Recipe) -> nn.Sequential:
+    """The rung's network with fresh weights, on the CPU."""
+    return {"dawn": dawn, "resnet9": resnet9, "narrow": narrow}[recipe.network](recipe)
+
+
+def whitening_layer(model: nn.Module) -> nn.Conv2d:
+    """The convolution with the fixed filters: the first."""
+    return next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+
+
+def whiten(layer: nn.Conv2d, images: torch.Tensor, edge: int) -> None:
+    """Fix `layer` to the eigenvectors of the covariance of the images' patches, scaled to variance 1.
+
+    After Page (3 x 3 patches) and T. Sweeney (tysam-code/hlb-CIFAR10: 2 x 2, and each with both signs).
+    """
+    both_signs = layer.out_channels > 3 * edge**2
+    patches = images.unfold(2, edge, 1).unfold(3, edge, 1).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(0, 2)
+    values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+    least = 5e-4 if both_signs else 1e-2
+    filters = (vectors / (values + least).sqrt()).T.reshape(-1, 3, edge, edge).flip(0)
+    with torch.no_grad():
+        layer.weight.copy_(torch.cat([filters, -filters]) if both_signs else filters)
+
+
+def place(model: nn.Module, recipe: Recipe, device: torch.device) -> nn.Module:
+    """`model` on the device, in the layout that the recipe asks for."""
+    return model.to(device).to(memory_format=torch.channels_last if recipe.channels_last else torch.contiguous_format)
+
+
+def prepared(model: nn.Module, recipe: Recipe, mode: Mode, device: torch.device) -> nn.Module:
+    """`model` on the device with the weights of the precision, BatchNorm's in fp32 from that rung on."""
+    model = mode.prepare(place(model, recipe, device))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d) and not recipe.narrow_norm:
+            module.float()
+    return model

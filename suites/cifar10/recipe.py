@@ -1,0 +1,124 @@
+"""The ladder: what each rung trains, each one the recipe before it and a change."""
+
+from dataclasses import dataclass, replace
+
+CLASSES = 10
+TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
+SIZE = 32
+MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)
+"""Of the training images' bytes, per channel."""
+TEST_BATCH = 1000
+GOAL = 0.94
+
+Knots = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a rung may change. The defaults are the first rung."""
+
+    network: str = "dawn"
+    twice: bool = True
+    """Norm and ReLU two times in a row after the first convolution."""
+    epochs: int = 35
+    batch: int = 128
+    lr: Knots = ((0, 0), (15, 0.1), (15, 0.105), (30, 0.005), (35, 0))
+    """Learning rate for the mean loss at these epochs, straight lines between them."""
+    pipeline: str = "per-sample"
+    """per-sample: PIL images, transformed each time they are used, in `workers` processes, new ones each epoch;
+    prepared: padded and normalised once, cropped one by one in one lasting process;
+    drawn: random numbers for a whole epoch at once, cropped one by one in the training process;
+    device: all of it on the device, a batch at a time."""
+    pad: int = 4
+    cutout: int = 0
+    """Edge of the square set to zero, in pixels."""
+    alternate: bool = False
+    """Flip an image in every other epoch instead of at random."""
+    narrow_norm: bool = True
+    """Keep BatchNorm's weights and statistics in 16 bits where the precision has all of them so (fp16-pure, as the
+    ladder's source); the other precisions have them in fp32 on every rung, and so nothing to change."""
+    pool_first: bool = False
+    """Max-pooling before norm and activation instead of after them."""
+    activation: str = "relu"
+    celu: float = 0.0
+    """Alpha of the CELU activation."""
+    ghosts: int = 1
+    """Parts of a batch that BatchNorm takes for batches of their own."""
+    norm_scale: bool = True
+    """Train BatchNorm's scale."""
+    norm_start: str = "uniform"
+    """Where that scale begins: `uniform` in [0, 1], as in torch 0.4, with which the ladder began, or at `one`."""
+    norm_momentum: float = 0.1
+    logit_scale: float = 1.0
+    label_smoothing: float = 0.0
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    bias_lr: float = 1.0
+    """Learning rate of the biases, and 1 / their weight decay, as a multiple of the others'."""
+    head_lr: float = 1.0
+    """The same of the last layer."""
+    muon: float = 0.0
+    """Momentum of Muon, which trains the convolutions instead of SGD."""
+    whiten: int = 0
+    """Edge of the patches that a fixed first convolution whitens."""
+    whiten_images: int = 10_000
+    """How many of the first images those patches are taken from."""
+    whiten_epochs: int = 0
+    """Epochs for which that convolution's bias is trained."""
+    ema: float = 0.0
+    """Decay per step of the average of the weights that is evaluated."""
+    views: int = 1
+    """Views that an evaluated image is the mean of: 2 with its mirror image, 6 with shifts of both by a pixel."""
+    doubtful: float = 1.0
+    """Share of the images, the least certain ones, that get more than one view."""
+    channels_last: bool = False
+    part_batch: bool = True
+    """Train a last batch that is smaller than the others."""
+
+
+def peak(epochs: int, lr: float) -> Knots:
+    """Up to `lr` in the first fifth of the epochs, then down to 0."""
+    return ((0, 0), (epochs / 5, lr), (epochs, 0))
+
+
+def ladder() -> dict[str, Recipe]:
+    """The rungs in order; each line is what that step changes."""
+    rungs = {"baseline": (now := Recipe())}
+    rungs["no-duplicates"] = now = replace(now, twice=False, lr=((0, 0), (15, 0.1), (30, 0.005), (35, 0)))
+    rungs["preprocess-once"] = now = replace(now, pipeline="prepared")
+    rungs["batched-rng"] = now = replace(now, pipeline="drawn")
+    rungs["batch-512"] = now = replace(now, batch=512, lr=((0, 0), (15, 0.44), (30, 0.005), (35, 0)))
+    rungs["bn-fp32"] = now = replace(now, narrow_norm=False)
+    rungs["cutout"] = now = replace(now, cutout=8, epochs=30, lr=((0, 0), (8, 0.4), (30, 0)))
+    rungs["batch-768"] = now = replace(now, batch=768, lr=((0, 0), (8, 0.6), (30, 0)))
+    rungs["resnet9"] = now = replace(
+        now,
+        network="resnet9",
+        norm_start="one",
+        logit_scale=1 / 8,
+        batch=512,
+        epochs=24,
+        lr=((0, 0), (5, 0.4), (24, 0)),
+    )
+    rungs["gpu-preprocessing"] = now = replace(
+        now, pipeline="device", part_batch=False, pool_first=True, epochs=25, lr=peak(25, 0.4)
+    )
+    rungs["label-smoothing"] = now = replace(now, label_smoothing=0.2, epochs=23, lr=peak(23, 0.4))
+    rungs["celu"] = now = replace(now, activation="celu", celu=0.075, epochs=20, lr=peak(20, 0.4))
+    rungs["ghost-bn"] = now = replace(now, ghosts=16, epochs=18, lr=peak(18, 0.6))
+    rungs["frozen-bn-scale"] = now = replace(
+        now, norm_scale=False, celu=0.3, logit_scale=1 / 16, bias_lr=64, epochs=17, lr=peak(17, 0.6)
+    )
+    rungs["whitening"] = now = replace(now, whiten=3, cutout=5, epochs=14, lr=peak(14, 1.0))
+    rungs["ema"] = now = replace(now, ema=0.99, epochs=13, lr=((0, 0), (2.6, 1.0), (11, 0.1), (13, 0.1)))
+    rungs["tta"] = now = replace(now, views=2, cutout=0, epochs=10, lr=((0, 0), (2, 1.0), (8, 0.1), (10, 0.1)))
+    rungs["speedrun"] = replace(
+        now, network="narrow", activation="gelu", norm_momentum=0.4, ghosts=1, logit_scale=1 / 256,
+        muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (9, 0)),
+        batch=2000, epochs=9, whiten=2, whiten_images=5000, whiten_epochs=1, ema=0, pad=2, alternate=True,
+        views=6, doubtful=0.25, channels_last=True,
+    )  # fmt: skip
+    return rungs
+
+
+RECIPES = ladder()

@@ -1,0 +1,196 @@
+"""One training of a rung: its warm-up, its steps, its evaluation, and the loop over runs and epochs."""
+
+import ctypes
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch.nn.functional import cross_entropy, pad
+
+from gpubench import Clock, Trial
+from gpubench.training import Mode, Stepper, mode_of
+from gpubench.training.precision import KINDS
+
+from .data import Batch, Batches, Doubtful, Images, OnDevice, layout, load_images, noise_images, normalised, pipelines
+from .networks import network, prepared, whiten, whitening_layer
+from .optimizers import optimizers
+from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe
+
+
+def at(knots: Knots, epoch: float) -> float:
+    """The value of a broken line at `epoch`."""
+    for (start, low), (end, high) in pairwise(knots):
+        if epoch <= end:
+            return low + (high - low) * (epoch - start) / (end - start)
+    return knots[-1][1]
+
+
+def follow(average: torch.nn.Module, model: torch.nn.Module, decay: float) -> None:
+    """Move the average of weights and statistics towards those of `model`."""
+    for slow, fast in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
+        if slow.is_floating_point():
+            slow.lerp_(fast, 1 - decay)
+
+
+class Run:
+    """One training from fresh weights: its optimizers, its schedule, its average of the weights."""
+
+    def __init__(self, model: torch.nn.Module, recipe: Recipe, mode: Mode, trial: Trial, clock: Clock) -> None:
+        self.model, self.recipe, self.mode, self.trial, self.clock = model, recipe, mode, trial, clock
+        self.device, self.dtype = torch.device(trial.case.device), KINDS[mode.name].operand
+        self.epochs = trial.params.epochs or recipe.epochs
+        self.train_whitening(True)
+        self.optimizers = optimizers(model, recipe, self.dtype)
+        # Weights of 16 bits need the sum of the losses, as in the sources: shares of a mean vanish in them.
+        small = mode.name == "fp16-pure"
+        scale = trial.params.loss_scale or (trial.batch_size if small else 0)
+        self.stepper = Stepper(mode, model, self.optimizers, clock, loss_scale=scale)
+        self.average = prepared(network(recipe), recipe, mode, self.device) if recipe.ema else model
+        self.steps, self.steps_per_epoch = 0, 1
+
+    def whole(self, images: Images) -> dict[str, float]:
+        """Prepare the data, train all epochs, evaluate; returns accuracy and loss."""
+        clock, recipe = self.clock, self.recipe
+        for part in clock.steps([images], phase="preprocess", count=lambda part: len(part.train[0])):
+            batches, tests = self.prepare(part)
+        self.model.train()
+        for epoch in clock.epochs(self.epochs):
+            self.train_whitening(epoch * recipe.epochs < recipe.whiten_epochs * self.epochs)
+            for batch in clock.steps(batches, phase="train"):
+                self.step(batch)
+            if self.trial.params.validate and epoch + 1 < self.epochs:
+                found = self.evaluate(tests, counted=False)
+                print(f"after {epoch + 1} epochs: {found['accuracy']:.2%}", flush=True)
+        return self.evaluate(tests)
+
+    def prepare(self, images: Images) -> tuple[Batches, Batches]:
+        """Batches to train on and to evaluate; the filters of the whitening layer; where the average starts."""
+        batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
+        self.steps_per_epoch = len(batches)
+        if self.recipe.whiten:
+            sample = images.train[0][: self.recipe.whiten_images].to(self.device)
+            whiten(whitening_layer(self.model), normalised(sample, 0), self.recipe.whiten)
+        if self.recipe.ema:
+            self.average.load_state_dict(self.model.state_dict())
+        return batches, tests
+
+    def step(self, batch: Batch) -> torch.Tensor:
+        """One step of the optimizers, at the learning rate of the moment; returns the loss, a scalar."""
+        self.steps += 1
+        lr = at(self.recipe.lr, self.steps / self.steps_per_epoch * self.recipe.epochs / self.epochs)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr * group["factor"]
+        images, labels = batch
+        with self.mode.autocast():
+            logits = self.model(self.mode.input(images))
+        loss = cross_entropy(logits.float(), labels, label_smoothing=self.recipe.label_smoothing)
+        self.stepper.backward(loss)
+        self.stepper.step()
+        if self.recipe.ema and self.steps % 5 == 0:  # more often was no better in the source
+            follow(self.average, self.model, self.recipe.ema**5)
+        return loss.detach()
+
+    def train_whitening(self, on: bool) -> None:
+        """Train the bias of the whitening convolution, or save the backward pass that leads to it alone."""
+        if self.recipe.whiten_epochs:
+            whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
+
+    def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
+        """Accuracy and loss on the test images: all of them in one view, then the doubtful ones in several."""
+        recipe, many = self.recipe, tests.samples
+        selective = recipe.views > 1 and recipe.doubtful < 1
+        self.average.eval()
+        right = torch.zeros((), device=self.device)
+        loss, found = right.clone(), []
+        for x, y in self.clock.steps(tests, phase=phase, samples=many, counted=counted):
+            logits = self.logits(x, 1 if selective else recipe.views)
+            right += (logits.argmax(1) == y).sum()
+            loss += cross_entropy(logits, y, reduction="sum")
+            found.append((logits, y))
+        if selective:
+            assert isinstance(tests, OnDevice)
+            again = Doubtful(tests, found, recipe.doubtful)
+            for x, y, before in self.clock.steps(again, phase=phase, samples=again.samples, counted=counted):
+                logits = self.logits(x, recipe.views)
+                right += (logits.argmax(1) == y).sum() - (before.argmax(1) == y).sum()
+                loss += cross_entropy(logits, y, reduction="sum") - cross_entropy(before, y, reduction="sum")
+        self.average.train()
+        return {"accuracy": float(right) / many, "loss": float(loss) / many}
+
+    def logits(self, images: torch.Tensor, views: int) -> torch.Tensor:
+        """float32 logits of `images` (N, 3, 32, 32), a weighted mean over `views` of each."""
+        images = self.mode.input(images)
+        seen = [(images, 1.0)]
+        if views == 6:
+            wide = pad(images, (1, 1, 1, 1), mode="reflect")
+            shifted = (wide[..., :SIZE, :SIZE], wide[..., 2:, 2:])
+            seen = [(images, 0.5), *((layout(each, self.recipe), 0.25) for each in shifted)]
+        if views > 1:
+            seen = [(each, weight / 2) for x, weight in seen for each in (x, x.flip(3))]
+        with torch.no_grad(), self.mode.autocast():
+            # Each product is a copy: the next call of a network compiled for CUDA overwrites what this one gave.
+            parts = [weight * self.average(x).float() for x, weight in seen]
+        return torch.stack(parts).sum(0)
+
+
+def warm_up(model: torch.nn.Module, recipe: Recipe, mode: Mode, trial: Trial, clock: Clock) -> None:
+    """Prepare, train and evaluate a little noise, so that nothing in the run happens for the first time."""
+    many, batch = trial.params.train_images or TRAIN_IMAGES, trial.batch_size
+    if trial.case.device == "cpu" and not trial.params.compile:
+        some, tests = min(32, many), 8
+    else:  # every shape of the run, the last and smaller batch included
+        some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
+    noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
+    run = Run(model, recipe, mode, trial, clock)
+    batches, seen = run.prepare(noise)
+    # CUDA graphs are recorded by the second step of a kind, and the third is the first to run like all others.
+    times = 3 if trial.params.compile and run.device.type == "cuda" else 1
+    for training in [True] * times + [False] * (times if recipe.whiten_epochs else 0):
+        run.train_whitening(training)
+        for each in clock.steps(batches, phase="warmup", counted=False):
+            run.step(each)
+    run.evaluate(seen, phase="warmup", counted=False)
+
+
+def keep_memory() -> None:
+    """Have glibc keep the memory that is freed, as torch does on CUDA.
+
+    By default it gives large blocks back to the system, which then clears every page of every large tensor of every
+    step: a fifth of a step of `speedrun` on two cores. Does nothing where there is no glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        most_mapped_blocks, trim_threshold_bytes, padding_bytes = -4, -1, -2  # malloc.h
+        mallopt(most_mapped_blocks, 0)
+        mallopt(trim_threshold_bytes, 2**31 - 1)
+        mallopt(padding_bytes, 2**28)
+
+
+def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One or more runs of a rung; returns accuracy (fraction) and loss on the test images, means over the runs."""
+    recipe, params = RECIPES[trial.case.model], trial.params
+    device = torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    if device.type == "cpu":
+        keep_memory()
+    images = load_images(trial)
+    model = prepared(network(recipe), recipe, mode, device)
+    if params.compile:
+        # As the record runs are compiled; a CPU has no launches to save. Each of the few batch sizes gets its kernels.
+        model.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
+    warm_up(model, recipe, mode, trial, clock)
+    found = []
+    for number in clock.runs(max(1, params.runs_per_process)):
+        torch.manual_seed(trial.seed + 1000 * number)
+        model.load_state_dict(network(recipe).state_dict())
+        run = Run(model, recipe, mode, replace(trial, seed=trial.seed + 1000 * number), clock)
+        found.append(run.whole(images))
+    model.train()
+    for batch in clock.resident():
+        run.step(batch)
+    if not clock.complete:
+        return {}
+    quality = {name: sum(each[name] for each in found) / len(found) for name in ("accuracy", "loss")}
+    reached = sum(each["accuracy"] >= GOAL for each in found)
+    return {**quality, "success_rate": reached / len(found)}

@@ -1,0 +1,177 @@
+"""Network, optimizer, precision and the average of weights; and its score in validation."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torchvision.models import resnet
+
+from gpubench import Clock, Trial
+from gpubench.training import Stepper, distributed, layout, mode_of, quiet
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Images, uint8 (N, 3, H, W), and labels, on the device."""
+State = dict[str, Any]
+"""What a checkpoint keeps, as torch.save takes it."""
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MOMENTUM = 0.9
+
+
+def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """No weight decay on BatchNorm's weights and on biases (Jia et al., arXiv 1807.11205); they have one dimension."""
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    free = [p for p in model.parameters() if p.ndim <= 1]
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+
+
+class Network:
+    """Model, optimizer, precision and the average of weights: everything that a step changes."""
+
+    def __init__(self, trial: Trial, clock: Clock, classes: int) -> None:
+        params = trial.params
+        self.device = torch.device(trial.case.device)
+        self.layout = layout(trial.case)
+        self.clock = clock
+        self.mode = mode_of(trial.case.precision, trial.case.device)
+        # Adaptive pooling takes any image size; the last BatchNorm of each block begins at zero.
+        model = getattr(resnet, trial.case.model)(num_classes=classes, zero_init_residual=True)
+        self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
+        self.optimizer = torch.optim.SGD(
+            parameter_groups(self.model, params.weight_decay),
+            lr=0.0,
+            momentum=MOMENTUM,
+            fused=self.device.type == "cuda",  # the others have a GradScaler wait for the device in every step
+        )
+        self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
+        # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
+        self.shared = distributed(self.model, trial, broadcast_buffers=False)
+        self.compiled: Callable[[torch.Tensor], torch.Tensor] = (
+            torch.compile(self.shared) if params.compile else self.shared
+        )
+        self.processes = trial.case.processes
+        self.averaged: torch.nn.Module | None = None
+        if params.ema:
+            self.averaged, self.begun = copy.deepcopy(self.model), False
+            self.follow = get_ema_multi_avg_fn(params.ema)
+            # Weights and statistics, but not BatchNorm's counts of steps: those of one list are one operation.
+            self.slow, self.fast = (
+                [tensor.detach() for tensor in model.state_dict().values() if tensor.is_floating_point()]
+                for model in (self.averaged, self.model)
+            )
+        self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1) * 255
+        self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1) * 255
+
+    @property
+    def judged(self) -> torch.nn.Module:
+        """The model that validation looks at."""
+        return self.model if self.averaged is None else self.averaged
+
+    def prepare(self, x: torch.Tensor) -> torch.Tensor:
+        """uint8 images (N, 3, H, W) on the device to what the model takes."""
+        x = x.float().sub_(self.mean).div_(self.std)
+        return self.mode.input(x.contiguous(memory_format=self.layout))
+
+    def set_lr(self, lr: float) -> None:
+        """The learning rate of the next step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def step(self, batch: Batch, weight: float = 1.0) -> torch.Tensor:
+        """One step of the optimizer, the loss counted `weight` times; returns the loss, a scalar."""
+        x, y = batch
+        with quiet(self.shared, self.clock.together):
+            with self.mode.autocast():
+                loss = cross_entropy(self.compiled(self.prepare(x)).float(), y)
+            self.stepper.backward(loss * weight if weight != 1 else loss)
+        self.stepper.step()
+        self.average()
+        return loss.detach()
+
+    def average(self) -> None:
+        """Take the weights of this step into their exponential average, where one is wanted."""
+        if self.averaged is None:
+            return
+        if self.begun:
+            self.follow(self.slow, self.fast, None)
+        else:
+            self.averaged.load_state_dict(self.model.state_dict())
+            self.begun = True
+
+    def agree(self) -> None:
+        """BatchNorm's statistics are those of process 0 everywhere: each has seen other images."""
+        if self.processes > 1:
+            for buffer in self.judged.buffers():
+                dist.broadcast(buffer, 0)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        averaged = self.averaged.state_dict() if self.averaged is not None else None
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "stepper": self.stepper.state(),
+            "averaged": averaged,
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.stepper.restore(state["stepper"])
+        if self.averaged is not None:
+            self.averaged.load_state_dict(state["averaged"])
+            self.begun = True
+
+
+@dataclass(frozen=True)
+class Score:
+    """Fractions right, and the mean loss, of a validation."""
+
+    top1: float = 0.0
+    top5: float = 0.0
+    loss: float = 0.0
+
+
+def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Logits, float32 (N, classes), of uint8 images (N, 3, H, W) of any size."""
+    with net.mode.autocast():
+        logits: torch.Tensor = model(net.prepare(x)).float()
+    return logits
+
+
+def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
+    """The score on these batches of all processes; it reads the device once, at the end."""
+    net.agree()
+    model = net.judged.eval()
+    sums, seen = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device), 0
+    with torch.inference_mode():
+        for x, y in batches:
+            if not len(y):  # another process has this batch
+                continue
+            logits = predict(net, model, x)
+            best = logits.topk(min(5, logits.shape[1]), dim=1).indices == y.view(-1, 1)
+            loss = cross_entropy(logits, y, reduction="sum")
+            sums[:3] += torch.stack([best[:, 0].sum().float(), best.sum().float(), loss]).to(sums)
+            seen += len(y)
+        sums[3] = seen
+    if net.processes > 1:
+        dist.all_reduce(sums)
+    top1, top5, loss_sum, many = sums.tolist()
+    return Score(top1 / many, top5 / many, loss_sum / many) if many else Score()
+
+
+@contextmanager
+def no_race() -> Iterator[None]:
+    """Without cuDNN's search among algorithms, which it would repeat for each of up to 38 shapes of a few batches."""
+    racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = racing

@@ -1,0 +1,154 @@
+"""The loop over epochs and their phases, and what comes of it: the row's table and TensorBoard's events."""
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpubench import Clock, Trial, UserError
+from gpubench.data.schedules import Phase, Schedule, schedule_of
+from gpubench.training import weighted_mean
+
+from .checkpoint import Checkpoint, Line
+from .data import Files, Synthetic
+from .network import Network, Score, evaluate, no_race
+
+SEARCHED = ("max", "fastest")
+"""Batch policies under which a step that is cut to the images there are would look like one that fits."""
+
+
+def line(epoch: int, hours: float, score: Score, crop: str, phase: Phase, loss: float) -> Line:
+    """A line of the row's table: an epoch."""
+    return {
+        "epoch": epoch + 1,
+        "hours": hours,
+        "top1": score.top1,
+        "top5": score.top5,
+        "crop": crop,
+        "size": phase.size,
+        "train_loss": loss,
+        "valid_loss": score.loss,
+    }
+
+
+def phase_lines(schedule: Schedule, clock: Clock, trial: Trial) -> list[Line]:
+    """Lines of a sampled run's table: a phase each, with the hours that all of its epochs would take."""
+    seconds = clock.stage_seconds()
+    return [
+        {
+            "epochs": f"{phase.first}-{phase.end}",
+            "size": phase.size,
+            "batch": schedule.batch(phase, trial.batch_size),
+            "hours": seconds[phase.first] / 3600,
+        }
+        for phase in schedule.phases
+        if phase.first in seconds
+    ]
+
+
+def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
+    """The line of the first epoch that ended at the goal or above it: a run has reached it then, wherever it ends.
+
+    A sampled run has no goal, nor has one on made-up images, which teach nothing.
+    """
+    goal = trial.params.goal
+    if not goal or not trial.teaches:
+        return None
+    return next((each for each in lines if each["top5"] >= goal), None)
+
+
+def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
+    """The mean of these losses over all processes."""
+    return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
+
+
+class Events:
+    """TensorBoard events under --tensorboard, with the tags of imagenet18's own; nothing without it."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.writer: Any = None
+        if not trial.tensorboard_dir or trial.rank > 0:
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        case = trial.case
+        folder = Path(trial.tensorboard_dir) / f"{case.suite}-{case.model}-{case.precision}-{trial.seed}"
+        self.writer = SummaryWriter(log_dir=str(folder))
+        self.writer.add_scalar("first", 0.0, 0)
+
+    def write(self, epoch: Line, *, seconds: float, samples: int) -> None:
+        """One epoch, after `samples` training images; its validation took `seconds`."""
+        if self.writer is None:
+            return
+        self.writer.add_scalar("sizes/image", epoch["size"], samples)
+        self.writer.add_scalar("losses/train", epoch["train_loss"], samples)
+        self.writer.add_scalar("losses/test_1", 100 * epoch["top1"], samples)
+        self.writer.add_scalar("losses/test_5", 100 * epoch["top5"], samples)
+        self.writer.add_scalar("times/eval_sec", seconds, samples)
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            self.writer.close()
+
+
+def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
+    params = trial.params
+    schedule = schedule_of(params.phases)
+    source = Synthetic(trial) if trial.synthetic else Files(trial)
+    net = Network(trial, clock, len(source.classes))
+    events = Events(trial)
+    checkpoint = Checkpoint(trial)
+    lines = checkpoint.resume(net, clock, source)
+
+    score = Score()
+    for epoch in clock.epochs(schedule.epochs, stages=[phase.first for phase in schedule.phases]):
+        checkpoint.save(epoch, net, clock, source, lines)
+        phase = schedule.phase(epoch)
+        batch_size = schedule.batch(phase, trial.batch_size)
+        training = source.train(epoch, phase, batch_size)
+        if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
+            raise UserError(f"a step of {batch_size} images a process is more than the tree has")
+        net.model.train()
+        losses = []
+        for number, batch in enumerate(clock.steps(training, phase="train", samples=training.samples)):
+            net.set_lr(schedule.lr(epoch + number / len(training), training.images_per_step))
+            weight = training.weights[number]
+            losses.append(net.step(batch, weight) * weight)
+            checkpoint.heartbeat(clock)
+        began = time.perf_counter()
+        validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
+        with no_race() if phase.rect_val else nullcontext():
+            score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
+        source.gather()
+        source.refuse_bad()
+        crop = "rectangle" if phase.rect_val else "square"
+        loss = mean_loss(losses, trial)
+        lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
+        events.write(lines[-1], seconds=time.perf_counter() - began, samples=training.samples * (epoch + 1))
+
+    reached = first_reached(lines, trial)
+    if reached:
+        clock.remarks.append(f"top-5 {trial.params.goal:g} after epoch {reached['epoch']}, {reached['hours']:.4f} h")
+    if clock.complete:
+        clock.table += lines
+        if phase.rect_val:
+            square = evaluate(net, iter(source.valid(phase, batch_size, rectangles=False)))
+            clock.table.append(line(epoch, clock.elapsed / 3600, square, "square", phase, loss))
+    else:
+        clock.table += phase_lines(schedule, clock, trial)
+    clock.remarks += source.remarks()
+    net.model.train()
+    for batch in clock.resident():
+        net.step(batch)
+    events.close()
+    if not clock.complete:
+        return {}
+    checkpoint.remove()
+    quality = {"accuracy": score.top1, "top5": score.top5, "loss": score.loss}
+    return {**quality, "success_rate": 1.0} if reached else quality

@@ -1,0 +1,57 @@
+"""Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
+
+It completes `scaling`: more processes are only worth adding while training with their large batch still learns.
+
+A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
+BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
+
+The learning rate warms up, then falls with the square of the share of steps that is left (You and others 2017,
+arXiv 1708.03888). For `sgd` it grows in proportion to the batch (Goyal and others 2017, arXiv 1706.02677). For LARS
+it grows with the batch's square root.
+
+`lars` computes its norms in fp32. `lars-fp16-norms` computes them in fp16, squares included. There a value below 2e-4
+squares to zero, and the layer gets the wrong rate. For that reason "Training ImageNet in Four Minutes" casts to fp32
+(Jia and others 2018, arXiv 1807.11205, section 3.1).
+"""
+
+from gpubench import Case, Clock, Param, Suite, Trial
+
+from .recipe import RATES, TRAIN_IMAGES
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run; returns accuracy (fraction) and loss on the test images."""
+    from .training import train_small
+
+    return train_small(trial, clock)
+
+
+def refuse(case: Case) -> str:
+    """Why a case cannot run: the suite trains by autocast, with fp32 weights."""
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
+SUITE = Suite(
+    train=train,
+    version=3,
+    models=("small",),
+    params={
+        "global_batch": Param(512, "samples of a step, over all processes", least=2),
+        "optimizer": Param("lars", "how the step is taken", choices=tuple(RATES)),
+        "lr": Param(0.0, "peak learning rate at a batch of 512; 0 is 0.1 for sgd and 10 for LARS"),
+        "warmup": Param(0.2, "share of all steps in which the rate grows"),
+        "epochs": Param(10, "epochs of the whole run", least=1),
+        "width": Param(32, "channels of the first convolution", least=1),
+        "train_images": Param(0, "train on the first so many images only; 0 is all"),
+        "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
+    },
+    studies=("batch", "scaling"),
+    quality="accuracy",
+    processes=True,
+    refuse=refuse,
+    unit="images",
+    batch="512",
+    cpu_batch=256,
+    train_samples=TRAIN_IMAGES,
+    data=("cifar10",),
+)

@@ -1,0 +1,180 @@
+"""The network, its images, the three optimizers, and the loop."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gpubench import Clock, Trial
+from gpubench.data.datasets import load_cifar
+from gpubench.training import (
+    Lars,
+    LossScale,
+    Notes,
+    Shard,
+    begin_momentum,
+    distributed,
+    mode_of,
+    quiet,
+    shards,
+    weighted_mean,
+)
+
+from .recipe import CLASSES, DECAY, MEAN, MOMENTUM, RATES, REFERENCE, STD, TEST_IMAGES, TRAIN_IMAGES, TRUST
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Images and labels."""
+
+
+def small_network(width: int) -> torch.nn.Module:
+    """Three convolutions with BatchNorm, each of half the size and twice the channels, and a linear layer."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((3, width), (width, 2 * width), (2 * width, 4 * width)):
+        convolution = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
+        layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, CLASSES))
+
+
+def load_images(trial: Trial) -> tuple[Batch, Batch]:
+    """Train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
+    if trial.synthetic:
+        dice = torch.Generator().manual_seed(trial.seed)
+        found = [
+            (
+                torch.randint(0, 256, (many, 3, 32, 32), dtype=torch.uint8, generator=dice),
+                torch.randint(0, CLASSES, (many,), generator=dice),
+            )
+            for many in (TRAIN_IMAGES, TEST_IMAGES)
+        ]
+    else:
+        splits = load_cifar("cifar10", Path(trial.data_dir))
+        found = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]
+    few = (trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES)
+    train_split, test_split = ((x[:many], y[:many]) for (x, y), many in zip(found, few, strict=True))
+    return train_split, test_split
+
+
+class Images:
+    """This process's share of each step, normalised on the device; training images are flipped at random."""
+
+    def __init__(self, split: Batch, trial: Trial, device: torch.device, *, evaluate: bool) -> None:
+        self.images, self.labels = (each.to(device) for each in split)
+        self.samples, self.evaluate = len(self.images), evaluate
+        world = trial.case.processes
+        self.step = min(self.samples, max(world, trial.params.global_batch))
+        own = trial.batch_size if evaluate else max(1, self.step // world)
+        self.shards: list[Shard] = shards(
+            self.samples, own, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate
+        )
+        self.order = torch.Generator(device).manual_seed(trial.seed)
+        self.dice = torch.Generator(device).manual_seed(trial.seed + ((trial.rank + 1) << 32))
+        self.mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
+        self.std = torch.tensor(STD, device=device).view(1, 3, 1, 1) * 255
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __iter__(self) -> Iterator[Batch]:
+        device = self.images.device
+        order = (
+            torch.arange(self.samples, device=device)
+            if self.evaluate
+            else torch.randperm(self.samples, generator=self.order, device=device)
+        )
+        for shard in self.shards:
+            index = order[shard.start : shard.stop]
+            x = (self.images[index].float() - self.mean) / self.std
+            if not self.evaluate:
+                flip = torch.rand((len(x), 1, 1, 1), generator=self.dice, device=device) < 0.5
+                x = torch.where(flip, x.flip(3), x)
+            yield x, self.labels[index]
+
+
+def rate_at(step: int, steps: int, warmup: float) -> float:
+    """Share of the peak rate in this step: up in a straight line, then down with the square of what is left."""
+    up = max(1.0, warmup * steps)
+    if step < up:
+        return (step + 1) / up
+    return max(0.0, 1 - (step - up) / max(1.0, steps - up)) ** 2
+
+
+def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
+    """LARS's local rates with norms that fp16 computes: a norm of zero leaves the rate as it is."""
+    for weight in weights:
+        if weight.grad is None:
+            continue
+        size, slope = (each.detach().half().square().sum().sqrt().double() for each in (weight, weight.grad))
+        trust = torch.where((size > 0) & (slope > 0), TRUST * size / (slope + DECAY * size), 1.0)
+        weight.grad.add_(weight.detach(), alpha=DECAY).mul_(trust)
+
+
+def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optimizer, Callable[[], None]]:
+    """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
+    decayed = [weight for weight in network.parameters() if weight.ndim > 1]
+    others = [weight for weight in network.parameters() if weight.ndim <= 1]
+    if name == "lars":
+        weights = network.parameters()
+        return Lars(weights, lr=1.0, momentum=MOMENTUM, decay=DECAY, trust=TRUST), lambda: None
+    naive = name == "lars-fp16-norms"
+    groups = [{"params": decayed, "weight_decay": 0.0 if naive else DECAY}, {"params": others, "weight_decay": 0.0}]
+    prepare = (lambda: scale_by_fp16_norms(decayed)) if naive else (lambda: None)
+    # A GradScaler waits for the device in every step of an optimizer that is not fused.
+    optimizer = torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM, fused=True)
+    begin_momentum(optimizer)
+    return optimizer, prepare
+
+
+def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run; returns accuracy (fraction) and loss on the test images."""
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    train_split, test_split = load_images(trial)
+    loader = Images(train_split, trial, device, evaluate=False)
+    valid = Images(test_split, trial, device, evaluate=True)
+    network = small_network(params.width).to(device)
+    model = distributed(network, trial)
+    optimizer, prepare = optimizer_of(params.optimizer, network)
+    scale = LossScale(mode, params.loss_scale)
+    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
+    steps, taken = len(loader) * params.epochs, 0
+    peak = params.lr or RATES[params.optimizer]
+    growth = loader.step / REFERENCE
+    peak *= growth if params.optimizer == "sgd" else growth**0.5
+
+    def step(batch: Batch, weight: float) -> None:
+        images, labels = batch
+        parts = list(zip(images.split(trial.batch_size), labels.split(trial.batch_size), strict=True))
+        for number, (x, y) in enumerate(parts, start=1):
+            with quiet(model, clock.together and number == len(parts)):
+                with mode.autocast():
+                    loss = cross_entropy(model(x).float(), y, reduction="sum") * (weight / len(labels))
+                scale.apply(loss).backward()
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(taken, steps, params.warmup) * peak
+        scale.unscale([optimizer])
+        prepare()
+        scale.step([optimizer])
+        optimizer.zero_grad()
+
+    found = {"accuracy": 0.0, "loss": 0.0}
+    for _ in clock.epochs(params.epochs):
+        model.train()
+        # The clock first, so that it sees the loader's end.
+        for batch, share in zip(clock.steps(loader, "train", loader.samples), loader.shards, strict=False):
+            step(batch, share.weight)
+            taken += 1
+        model.eval()
+        sums, many = torch.zeros(2, dtype=torch.float64, device=device), 0
+        with torch.no_grad(), mode.autocast():
+            for images, labels in clock.steps(valid, "valid", valid.samples):
+                scores = model(images).float()
+                sums[0] += (scores.argmax(1) == labels).sum()
+                sums[1] += cross_entropy(scores, labels, reduction="sum")
+                many += len(labels)
+        found["accuracy"], found["loss"] = weighted_mean((sums / many).tolist(), many, trial)
+    model.train()
+    for batch in clock.resident():
+        step(batch, 1.0)
+    return found if clock.complete else {}

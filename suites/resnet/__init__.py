@@ -1,0 +1,77 @@
+"""CIFAR-100 on ResNet-18 to 152 in fastai: time of a whole run.
+
+After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
+init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
+frozen but for its BatchNorm, a new head, the CPU's transforms, one cycle of 30 epochs. `recipe=full`, the default,
+trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
+and 2,126 s on the GTX 1080 Ti.
+
+Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
+model, reading the dataset.
+
+To be read in this order: data.py, training.py, which has the networks first and then what trains them.
+"""
+
+from collections.abc import Mapping
+
+from gpubench import Clock, Param, ParamValue, Suite, Trial
+
+from .sizes import ARTICLE_VALID_IMAGES, TEST_IMAGES, TRAIN_IMAGES
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
+    from .training import train_recipe
+
+    return train_recipe(trial, clock)
+
+
+def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
+    """The weights the article's recipe starts from."""
+    return f"{model}-imagenet1k-v1" if params["recipe"] == "article" else ""
+
+
+def samples_of(params: Mapping[str, ParamValue]) -> int:
+    """Images in one training epoch."""
+    there = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
+    return min(int(params["train_images"]) or there, there)
+
+
+def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
+    """Of an image: the first convolution's 64 channels at half the size, which no later layer of a ResNet exceeds."""
+    return 64 * (-(-int(params["image_size"]) // 2)) ** 2
+
+
+SUITE = Suite(
+    train=train,
+    version=4,
+    models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
+    params={
+        "recipe": Param("full", "what trains, and how", choices=("full", "article")),
+        "epochs": Param(30, "epochs of the whole run", least=1),
+        "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
+        "lr": Param(3e-3, "peak learning rate of the one-cycle schedule"),
+        "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
+        "workers": Param(4, "loader processes of pipeline=workers"),
+        "memory_format": Param(
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
+        ),
+        "compile": Param(False, "torch.compile the model"),
+        "train_images": Param(0, "train on the first so many images only; 0 is all"),
+        "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
+    },
+    presets={"recipe": {"article": {"pipeline": "workers"}}},
+    weights=pretrained,
+    quality="accuracy",
+    processes=True,
+    unit="images",
+    batch="max",
+    cpu_batch=16,
+    train_samples=samples_of,
+    most_elements=most_elements,
+    data=("cifar100",),
+    # Range of 45 pairs of benchmarks/projection.py on a shared CPU; see docs/tested.md.
+    projected_over_full=(0.895, 1.153),
+)

@@ -1,0 +1,81 @@
+"""Many processes: all-reduce, ResNet-50 and AlexNet-BN.
+
+After "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four Minutes" (Jia and
+others 2018, arXiv 1807.11205). There a cluster's speed is T = S x N x e: S of one process, N processes, and the share
+e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N. Published: ResNet-50 in
+6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 on 1,024.
+
+`allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
+backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
+between the groups' first processes, broadcast back. Every sum is compared with the exact one before it is timed. The
+columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; the row's
+`samples_per_second` counts its samples.
+
+`resnet50` and `alexnet-bn` train on made-up images on the device, as many and as large as ImageNet's. So neither disk
+nor decoder hides what communication costs. Forward and backward are in the precision, weights in fp32. The optimizer is
+LARS, without weight decay on biases and BatchNorm.
+
+To be read in this order: networks.py, allreduce.py, training.py.
+"""
+
+import math
+from collections.abc import Mapping
+
+from gpubench import Case, Clock, Param, ParamValue, Suite, Trial
+
+IMAGES = 1_281_167
+"""Training images of ImageNet."""
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the trial's model; it has no accuracy to return."""
+    from .training import train_model
+
+    return train_model(trial, clock)
+
+
+def refuse(case: Case) -> str:
+    """Why a case cannot run: `allreduce` needs several processes, the networks keep their weights in fp32."""
+    if case.model == "allreduce" and case.processes == 1:
+        return "allreduce needs --processes 2 or more"
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+
+
+def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
+    """Of an image: what the first convolution makes (AlexNet's has 96 channels at a quarter of the size)."""
+    channels, stride = (96, 4) if model == "alexnet-bn" else (64, 2)
+    return int(channels * math.ceil(int(params["image_size"]) / stride) ** 2)
+
+
+SUITE = Suite(
+    train=train,
+    version=3,
+    models=("allreduce", "resnet50", "alexnet-bn"),
+    refuse=refuse,
+    params={
+        "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
+        "largest": Param(1 << 28, "bytes of the largest", least=1),
+        "gradients": Param(True, "also sum the gradients of resnet50 and alexnet-bn"),
+        "fusion_mib": Param(64, "MiB up to which gradients are put together", least=1),
+        "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
+        "epochs": Param(90, "epochs of the whole run of a network", least=1),
+        "train_images": Param(IMAGES, "images in an epoch", least=1),
+        "image_size": Param(224, "pixels of an image", least=63),
+        "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
+        "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
+        "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
+        "lr": Param(1.0, "learning rate of LARS"),
+        "memory_format": Param(
+            "auto",
+            "layout of images and weights; auto is the faster one in this precision on this device",
+            choices=("auto", "channels_last", "contiguous"),
+        ),
+    },
+    studies=("scaling",),
+    processes=True,
+    unit="images",
+    batch="max",
+    cpu_batch=8,
+    train_samples=IMAGES,
+    most_elements=most_elements,
+)

@@ -1,0 +1,216 @@
+"""All-reduce of single messages and of gradients: what is summed, by which algorithm, exactly, and how fast."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gpubench import Clock, Trial
+from gpubench.training import distributed, mode_of, quiet, synchronize
+
+from .networks import NETWORKS
+
+BUNDLES, BUNDLE_SECONDS = 6, 0.1
+"""Calls are timed in bundles of about this length, so that launching and waiting for each other is a small part."""
+LEAST_CALLS = {"cpu": 8, "cuda": 20}
+"""Timed calls of a payload, however long they take."""
+MOST_CALLS = 10_000
+"""In one bundle: the smallest messages take microseconds."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What is summed over all processes: tensors of these many elements."""
+
+    name: str
+    elements: tuple[int, ...]
+
+
+def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> list[Payload]:
+    """Messages of `smallest` bytes and every fourfold up to `largest`, then both networks' gradients.
+
+    Gradients come in the order in which a backward pass makes them: the last layer's first.
+    """
+    found, size = [], smallest
+    while size <= largest:
+        found.append(Payload(f"{size} B", (size // width,)))
+        size *= 4
+    if gradients:
+        for name, make in NETWORKS.items():
+            found.append(Payload(name, tuple(weight.numel() for weight in reversed(list(make().parameters())))))
+    return found
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to sum tensors in place over all processes; with `fusion_bytes` in buckets of about that size."""
+
+    name: str
+    fusion_bytes: int
+    sum_one: Callable[[torch.Tensor], None]
+
+    def sum(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Sum each of them."""
+        if not self.fusion_bytes:
+            for tensor in tensors:
+                self.sum_one(tensor)
+            return
+        for bucket in buckets_of(tensors, self.fusion_bytes):
+            together = torch.cat(bucket)
+            self.sum_one(together)
+            for tensor, part in zip(bucket, together.split([len(each) for each in bucket]), strict=True):
+                tensor.copy_(part)
+
+
+def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """Neighbours together until they reach `fusion_bytes`; a larger tensor is a bucket of its own."""
+    bucket: list[torch.Tensor] = []
+    size = 0
+    for tensor in tensors:
+        more = tensor.numel() * tensor.element_size()
+        if bucket and size + more > fusion_bytes:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(tensor)
+        size += more
+    if bucket:
+        yield bucket
+
+
+def hierarchical(world: int, group: int, rank: int) -> Callable[[torch.Tensor], None]:
+    """Reduce inside each group of neighbours, all-reduce between their first, broadcast back."""
+    first = rank // group * group
+    inside: Any = None
+    for start in range(0, world, group):  # every process has to take part in making each group
+        made = dist.new_group(list(range(start, start + group)))
+        inside = made if start == first else inside
+    between: Any = dist.new_group(list(range(0, world, group)))
+
+    def sum_one(tensor: torch.Tensor) -> None:
+        dist.reduce(tensor, dst=first, group=inside)
+        if rank == first:
+            dist.all_reduce(tensor, group=between)
+        dist.broadcast(tensor, src=first, group=inside)
+
+    return sum_one
+
+
+def algorithms_of(trial: Trial) -> list[Algorithm]:
+    """`flat` always; `hierarchical` where groups are neither single processes nor everyone."""
+
+    def flat(tensor: torch.Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    world, fusion = trial.case.processes, trial.params.fusion_mib << 20
+    ways: list[tuple[str, Callable[[torch.Tensor], None]]] = [("flat", flat)]
+    group = trial.params.group or world // trial.case.nodes
+    if world % group:
+        raise ValueError(f"--set group={group}: {world} processes are no multiple of it")
+    if 1 < group < world:
+        ways.append(("hierarchical", hierarchical(world, group, trial.rank)))
+    return [Algorithm(name, fused, way) for name, way in ways for fused in (0, fusion)]
+
+
+def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, device: torch.device, trial: Trial) -> int:
+    """Elements that differ from the exact sum: element i of process r is (i + r) % 3, whose sums fp16 holds."""
+    world = trial.case.processes
+    exact = [sum((index + rank) % 3 for rank in range(world)) for index in range(3)]
+
+    def pattern(count: int, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=device).repeat(-(-count // 3))[:count].clone()
+
+    tensors = [pattern(count, [(index + trial.rank) % 3 for index in range(3)]) for count in payload.elements]
+    algorithm.sum(tensors)
+    wrong = sum(
+        int((tensor != pattern(count, exact)).sum()) for tensor, count in zip(tensors, payload.elements, strict=True)
+    )
+    everywhere = torch.tensor([wrong], device=device)
+    torch.distributed.all_reduce(everywhere)
+    return int(everywhere)
+
+
+def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], device: torch.device) -> float:
+    """About what a call takes, the same number in every process."""
+    synchronize(device)
+    began = time.perf_counter()
+    for _ in range(3):
+        algorithm.sum(tensors)
+    synchronize(device)
+    slowest = torch.tensor([(time.perf_counter() - began) / 3], device=device)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return float(slowest)
+
+
+def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
+    """So many that a bundle has its length, and all but the first, which warms up, have the least number of calls."""
+    least = -(-LEAST_CALLS.get(kind, LEAST_CALLS["cuda"]) // (BUNDLES - 1))
+    return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
+
+
+def bus_share(processes: int) -> float:
+    """Bytes that each process must send for one byte of all-reduce (nccl-tests, PERFORMANCE.md)."""
+    return 2 * (processes - 1) / processes
+
+
+def prove(trial: Trial, clock: Clock) -> None:
+    """Train a linear layer in the precision, so that the dtypes of its operands can be seen."""
+    mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
+    model = distributed(torch.nn.Linear(256, 256).to(device), trial)
+    batch = torch.randn(trial.batch_size, 256, device=device)
+
+    def step(x: torch.Tensor) -> None:
+        model.zero_grad()
+        with quiet(model, clock.together):
+            with mode.autocast():
+                loss = model(x).float().square().mean()
+            loss.backward()
+
+    for x in clock.steps([batch] * 64, "train"):
+        step(x)
+    for x in clock.resident():
+        step(x)
+
+
+def measure_allreduce(trial: Trial, clock: Clock) -> None:
+    """A phase for each payload and algorithm, and a row of the table for each."""
+    params, device = trial.params, torch.device(trial.case.device)
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
+    algorithms = algorithms_of(trial)
+    for _ in clock.epochs(1):
+        for payload in payloads_of(params.smallest, params.largest, dtype.itemsize, params.gradients):
+            size = sum(payload.elements) * dtype.itemsize
+            for algorithm in algorithms:
+                if algorithm.fusion_bytes and len(payload.elements) == 1:
+                    continue  # one tensor is fused already
+                wrong = wrong_sums(algorithm, payload, dtype, device, trial)
+                if wrong:
+                    raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
+                # Zeros stay what they are, however often they are summed.
+                tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
+                calls = calls_in_a_bundle(seconds_of_a_call(algorithm, tensors, device), device.type)
+                repeats = [tensors] * BUNDLES
+                fused = " fused" if algorithm.fusion_bytes else ""
+                phase = f"{algorithm.name}{fused} {payload.name}"
+                for each in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
+                    for _ in range(calls):
+                        algorithm.sum(each)
+                seconds = clock.step_seconds(phase) / calls
+                clock.table.append(
+                    {
+                        "algorithm": algorithm.name,
+                        "fusion_bytes": algorithm.fusion_bytes,
+                        "what": payload.name if len(payload.elements) > 1 else "message",
+                        "tensors": len(payload.elements),
+                        "bytes": size,
+                        "type": str(dtype).removeprefix("torch."),
+                        "seconds": seconds,
+                        "algbw": size / seconds / 1e9,
+                        "busbw": size / seconds / 1e9 * bus_share(trial.case.processes),
+                        "wrong": wrong,
+                    }
+                )
+        prove(trial, clock)

@@ -1,0 +1,101 @@
+"""Training of a network on made-up images, and which of the two a trial is."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from gpubench import Clock, Trial
+from gpubench.training import Lars, LossScale, Notes, distributed, layout, mode_of, quiet
+
+from .allreduce import measure_allreduce
+from .networks import CLASSES, NETWORKS
+
+POOL = 4
+"""Different batches that lie ready; what a network computes does not depend on the image."""
+
+
+class Images:
+    """Random images on the device, a few batches of them over and over, as many as an epoch has steps.
+
+    A step is so many batches one after the other, of which there are no more than POOL however many they are.
+    """
+
+    def __init__(self, trial: Trial, device: torch.device, layout: torch.memory_format) -> None:
+        size, many, self.parts = trial.params.image_size, trial.batch_size, trial.params.accumulate
+        self.images_a_step: int = many * self.parts
+        dice = torch.Generator(device).manual_seed(trial.seed + trial.rank)
+        self.pool = [
+            (
+                torch.randn(many, 3, size, size, device=device, generator=dice).contiguous(memory_format=layout),
+                torch.randint(0, CLASSES, (many,), device=device, generator=dice),
+            )
+            for _ in range(POOL)
+        ]
+        # Only whole steps: what is left is less than one, and the clock scales the time.
+        self.steps: int = max(1, trial.params.train_images // (self.images_a_step * trial.case.processes))
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
+        for step in range(self.steps):
+            first = step * self.parts
+            yield [self.pool[number % POOL] for number in range(first, first + self.parts)]
+
+
+def compress(model: torch.nn.Module, precision: str) -> torch.dtype:
+    """Have gradients sent in `precision`, whatever they are computed in; returns its dtype."""
+    if precision == "fp32":
+        return torch.float32
+    if isinstance(model, DistributedDataParallel):  # alone, nothing is sent
+        model.register_comm_hook(None, fp16_compress_hook)
+    return torch.float16
+
+
+def train_network(trial: Trial, clock: Clock) -> None:
+    """Epochs of ImageNet's size; each step takes `accumulate` batches before processes communicate."""
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
+    model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
+    sent = compress(model, params.gradients_as)
+    gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
+    clock.table.append(
+        {
+            "gradient_bytes": gradients,
+            "gradient_type": str(sent).removeprefix("torch."),
+            "images_a_step": trial.batch_size * params.accumulate,
+        }
+    )
+    optimizer = Lars(network.parameters(), params.lr, momentum=0.9, decay=5e-5)
+    scale = LossScale(mode, params.loss_scale)
+    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
+
+    def step(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        for number, (images, labels) in enumerate(parts, start=1):
+            with quiet(model, clock.together and number == len(parts)):
+                with mode.autocast():
+                    loss = cross_entropy(model(images).float(), labels) / len(parts)
+                scale.apply(loss).backward()
+        scale.step([optimizer])
+        optimizer.zero_grad()
+
+    model.train()
+    loader = Images(trial, device, layout(trial.case))
+    for _ in clock.epochs(params.epochs):
+        for parts in clock.steps(loader, "train", params.train_images, count=lambda _: loader.images_a_step):
+            step(parts)
+    for parts in clock.resident():
+        step(parts)
+
+
+def train_model(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the trial's model; it has no accuracy to return."""
+    if trial.case.model == "allreduce":
+        measure_allreduce(trial, clock)
+    else:
+        train_network(trial, clock)
+    return {}

@@ -1,0 +1,61 @@
+"""Six speed tricks on one CIFAR-10 pipeline, alone and together.
+
+After "How We Used PyTorch Lightning to Make Our Deep Learning Pipeline 10x Faster" (2021). Its tricks: parallel
+loading, several devices (DDP), mixed precision, early stopping, sharding (FSDP), evaluation without gradients.
+
+The pipeline is a plain loop, and each trick is one parameter of it (mixed precision: the row's precision). Each trick
+is also one model of this suite, which sets that parameter and no other. `with-...` has all tricks up to that one, in
+the order of the article.
+
+Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
+epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
+
+To be read in this order: recipe.py, network.py, data.py, processes.py, training.py, which has the places of the tricks
+and the loop.
+"""
+
+from importlib.util import find_spec
+
+from gpubench import Case, Clock, Suite, Trial
+
+from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the pipeline; returns accuracy (fraction) and loss on the test images."""
+    from .training import train_pipeline
+
+    return train_pipeline(trial, clock)
+
+
+def refuse(case: Case) -> str:
+    """Why a case cannot run, or an empty string."""
+    if find_spec("lightning") is None:
+        return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
+    if case.precision in {"fp16-master", "fp16-pure"}:
+        return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
+    if case.params["loss_scale"]:
+        return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"
+    if case.params["sharded"] and case.precision == "fp16":
+        return "Lightning's sharding has no fp16 mixed precision, only bf16"
+    if case.params["stopping"] and case.mode != "full":
+        return "early stopping shows in a whole run only: add --full"
+    return ""
+
+
+SUITE = Suite(
+    train=train,
+    version=3,
+    models=tuple(map(str, MODELS)),
+    params=PARAMS,
+    presets={"model": MODELS},
+    precisions={str(model): MIXED.get(str(model), "fp32") for model in MODELS},
+    ranks=ranks_of,
+    refuse=refuse,
+    studies=("ablation",),
+    quality="accuracy",
+    unit="images",
+    recipe_batch=lambda model, params: 128,
+    train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
+    data=("cifar10",),
+)

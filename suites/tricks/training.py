@@ -1,0 +1,268 @@
+"""The pipeline, the places where a trick changes something, and the loop."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import lightning  # noqa: F401  (sets the levels of its loggers anew)
+import torch
+import torch.distributed as dist
+from lightning.fabric import Fabric
+from lightning.fabric.plugins import MixedPrecision, Precision
+from lightning.fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+
+from gpubench import Clock, Trial
+from gpubench.training import Notes, mode_of
+from gpubench.training.precision import set_flags
+from gpubench.training.process_group import leave
+
+from .data import Batches, Part, Photos, Sample, load_images
+from .network import network
+from .processes import (
+    AGAIN,
+    DONE,
+    LOST,
+    STEP,
+    SUM,
+    TEST,
+    TRAIN,
+    VALID,
+    join,
+    other_processes,
+    say,
+    share_cores,
+    torch_device_type,
+)
+from .recipe import ranks_of
+
+Batch = list[torch.Tensor]
+"""Images and labels."""
+
+
+def loader(images: Part, phase: int, trial: Trial, rank: int) -> DataLoader[Sample]:
+    """Batches of this process's share. Trick 1: loader processes prepare them, and the memory is pinned."""
+    params = trial.params
+    workers = params.workers if params.loading else 0
+    batch = trial.batch_size * (params.evaluation_batches if params.evaluation and phase != TRAIN else 1)
+    batches = Batches(len(images[0]), batch, trial.seed, rank, ranks_of(trial.case.params), phase == TRAIN)
+    dataset = Photos(*images, augment=phase == TRAIN)
+    return DataLoader(
+        dataset,
+        batch_sampler=batches,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=params.loading and trial.case.device.startswith("cuda"),
+        generator=torch.Generator().manual_seed(trial.seed + rank),
+    )
+
+
+def strategy(params: SimpleNamespace, device: torch.device) -> Strategy | str:
+    """How processes train together. Trick 2: DDP, each has the whole model and all average their gradients.
+    Trick 5: FSDP, each has a share of every weight, gradient and moment, and borrows the rest for the moment."""
+    if params.sharded:
+        # Lightning's own `fsdp` strategy refuses a CPU; torch's fully_shard does not.
+        return ModelParallelStrategy(shard, data_parallel_size=params.ranks, tensor_parallel_size=1)
+    return DDPStrategy() if params.ddp else "auto"
+
+
+def shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Share the weights of every block, and of what is left, over the processes of `mesh`."""
+    for block in model.children():
+        if any(True for _ in block.parameters()):
+            fully_shard(block, mesh=mesh["data_parallel"])
+    fully_shard(model, mesh=mesh["data_parallel"])  # in place
+    return model
+
+
+def precision_plugin(trial: Trial) -> Precision:
+    """Lightning's part that computes in the trial's precision. Trick 3 is `16-mixed` or `bf16-mixed`."""
+    name = trial.case.precision
+    if name in {"fp32", "tf32"}:
+        return Precision()
+    kind = torch_device_type(trial.case.device)
+    if name == "bf16":
+        return MixedPrecision("bf16-mixed", kind)
+    return MixedPrecision("16-mixed", kind, mode_of(name, trial.case.device).scaler())
+
+
+def silence() -> None:
+    """Keep Lightning from saying what hardware it found, and from advice on precision that is not ours to follow."""
+    for name in ("lightning.fabric", "lightning.pytorch"):  # Fabric, too, speaks through the latter
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
+
+
+class Pipeline:
+    """One process's model, optimizer and loaders, and the six places where a trick changes something."""
+
+    def __init__(self, trial: Trial, rank: int, store: dist.TCPStore | None) -> None:
+        silence()
+        self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
+        device = torch.device(trial.case.device)
+        first = device.index or 0
+        if store is not None:
+            join(store, rank, self.ranks, device)
+        # Trick 3: mixed precision.
+        plugin = precision_plugin(trial)
+        self.scaler = getattr(plugin, "scaler", None)
+        self.fabric = Fabric(
+            accelerator=device.type,
+            devices=list(range(first, first + self.ranks)) if device.type == "cuda" else self.ranks,
+            strategy=strategy(self.params, device),
+            plugins=[plugin],
+        )
+        self.fabric.launch()
+        self.device = self.fabric.device
+        torch.manual_seed(trial.seed)  # all processes begin with the same weights
+        self.model = self.fabric.setup_module(network(self.params.width))
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=self.params.lr,
+            weight_decay=self.params.decay,
+            fused=device.type == "cuda",  # the others have a GradScaler wait for the device in every step
+        )
+        self.optimizer = self.fabric.setup_optimizers(optimizer)
+        self.loaders = {phase: loader(images, phase, trial, rank) for phase, images in enumerate(load_images(trial))}
+        self.found: list[torch.Tensor] = []  # of each batch evaluated: loss and right ones, on the device
+        self.images = 0
+
+    def steps(self, clock: Clock, phase: int) -> Iterator[Batch]:
+        """The batches of one pass, timed; the other processes are told of each."""
+        self.tell(phase)
+        batches, shares = self.loaders[phase], self.loaders[phase].batch_sampler
+        assert isinstance(shares, Batches)
+        name = ("train", "valid", "test")[phase]
+        # A batch here is this process's share; the step trains the whole of it.
+        sizes = iter(shares.sizes)
+        for batch in clock.steps(batches, name, samples=shares.samples, count=lambda _: next(sizes)):
+            self.tell(STEP)
+            yield batch
+
+    def train_step(self, batch: Batch) -> None:
+        """Forward, backward, update."""
+        self.model.train()
+        images, labels = self.moved(batch)
+        loss = cross_entropy(self.model(images), labels)
+        self.fabric.backward(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def evaluate(self, batch: Batch) -> None:
+        """Keep a batch's loss and right answers for the sums."""
+        self.model.eval()
+        # Trick 6: evaluation without gradients. With them, autograd keeps every activation of the forward pass.
+        with torch.no_grad() if self.params.evaluation else nullcontext():
+            images, labels = self.moved(batch)
+            scores = self.model(images)
+            loss = cross_entropy(scores, labels, reduction="sum")
+        right = (scores.argmax(dim=1) == labels).sum()
+        self.found.append(torch.stack([loss.detach().float(), right.float()]))  # to read them now would be to wait
+        self.images += len(labels)
+
+    def sums(self) -> dict[str, float]:
+        """Mean loss and share of right answers over all processes since the last call."""
+        self.tell(SUM)
+        found = torch.stack(self.found).cpu().double().sum(0)
+        total = torch.cat([found, torch.tensor([self.images], dtype=torch.float64)])
+        if self.ranks > 1:
+            dist.all_reduce(total)
+        self.found, self.images = [], 0
+        loss, right, images = total.tolist()
+        return {"loss": loss / images, "accuracy": right / images}
+
+    def moved(self, batch: Batch) -> Batch:
+        """Images and labels on the device; from pinned memory that needs no waiting."""
+        return [tensor.to(self.device, non_blocking=self.params.loading) for tensor in batch]
+
+    def tell(self, word: int) -> None:
+        """Tell the other processes what comes; only the first one says anything."""
+        if self.ranks > 1 and self.rank == 0:
+            say(word)
+
+    def hear(self) -> int:
+        """What the first process tells."""
+        return say(0)
+
+    def notes(self) -> Notes:
+        """The loss scale, for the row."""
+        scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
+        return Notes(loss_scale=scaler.get_scale() if scaler else None)
+
+
+def follow(pipeline: Pipeline) -> None:
+    """What every other process does: the same steps on its own share of each batch, when told."""
+    phase = TRAIN
+    last: Batch = []
+    batches: Iterator[Batch] = iter(())
+    while (word := pipeline.hear()) != DONE:
+        if word == STEP:
+            batch = next(batches)
+            if phase == TRAIN:
+                pipeline.train_step(batch)
+                last = batch
+            else:
+                pipeline.evaluate(batch)
+        elif word == SUM:
+            pipeline.sums()
+        elif word == AGAIN:
+            pipeline.train_step(last)
+        else:
+            phase, batches = word, iter(pipeline.loaders[word])
+
+
+def other(trial: Trial, rank: int, port: int) -> None:
+    """One of the other processes, from its start to its end."""
+    ranks, params = ranks_of(trial.case.params), trial.params
+    if params.threads:
+        torch.set_num_threads(params.threads)
+    share_cores(ranks)
+    set_flags(trial.case.precision, bool(params.reduced_reduction), bool(params.cudnn_benchmark))
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    try:
+        follow(Pipeline(trial, rank, store))
+    except Exception as error:
+        store.set(LOST, f"process {rank}: {type(error).__name__}: {error}")
+        raise
+    leave()
+
+
+def lead(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
+    """The training loop, as the first process runs it."""
+    params = pipeline.params
+    best, bad_epochs, quality = float("inf"), 0, {}
+    for _ in clock.epochs(params.epochs):
+        for batch in pipeline.steps(clock, TRAIN):
+            pipeline.train_step(batch)
+        for batch in pipeline.steps(clock, VALID):
+            pipeline.evaluate(batch)
+        loss = pipeline.sums()["loss"]
+        bad_epochs = 0 if loss < best else bad_epochs + 1
+        best = min(best, loss)
+        if params.stopping and bad_epochs >= params.patience:
+            break  # the clock counts the epochs that ran, and no others
+    if clock.complete:
+        for batch in pipeline.steps(clock, TEST):
+            pipeline.evaluate(batch)
+        quality = pipeline.sums()
+    for batch in clock.resident():
+        pipeline.tell(AGAIN)
+        pipeline.train_step(batch)
+    clock.watched_samples //= pipeline.ranks  # whose FLOPs were counted: this process's share
+    pipeline.tell(DONE)
+    return quality
+
+
+def train_pipeline(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the pipeline; returns accuracy (fraction) and loss on the test images."""
+    with other_processes(trial, other) as store:
+        pipeline = Pipeline(trial, rank=0, store=store)
+        clock.note(pipeline.notes)
+        quality = lead(pipeline, clock)
+    return quality

@@ -1,0 +1,118 @@
+"""Language models on WikiText-2, LSTM first: time of a whole run.
+
+After the word language model of NVIDIA Apex's examples (2018 to 2019), which came from pytorch/examples. The article of
+2019 trained it for 30 epochs. `preset=article` has its sizes of January 2019 (79ad5a88): 200 units, batch 20, the
+vocabulary as it is. So most matrix shapes miss the tensor cores. `preset=tensorcore` has the sizes of ten days later
+(43522e63): 1504 units, batch 24, everything a multiple of 8.
+
+The text lies in columns, and each step reads `bptt` rows. The hidden state is carried on without its history. SGD clips
+gradients, and its rate is divided by 4 whenever validation does not improve.
+
+Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
+reading the text. Nor is the test text, which is read once at the end with the weights of the best epoch. The example's
+seed is 1111 (`--seed 1111`); ours is gpubench's own.
+
+To be read in this order: networks.py, data.py, training.py, which ends in the loop.
+"""
+
+from collections.abc import Mapping
+
+from gpubench import Case, Clock, Param, ParamValue, Suite, Trial
+from gpubench.hardware.apex import LAST_WITH_AMP, installed
+from gpubench.suite.trial import rnn_refusal
+
+from .sizes import TRAIN_TOKENS, VOCABULARY
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+ARTICLE_BATCH, TENSORCORE_BATCH = 20, 24
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the recipe; returns the perplexity of the best epoch in validation, and of the test text."""
+    from .training import train_words
+
+    return train_words(trial, clock)
+
+
+def flops(model: str, params: Mapping[str, ParamValue]) -> float:
+    """Floating-point operations per token, forward and backward, of WikiText-2's vocabulary.
+
+    Matrix products only, a multiplication and an addition counting two; backward is twice forward. An RNN's
+    layer has as many products of (input + hidden) x hidden as it has gates. Attention counts the whole
+    square of `bptt` positions, though a causal kernel may skip half of it.
+    """
+    size = {name: int(params[name]) for name in ("emsize", "nhid", "nlayers", "bptt", "vocab_multiple")}
+    words = -(-VOCABULARY // size["vocab_multiple"]) * size["vocab_multiple"]
+    width, hidden, depth = size["emsize"], size["nhid"], size["nlayers"]
+    if model == "transformer":
+        products = depth * (4 * width**2 + 2 * width * hidden + 2 * size["bptt"] * width) + width * words
+    else:
+        inputs = [width] + [hidden] * (depth - 1)
+        products = sum(GATES[model] * hidden * (given + hidden) for given in inputs) + hidden * words
+    return 3.0 * 2.0 * products
+
+
+def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
+    """The preset's batch, the same for all precisions on every device."""
+    return TENSORCORE_BATCH if params["preset"] == "tensorcore" else ARTICLE_BATCH
+
+
+def refuse(case: Case) -> str:
+    """Why this case cannot be trained: no RNN in that precision, or no Apex for it."""
+    if case.model != "transformer" and (why := rnn_refusal(case.precision, case.device)):
+        return why
+    if case.params["engine"] != "apex":
+        return ""
+    if case.precision != "fp16-master":
+        return f"engine=apex: Apex's FP16_Optimizer is fp16-master; {case.precision} is engine=torch"
+    if not case.device.startswith("cuda"):
+        return "engine=apex: Apex's FP16_Optimizer takes CUDA tensors only"
+    apex = installed()
+    if apex is None:
+        return "engine=apex: NVIDIA Apex is not installed; engine=torch needs none"
+    if not apex.real:
+        return "engine=apex: the apex here is not NVIDIA's but the package index's unrelated one"
+    if not apex.can_fp16_optimizer:
+        return f"engine=apex: this Apex has lost amp and fp16_utils; the last with them is {LAST_WITH_AMP}"
+    return ""
+
+
+SUITE = Suite(
+    train=train,
+    version=2,
+    models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
+    default_models=("lstm",),
+    params={
+        "preset": Param("article", "sizes of January 2019, or of February", choices=("article", "tensorcore")),
+        "epochs": Param(30, "epochs of the whole run", least=1),
+        "emsize": Param(200, "width of the embedding", least=1),
+        "nhid": Param(200, "hidden units of a layer", least=1),
+        "nlayers": Param(2, "layers", least=1),
+        "nhead": Param(2, "attention heads of the transformer", least=1),
+        "dropout": Param(0.2, "share of activations dropped in training"),
+        "tied": Param(False, "one matrix for embedding and decoder"),
+        "vocab_multiple": Param(1, "pad the vocabulary to a multiple of this", least=1),
+        "bptt": Param(35, "tokens that back-propagation goes back", least=1),
+        "lr": Param(20.0, "learning rate of SGD"),
+        "clip": Param(0.25, "largest norm of the gradients"),
+        "valid_batch": Param(10, "columns of the validation and test text", least=1),
+        "engine": Param("torch", "what steps: torch, or an installed NVIDIA Apex", choices=("torch", "apex")),
+        "train_tokens": Param(0, "train on the first so many tokens only; 0 is all"),
+        "valid_tokens": Param(0, "validate and test on the first so many tokens only; 0 is all"),
+    },
+    presets={
+        # The rate of 20 is that of the LSTM; these two leave every bound at it. 5 is the transformer's in the example.
+        "model": {"rnn_relu": {"lr": 5.0}, "transformer": {"lr": 5.0}},
+        "preset": {"tensorcore": {"emsize": 1504, "nhid": 1504, "dropout": 0.65, "vocab_multiple": 8}},
+    },
+    quality="perplexity",
+    unit="tokens",
+    recipe_batch=recipe_batch,
+    train_samples=lambda params: int(params["train_tokens"]) or TRAIN_TOKENS,
+    samples_per_unit=35,
+    data=("wikitext-2",),
+    refuse=refuse,
+    flops=flops,
+    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/tested.md.
+    projected_over_full=(0.858, 1.144),
+)

@@ -1,0 +1,139 @@
+"""Steps of torch or of NVIDIA Apex, validation, and the loop."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from gpubench import Clock, Trial
+from gpubench.training import Mode, Notes, Stepper, Tally, dtypes_of, mode_of
+
+from .data import Batch, load_text, tokens_of
+from .networks import State, network
+
+
+class ApexStepper:
+    """A Stepper that leaves master weights, loss scale and step to Apex's FP16_Optimizer.
+
+    The calls are those of Apex's own example (main_fp16_optimizer.py of 43522e63). `loss_scale` 0 is dynamic.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        clock: Clock,
+        *,
+        clip_norm: float,
+        loss_scale: float,
+    ) -> None:
+        from apex.fp16_utils import FP16_Optimizer
+
+        scale = {"static_loss_scale": loss_scale} if loss_scale else {"dynamic_loss_scale": True}
+        self.model, self.inner, self.clip_norm = model, optimizer, clip_norm
+        self.optimizer = FP16_Optimizer(optimizer, verbose=False, **scale)
+        self.losses, self.skipped_steps = Tally(), 0
+        clock.note(self.notes)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Scale the loss, back-propagate, and give the master weights their gradients."""
+        self.losses.add(loss)
+        self.optimizer.backward(loss)
+
+    def step(self) -> None:
+        """Clip and step, unless a gradient overflowed, and forget the gradients."""
+        self.optimizer.clip_master_grads(self.clip_norm)
+        self.optimizer.step()
+        self.skipped_steps += bool(self.optimizer.overflow)
+        self.optimizer.zero_grad()
+
+    def notes(self) -> Notes:
+        """What there is to say when the training is over."""
+        bad = self.losses.last_is_bad
+        return Notes(
+            loss_scale=float(self.optimizer.loss_scale),
+            skipped_steps=self.skipped_steps,
+            nonfinite_losses=self.losses.count,
+            diverged=f"the last of {self.losses.total} losses was not finite" if bad else "",
+            weights=dtypes_of(self.model, [self.inner]),
+        )
+
+
+def mean_loss(model: torch.nn.Module, mode: Mode, batches: Iterable[Batch]) -> float:
+    """Mean loss per token, in float32, without dropout; the state runs on from batch to batch."""
+    model.eval()
+    losses, tokens, state = [], 0, None
+    with torch.no_grad():
+        for batch, targets in batches:
+            with mode.autocast():
+                scores, state = model(batch, state)
+            losses.append(cross_entropy(scores.float(), targets, reduction="sum"))  # on the device: no waiting
+            tokens += len(targets)
+    return float(torch.stack(losses).cpu().double().sum()) / tokens
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where a float cannot hold it."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def detached(state: State) -> State:
+    """The hidden state without its history: back-propagation ends where the batch begins."""
+    if isinstance(state, tuple):
+        return tuple(part.detach() for part in state)
+    return None if state is None else state.detach()
+
+
+def to_host(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """A copy of the weights in the host's memory, where it takes nothing from the batch."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+
+
+def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
+    """One run of the recipe; returns the perplexity of the best epoch in validation, and of the test text."""
+    params = trial.params
+    device = torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    train_text, valid_text, test_text, vocabulary = load_text(trial, device)
+    model = mode.prepare(network(trial, vocabulary).to(device))
+    # On CUDA a GradScaler waits for the device in every step of an optimizer that is not fused.
+    optimizer = torch.optim.SGD(model.parameters(), lr=params.lr, fused=device.type == "cuda")
+    with_apex = params.engine == "apex"
+    stepper = (
+        ApexStepper(model, optimizer, clock, clip_norm=params.clip, loss_scale=params.loss_scale)
+        if with_apex
+        else Stepper(mode, model, optimizer, clock, clip_norm=params.clip, loss_scale=params.loss_scale)
+    )
+
+    def step(batch: Batch, state: State) -> State:
+        tokens, targets = batch
+        with mode.autocast():
+            scores, state = model(tokens, detached(state))
+        stepper.backward(cross_entropy(scores.float(), targets))
+        stepper.step()
+        return state
+
+    best, kept = math.inf, None
+    for _ in clock.epochs(params.epochs):
+        model.train()
+        state = None
+        for batch in clock.steps(train_text, phase="train", samples=train_text.tokens, count=tokens_of):
+            state = step(batch, state)
+        loss = mean_loss(
+            model, mode, clock.steps(valid_text, phase="valid", samples=valid_text.tokens, count=tokens_of)
+        )
+        if loss < best:
+            best, kept = loss, to_host(model)
+        else:
+            for group in optimizer.param_groups:
+                group["lr"] /= 4
+    model.train()
+    state = None
+    for batch in clock.resident():
+        state = step(batch, state)
+    if not clock.complete:
+        return {}
+    if kept:
+        model.load_state_dict(kept)
+    return {"perplexity": perplexity(best), "test_perplexity": perplexity(mean_loss(model, mode, test_text))}
