@@ -58,6 +58,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/training/clock/clock.py": ("test_clock", "test_peers"),
     "gpubench/training/clock/projection.py": ("test_projection", "test_clock"),
     "gpubench/plan/plan.py": ("test_plan",),
+    "gpubench/training/operands.py": ("test_precision",),
     "gpubench/training/precision.py": ("test_precision_rules", "test_precision"),
     "gpubench/runner/batch/sizes.py": ("test_batch",),
     "gpubench/rows/row.py": ("test_records", "test_loading"),

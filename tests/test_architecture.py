@@ -196,3 +196,32 @@ def test_help_loads_nothing_heavy():
     script = "import sys, gpubench.cli.app; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 400, 60, 8
+FUNCTIONS = [
+    (path.relative_to(ROOT).as_posix(), node)
+    for folder in (PACKAGE, ROOT / "suites")
+    for path in folder.rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.FunctionDef)
+]
+
+
+def test_a_file_has_at_most_400_lines():
+    sizes = {module: len((PACKAGE / module).read_text().splitlines()) for module in MODULES}
+    assert {module: lines for module, lines in sizes.items() if lines > MOST_LINES_OF_A_FILE} == {}
+
+
+def test_a_function_has_at_most_60_lines_and_8_parameters():
+    """But for the commands, whose parameters are their options."""
+    wrong = []
+    for path, node in FUNCTIONS:
+        if path.startswith("gpubench/cli/"):
+            continue
+        own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        parameters = len([name for name in own if name not in {"self", "cls"}])
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > MOST_LINES_OF_A_FUNCTION or parameters > MOST_PARAMETERS:
+            wrong.append(f"{path}: {node.name} has {lines} lines and {parameters} parameters")
+    assert wrong == []

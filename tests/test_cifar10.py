@@ -17,7 +17,7 @@ from gpubench.data import datasets
 from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
-from gpubench.training import precision
+from gpubench.training import operands, precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.training.precision import KINDS, mode_of
@@ -39,7 +39,7 @@ def run_small(rung, name="fp32", **options):
     """One trial inside this process; returns (quality, clock, watch)."""
     trial = trial_of(rung, name, **options)
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
-    watch = precision.OperandWatch()
+    watch = operands.OperandWatch()
     clock = Clock(brief(trial.case.mode), watch=lambda: watch)
     return CIFAR10.suite.train(trial, clock), clock, watch
 

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from gpubench.suite.precisions import PRECISIONS
-from gpubench.training import precision
-from gpubench.training.precision import KINDS, OperandWatch, PrecisionError, Probe, mode_of
+from gpubench.training import operands, precision
+from gpubench.training.operands import OperandWatch
+from gpubench.training.precision import KINDS, PrecisionError, Probe, mode_of
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +250,7 @@ def test_weights_that_contradict_the_label_are_caught():
 )  # fmt: skip
 def test_calls_belong_to_their_family(call, family):
     """By the names torch gives them; resizing an image is no matmul, for all that it is called bilinear."""
-    assert precision.family_of(call) == family
+    assert operands.family_of(call) == family
 
 
 def test_the_watch_sees_into_a_compiled_model():

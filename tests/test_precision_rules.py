@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from gpubench.suite.precisions import PRECISIONS, multiplied_in, unsupported
-from gpubench.training import precision
-from gpubench.training.precision import KINDS, Kind, OperandWatch, PrecisionError, Probe, mode_of
+from gpubench.training import operands, precision
+from gpubench.training.operands import OperandWatch
+from gpubench.training.precision import KINDS, Kind, PrecisionError, Probe, mode_of
 
 FLOAT, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
 
@@ -330,7 +331,7 @@ def test_where_nobody_noted_the_weights(name):
     ],
 )  # fmt: skip
 def test_more_calls_by_their_names_in_torch(call, family):
-    assert precision.family_of(call) == family
+    assert operands.family_of(call) == family
 
 
 def test_a_part_that_answers_with_several_things_is_judged_by_the_first():

@@ -9,7 +9,7 @@ from gpubench.suites.resnet import data
 
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
-from gpubench.training import precision
+from gpubench.training import operands, precision
 from gpubench.training.clock.clock import Clock
 
 RESNET = files.find("resnet")
@@ -35,7 +35,7 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
         batch_size=8, mode=mode, data="synthetic", weights="random",
     )  # fmt: skip
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
-    watch = precision.OperandWatch()
+    watch = operands.OperandWatch()
     clock = Clock(brief(mode), watch=lambda: watch)
     quality = RESNET.suite.train(Trial(case, 0, 1), clock)
     return quality, clock, watch, calls

@@ -22,7 +22,7 @@ from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.trial import Case, Trial
-from gpubench.training import Stepper, precision
+from gpubench.training import Stepper, operands, precision
 from gpubench.training.clock.clock import Clock
 
 WORDLM = files.find("wordlm")
@@ -66,7 +66,7 @@ def run_small(text, *arguments, **options):
     trial = trial_of(text, *arguments, **options)
     torch.manual_seed(1)
     precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
-    watch = precision.OperandWatch()
+    watch = operands.OperandWatch()
     clock = Clock(brief(trial.case.mode), watch=lambda: watch)
     return WORDLM.suite.train(trial, clock), clock, watch
 

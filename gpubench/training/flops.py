@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.precision import Call, family_of
+from gpubench.training.operands import Call, family_of
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Calls that only reserve or rename memory. Views tell so themselves."""

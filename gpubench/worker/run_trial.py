@@ -162,11 +162,12 @@ def _run_torch_suite(
     from gpubench.training import precision
     from gpubench.training.flops import Work, beside, work_fields
     from gpubench.training.memory_layout import memory_format
+    from gpubench.training.operands import OperandWatch
 
     case = trial.case
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work, memory = precision.OperandWatch(), Work(), devices.MemoryUse(device)
+    watch, work, memory = OperandWatch(), Work(), devices.MemoryUse(device)
     # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
     counted = case.mode != "probe" and not case.params.get("compile")
     clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)

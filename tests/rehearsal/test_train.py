@@ -11,7 +11,7 @@ from waiting import Waits
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import device as devices
-from gpubench.training import memory_layout, precision
+from gpubench.training import memory_layout, operands, precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -77,7 +77,7 @@ def refusal(of_suite, trial):
 def test_a_trial_on_the_cpu_stays_there_beside_a_card(pipeline):
     few = {**FEW, "image_size": "32", "workers": "1", "pipeline": pipeline}
     of_suite, trial = trial_of("resnet", "resnet18", "fp32", "cpu", **few)
-    watch = precision.OperandWatch()
+    watch = operands.OperandWatch()
     with on("cpu", "fp32"):
         of_suite.train(trial, Clock(sampling_for("quick", accelerator=False), watch=lambda: watch))
     assert watch.check("fp32", "cpu")
