@@ -144,7 +144,7 @@ def test_a_port_that_is_another_programs(machines):
 @pytest.mark.e2e
 def test_machines_that_differ_say_in_what(machines, tmp_path):
     edited = tmp_path / "ranks.py"
-    edited.write_text(SUITE.read_text() + "\n")
+    edited.write_text(SUITE.read_text() + "\nEDITED = True\n")
     first = machines.start(0, "--time-limit", "30s")
     second = machines.start(1, "--time-limit", "30s", suite=edited)
     (code, err), (other, other_err) = end(first, second)
