@@ -1,9 +1,14 @@
 """The interval of a median, which decides when enough was measured and is shown with every figure."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
+LEAST_TO_DRIFT = 6
+"""Trials below which no drift can be told from chance."""
 OPTIONAL_STOPPING = 1.5
 """What the error rate is divided by where rounds were added until the intervals were tight.
 
@@ -15,6 +20,23 @@ Geertsema 1970). By simulation the error rate grows by up to a third (benchmarks
 def confidence(until: bool) -> float:
     """The nominal level that has 95% in truth: more where the number of rounds depended on what was seen."""
     return 1 - (1 - CONFIDENCE) / (OPTIONAL_STOPPING if until else 1)
+
+
+def drifts(values: Sequence[float]) -> bool:
+    """Whether neighbours in time are more alike than chance allows, at 5%: then their number says too much.
+
+    The rank version of von Neumann's ratio (Bartels 1982): squared differences of successive ranks over the spread of
+    all, by its normal limit.
+    """
+    n = len(values)
+    if n < LEAST_TO_DRIFT:
+        return False
+    ordered = sorted(values)
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) for value in values]  # twice the mean rank
+    spread = sum((rank - n) ** 2 for rank in ranks)
+    steps = sum((after - before) ** 2 for before, after in pairwise(ranks))
+    sd = math.sqrt(20 / (5 * n + 7))
+    return spread > 0 and (steps / spread - 2) / sd < NormalDist().inv_cdf(0.05)
 
 
 def median_interval(values: Sequence[float], until: bool = False) -> tuple[float, float] | None:

@@ -261,7 +261,7 @@ def test_rungs_go_before_names_and_what_has_none_comes_last():
 
 
 def test_then_by_card_precision_and_policy():
-    names = ["fp32", "tf32", "bf16", "fp16", "fp16-master", "fp16-pure", "fp8"]
+    names = ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure", "fp8"]
     cells = [cell(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
     cells.append(cell(precision="fp32", label="A", batch_policy="a"))
     found = [(label, precision, policy) for _, _, label, precision, policy in order(*cells)]

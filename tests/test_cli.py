@@ -133,8 +133,8 @@ def test_run_without_options_asks_for_the_defaults(asked):
 MANY = (
     "run --suite resnet --suite mine.py --precision fp32,bf16 --models a,b --batch max --device cuda:0,cuda:1"
     " --processes 1,2 --nodes 2 --rendezvous 10.0.0.1:29400 --repeats 3 --full --out x.csv --data d --weights w"
-    " --synthetic --memory-limit 11GiB --time-limit 1h30m --seed 7 --set epochs=1 --set note=a=b --tensorboard t"
-    " --dry-run"
+    " --synthetic --session s1 --memory-limit 11GiB --time-limit 1h30m --seed 7 --set epochs=1 --set note=a=b"
+    " --tensorboard t --dry-run"
 )
 REST = "run --until 2% --budget 90s"
 QUICK = "run --quick"
@@ -150,9 +150,9 @@ def test_run_passes_every_option_on(asked, monkeypatch):
         Options(
             suites=("resnet", "mine.py"), precision="fp32,bf16", models=("a", "b"), batch="max",
             device="cuda:0,cuda:1", processes=(1, 2), nodes=2, rendezvous="10.0.0.1:29400", repeats=3, mode="full",
-            out=Path("x.csv"), data=Path("d"), weights=Path("w"), synthetic=True, memory_limit_bytes=11 * 2**30,
-            time_limit_seconds=5400.0, seed=7, settings={"epochs": "1", "note": "a=b"}, tensorboard=Path("t"),
-            dry_run=True,
+            out=Path("x.csv"), data=Path("d"), weights=Path("w"), synthetic=True, session="s1",
+            memory_limit_bytes=11 * 2**30, time_limit_seconds=5400.0, seed=7,
+            settings={"epochs": "1", "note": "a=b"}, tensorboard=Path("t"), dry_run=True,
         ),
         Options(until=0.02, budget_seconds=90.0),
         Options(mode="quick"),

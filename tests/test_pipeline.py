@@ -21,6 +21,9 @@ import pytest
 from inside import run_inside, skip_sleep
 from rich.console import Console
 
+from gpubench import __version__
+from gpubench.analysis.compare import Question, compare
+from gpubench.analysis.verdicts import ran_together
 from gpubench.hardware.environment import cpu_count
 from gpubench.plan.plan import Options
 from gpubench.runner.run import run
@@ -110,6 +113,31 @@ def test_every_bad_end_is_a_row_and_exit_4(cli, cli_process, tmp_path, suite, st
     assert [row["status"] for row in rows] == [status]
     assert words in rows[0]["reason"]
     assert "Traceback" not in done.stderr
+
+
+def test_runs_that_take_turns_under_one_name_are_one_session(cli, tmp_path):
+    """Two versions in one session: the gate decides what two sessions leave open."""
+    for repeats in (1, 2, 3, 4, 5, 6):
+        for out in ("old.csv", "new.csv"):
+            more = ("--precision", "fp32", "--models", "short", "--repeats", repeats, "--session", "night")
+            assert cli(*scripted(tmp_path / out, *more)).returncode == 0
+    new = (tmp_path / "new.csv").read_text()
+    assert f",{__version__}," in new
+    (tmp_path / "new.csv").write_text(new.replace(f",{__version__},", ",9.9.9,"))
+    rows = rows_of(tmp_path / "old.csv") + rows_of(tmp_path / "new.csv")
+    assert {row["session"] for row in rows} == {"night"}
+    assert [row["trial"] for row in rows] == [str(trial) for trial in range(6)] * 2
+    (c,) = compare(
+        [tmp_path / "old.csv", tmp_path / "new.csv"], Question(by="gpubench", baseline=__version__)
+    ).comparisons
+    assert ran_together(c.axis, c.subject, c.other)
+    assert c.ratio.specimens == 0
+
+
+def test_a_sessions_name_is_a_word(cli, tmp_path):
+    done = cli(*scripted(tmp_path / "a.csv", "--session", "my night"))
+    assert done.returncode == 2
+    assert "letters, digits" in done.stderr
 
 
 def test_resume_skips_what_is_finished(cli, tmp_path):

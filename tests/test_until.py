@@ -1,12 +1,13 @@
 """`run --until`: when it stops, what it says, and that a resumed run goes on where it was."""
 
 import math
+import random
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from gpubench.interval import median_interval
+from gpubench.interval import drifts, median_interval
 from gpubench.plan.plan import Options
 from gpubench.runner.stopping import half_width, why_stop, widths_of
 
@@ -29,7 +30,7 @@ def test_half_width_is_of_the_corrected_interval():
     [
         ([100.0, 110.0, 120.0, 90.0, 80.0, 100.0], 0.2),
         ([40.0, 44.0, 41.0, 39.0, 40.0, 38.0], 0.075),
-        ([float(n) for n in range(1, 18)], 5 / 9),
+        ([float(n * 7 % 17 + 1) for n in range(17)], 5 / 9),
         ([7.0] * 6, 0.0),
     ],
 )
@@ -60,7 +61,7 @@ def test_the_budget_stops_it_and_it_says_which_got_there():
     why = why_stop({"a": TIGHT, "b": WIDE, "c": TIGHT[:3]}, 0.01, budget_seconds=60, needed_seconds=61)
     assert why == (
         "the budget of 60 s has no room for another;"
-        " 1 of 3 intervals are within 1%, not yet c (too few trials), b (20%)"
+        " 1 of 3 intervals are within 1%, not yet c (too few trials, or they drift), b (20%)"
     )
     assert why_stop({"a": WIDE}, 0.01, budget_seconds=60, needed_seconds=59) is None
 
@@ -114,3 +115,32 @@ def test_a_mistake_is_2(cli, arguments, words):
     done = cli("run", "--suite", SCRIPTED, *arguments)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "drifting"),
+    [
+        ([1, 2, 3, 4, 5, 6], True),
+        ([6, 5, 4, 3, 2, 1], True),
+        ([1, 2, 3, 10, 11, 12, 11.5, 10.5, 3.5, 2.5], True),
+        ([3, 1, 6, 2, 5, 4], False),
+        ([1, 2, 1, 2, 1, 2, 1, 2], False),
+        ([1, 2, 3, 4, 5], False),
+        ([1, 1, 1, 1, 1, 1], False),
+    ],
+)
+def test_trials_that_follow_their_neighbours_drift(values, drifting):
+    assert drifts(values) == drifting
+
+
+def test_chance_is_taken_for_drift_once_in_twenty_times():
+    dice = random.Random(4)
+    found = sum(drifts([dice.random() for _ in range(20)]) for _ in range(2000)) / 2000
+    assert 0.03 < found < 0.07
+
+
+def test_a_drifting_case_needs_more_rounds():
+    steady, drifting = [1.000, 1.002, 1.001, 1.003, 0.999, 1.001], [1.000, 1.001, 1.002, 1.003, 1.004, 1.005]
+    assert why_stop({"a": steady}, 0.01)
+    assert why_stop({"a": steady, "b": drifting}, 0.01) is None
+    assert "b (too few trials, or they drift)" in why_stop({"a": steady, "b": drifting}, 0.01, 10.0, 11.0)

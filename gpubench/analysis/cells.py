@@ -13,6 +13,7 @@ import pandas as pd
 from gpubench.analysis import stats
 from gpubench.rows.read import shown
 from gpubench.rows.row import COLUMNS, QUALITIES
+from gpubench.suite.precisions import PRECISIONS
 
 GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "basis", "source", "processes"]
 """The part of the key that a table or chart shares.
@@ -30,7 +31,10 @@ SPECIMEN = ["card", "device_hash", "unknown_device", "session"]
 `unknown_device` is the device where it has no hash, and empty elsewhere: nothing else tells it from its neighbour.
 """
 
-CASE = [column for column in [*KEY, *SPECIMEN] if column != "basis"]
+TURNS = ["torch", "gpubench", "suite_digest"]
+"""What runs that take turns in one session (`--session NAME`) may differ in."""
+
+CASE = [column for column in [*KEY, *SPECIMEN, *TURNS] if column != "basis"]
 """What trials of one case agree in whatever became of them."""
 
 STACK = [
@@ -57,11 +61,13 @@ WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
 UNREAD = ("laps", "precision_proof", "started")
 """Columns that no comparison needs, long or different in every row."""
 
-CELL = [*KEY, *SPECIMEN, "batch_size", *STACK]
+CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """What the trials of one cell agree in."""
 
 IDENTITY = list(
-    dict.fromkeys([*KEY, *SPECIMEN, *STACK, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"])
+    dict.fromkeys(
+        [*KEY, *SPECIMEN, *STACK, *TURNS, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"]
+    )
 )
 
 READ_IDENTITY = [
@@ -344,7 +350,7 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
 
 
 def _precision_rank(cell: Cell) -> int:
-    names = ["fp32", "tf32", "bf16", "fp16", "fp16-master", "fp16-pure"]
+    names = list(PRECISIONS)
     return names.index(cell.precision) if cell.precision in names else len(names)
 
 

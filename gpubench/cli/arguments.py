@@ -60,3 +60,10 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
     if total <= 0:
         raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
     return total
+
+
+def parse_session(text: str) -> str:
+    """A session's name: letters, digits, dots, dashes and underscores."""
+    if not re.fullmatch(r"[\w.-]{1,64}", text, re.ASCII):
+        raise UserError(f"--session {text}: up to 64 letters, digits, dots, dashes and underscores")
+    return text

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
-from gpubench.cli.arguments import parse_duration, parse_processes, parse_settings, parse_share, parse_size
+from gpubench.cli.arguments import (
+    parse_duration,
+    parse_processes,
+    parse_session,
+    parse_settings,
+    parse_share,
+    parse_size,
+)
 from gpubench.cli.options import FILES, FLAG, HOW_LONG, WHAT, WHERE
 from gpubench.errors import UserError
 
@@ -82,6 +89,14 @@ def run(
         int,
         typer.Option(min=0, metavar="N", help="Seed of the first round; each round adds one.", rich_help_panel=WHAT),
     ] = 42,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="For runs that take turns, of two versions say: with one name, `compare` takes them for one session.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -239,6 +254,7 @@ def run(
         until=parse_share("--until", until) if until else None,
         budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
         seed=seed,
+        session=parse_session(session) if session else "",
         settings=parse_settings(settings or ()),
         tensorboard=tensorboard,
         dry_run=dry_run,

@@ -1,4 +1,7 @@
-"""What `gpubench doctor` checks: torch, each card at rest and under a few seconds of load, host, data and disk."""
+"""Gathers what `gpubench doctor` says, at rest and under a few seconds of load.
+
+The checks are in `hardware/state.py` (cards, host) and `hardware/advice.py` (torch, data, disk).
+"""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What to fix before measuring. Pure but for `surroundings`; torch's facts come from a child process."""
+"""`doctor`'s checks of torch, driver, data, disk and Apex, each with what to do. torch's facts come from a child."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The state of card and host that a measurement happens in: plain facts, and what to fix of them before measuring."""
+"""The state of card and host (power, clocks, load, other processes) as facts, and `doctor`'s checks of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -47,6 +47,8 @@ class Options:
     budget_seconds: float | None = None
     """Add no round to `until` that would end later than this."""
     seed: int = 42
+    session: str = ""
+    """Name that the rows carry as their session, for runs that take turns; a new one where it is empty."""
     settings: Mapping[str, str] = field(default_factory=dict)
     tensorboard: Path | None = None
     """Folder for TensorBoard events of suites that write them."""

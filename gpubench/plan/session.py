@@ -39,7 +39,7 @@ class Session:
     cases: tuple[Case, ...] = ()
     folders: Mapping[str, Path | None] = field(default_factory=dict)
     """By suite, the root of its data; None where it reads none from disk."""
-    id: str = field(default_factory=lambda: secrets.token_hex(6))
+    id: str = ""
     """What the rows carry in their column `session`."""
 
     def card_state(self, device: str) -> CardState:
@@ -71,6 +71,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         path=path,
         cases=tuple(cases),
         folders=folders,
+        id=options.session or secrets.token_hex(6),
     )
 
 

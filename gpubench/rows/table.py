@@ -1,4 +1,4 @@
-"""The `table` of a row: lines by column. CSVs come from anywhere, so what is no table is none."""
+"""Reads the column `table` of a row, a suite's own lines by column; text that is no such table gives an empty one."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One task in one fresh child process: start it, watch it, stop it, read its answer. Opens no device."""
+"""Starts one task in one fresh child process, watches it, kills it when it hangs or has to stop, reads its answer."""
 
 import contextlib
 import json

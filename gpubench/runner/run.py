@@ -214,7 +214,7 @@ class Run:
             device=session.devices[case.device],
             card=session.card_state(case.device),
             environment=session.environment,
-            session=(earlier and earlier.session_of(case)) or session.id,
+            session=session.options.session or (earlier and earlier.session_of(case)) or session.id,
             until=session.options.until,
             band=session.suites[case.suite].suite.projected_over_full,
             peak=self._warm_up.peak_of(case),

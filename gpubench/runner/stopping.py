@@ -4,15 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from gpubench.interval import median_interval
+from gpubench.interval import drifts, median_interval
 
 
 def half_width(seconds: Sequence[float]) -> float:
-    """Half of the interval of the median, as a share of it; infinite where there are too few trials for one.
+    """Half of the interval of the median, as a share of it; infinite where there are too few trials, or they drift.
 
     The interval is corrected for the optional stopping that it serves.
     """
-    interval = median_interval(seconds, until=True)
+    interval = None if drifts(seconds) else median_interval(seconds, until=True)
     return (interval[1] - interval[0]) / 2 / median(seconds) if interval else math.inf
 
 
@@ -53,4 +53,4 @@ def standing(widths: Mapping[str, float], target: float) -> str:
 
 
 def _share(width: float) -> str:
-    return f"{100 * width:.2g}%" if width < math.inf else "too few trials"
+    return f"{100 * width:.2g}%" if width < math.inf else "too few trials, or they drift"

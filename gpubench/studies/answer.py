@@ -1,4 +1,4 @@
-"""All that some rows say to a question: every study's sections, and all findings in order."""
+"""All that some rows say to a question: every study's sections, and all findings in order. STUDIES lists them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

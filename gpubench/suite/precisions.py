@@ -1,4 +1,4 @@
-"""The precisions there are, each declared here and nowhere else: names, dtypes and rules as plain values.
+"""Declares every precision, as plain values: its name and order, dtypes, master weights, loss scale, rules.
 
 `gpubench/training/precision.py` makes torch's dtypes and switches of them.
 """

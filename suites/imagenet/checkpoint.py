@@ -1,4 +1,4 @@
-"""What a killed run goes on from."""
+"""Saves a checkpoint after each epoch, from which a killed run goes on."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Passes over the training and validation images: from the user's tree by loader processes, or made up."""
+"""The loaders of training and validation images: from the user's tree by loader processes, or made up."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

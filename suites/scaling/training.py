@@ -1,4 +1,4 @@
-"""Training of a network on made-up images, and which of the two a trial is."""
+"""Trains a network on made-up images with LARS; `train_model` chooses that or the all-reduce of allreduce.py."""
 
 from collections.abc import Iterator, Sequence
 

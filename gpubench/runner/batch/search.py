@@ -1,6 +1,6 @@
-"""Tries out what is not known of a case: its batch, and whether this CPU computes the model in fp16.
+"""Runs the probes of a batch search, and of fp16 on a CPU, as child processes; sizes.py decides which batch comes next.
 
-Each probe is a child process that runs a short lap. A batch that was found is confirmed by a trial.
+Each probe runs a short lap. A batch that was found is confirmed by a trial.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The largest batch that fits and the fastest batch, from a callable that tries one. Pure: no torch."""
+"""The search for the largest batch that fits, and for the fastest: which to try next. `search.py` runs the tries."""
 
 import math
 from collections.abc import Callable

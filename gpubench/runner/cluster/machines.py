@@ -1,4 +1,4 @@
-"""This machine's part in a run over several: node 0 decides and writes rows, the others do as it says."""
+"""A run on several machines: node 0 leads and writes the rows, and the loop in which the others do what it says."""
 
 from collections.abc import Callable
 from dataclasses import replace

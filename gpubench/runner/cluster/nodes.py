@@ -1,4 +1,4 @@
-"""A run on several machines, as one of them sees it: node 0 decides and writes rows, the others follow."""
+"""The link between machines: hands out tasks, gathers answers, and tells that a machine is lost."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What bounds a case: its FLOPs, bytes and calls against what the device can do, in one word with its evidence.
+"""The rules of the roofline: from a row's FLOPs, bytes and calls to compute, memory, launch, input or unknown.
 
 Arithmetic on a row; docs/bound.md has the thresholds and why they are what they are.
 """

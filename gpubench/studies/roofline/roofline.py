@@ -1,4 +1,4 @@
-"""Roofline: what bounds each case, its share of the peak, and why a mixed precision is not faster."""
+"""The study `roofline`: its findings, tables and chart, from what bound.py says of each case."""
 
 import math
 from collections import Counter, defaultdict
