@@ -1,4 +1,4 @@
-"""The interval of a median, which decides when enough was measured and is shown with every figure."""
+"""The interval of a median over trials, which ends `--until` runs and is shown with figures; whether trials drift."""
 
 import math
 from bisect import bisect_left, bisect_right

@@ -34,7 +34,7 @@ SPECIMEN = ["card", "device_hash", "unknown_device", "session"]
 TURNS = ["torch", "gpubench", "suite_digest"]
 """What runs that take turns in one session (`--session NAME`) may differ in."""
 
-CASE = [column for column in [*KEY, *SPECIMEN, *TURNS] if column != "basis"]
+CASE = [column for column in [*KEY, *SPECIMEN] if column != "basis"]
 """What trials of one case agree in whatever became of them."""
 
 STACK = [
@@ -64,11 +64,7 @@ UNREAD = ("laps", "precision_proof", "started")
 CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """What the trials of one cell agree in."""
 
-IDENTITY = list(
-    dict.fromkeys(
-        [*KEY, *SPECIMEN, *STACK, *TURNS, "batch_size", "memory_limit_bytes", "power_cap", "device", "source"]
-    )
-)
+IDENTITY = list(dict.fromkeys([*CELL, "memory_limit_bytes", "power_cap", "device", "source"]))
 
 READ_IDENTITY = [
     *dict.fromkeys(
@@ -230,7 +226,7 @@ def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
 
 def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
     """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    case = [*CASE, "memory_limit_bytes", "device"]
+    case = [*CASE, *TURNS, "memory_limit_bytes", "device"]
     known = frame["trial"].notna() & (frame["session"] != "")
     ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
     if not ordered["done"].all():

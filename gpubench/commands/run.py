@@ -1,4 +1,4 @@
-"""`gpubench run`: the run, here or as a Slurm job, and what it found, said at its end."""
+"""Starts `gpubench run` here or as a Slurm job, and prints at its end what its rows say."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

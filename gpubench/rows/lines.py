@@ -1,4 +1,4 @@
-"""One file line by line, so that each bad line is named and the others are used."""
+"""Parses a CSV line by line where pandas cannot: each bad line is named, and the others are used."""
 
 from collections.abc import Sequence
 from typing import Any

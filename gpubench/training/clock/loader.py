@@ -1,4 +1,4 @@
-"""How many steps a loader has, and how many samples a batch."""
+"""Counts the steps of a suite's loader and the samples of a batch."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

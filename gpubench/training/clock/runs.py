@@ -1,4 +1,4 @@
-"""The figures of one whole training run; a process may make several runs."""
+"""Collects laps, epochs and warm-up of one training run, of which a process may make several (`clock.runs`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
