@@ -187,7 +187,8 @@ def gate(count: int, noise: Noise, size: int, trials: int, *, days: float | None
             )
         together = days is None
         pairs = list(zip(ours, theirs, strict=True))
-        adjusted = stats.holm([stats.p_above(a, b, limit, same_session=together) for a, b in pairs])
+        test = stats.p_above if together else lambda a, b, limit: stats.specimens_p_above([a], [b], limit)
+        adjusted = stats.holm([test(a, b, limit) for a, b in pairs])
         alarms += any(
             p < 0.05 and (stats.ratio(a, b, same_session=together).low or 0) > limit
             for p, (a, b) in zip(adjusted, pairs, strict=True)

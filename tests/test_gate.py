@@ -241,3 +241,38 @@ def test_a_slow_case_has_to_stand_out_of_all_that_are_compared(tmp_path):
         found[number], lines = code_of(path, *cases)
     assert found == {40: 1, 50: 3}
     assert lines[1] == "in a table of 50 it takes 7 trials a side to be sure that one is slower"
+
+
+def specimens(seconds, **changes):
+    """Six trials each on six cards, whose own speed is in `seconds`."""
+    return [
+        each
+        for number, second in enumerate(seconds)
+        for each in rows([second + x / 1000 for x in range(6)], device_hash=f"{number:04}", **changes)
+    ]
+
+
+def test_specimens_that_ran_both_sides_are_paired(tmp_path):
+    """Cards differ by 15%, and each is 20% slower in bf16: the gate sees each card's own ratio, as the verdict does."""
+    speeds = [100.0, 103.0, 106.0, 109.0, 112.0, 115.0]
+    slower = specimens([1.2 * speed for speed in speeds], precision="bf16")
+    code, lines = code_of(tmp_path, specimens(speeds), slower)
+    assert code == 1, lines
+
+
+def test_many_days_of_one_device_are_one_specimen(tmp_path):
+    path = tmp_path / "rows.csv"
+    for day in range(6):
+        for factor, version, device in ((1.0, "2.14.0", "d1"), (1.13, "2.15.0", "d2")):
+            times = [factor * value + day / 100 for value in EVEN]
+            records.append(path, rows(times, session=f"{device}{day}", torch=version, device_hash=device))
+    assert gate(compare([path], Question(by="torch", baseline="2.14.0")), 0.05)[0] == 3
+
+
+def test_specimens_without_any_spread_are_decided(tmp_path):
+    even = [row(device_hash=f"{n}", trial=trial) for n in range(8) for trial in range(6)]
+    slower = [
+        row(device_hash=f"{n}", trial=trial, seconds=120.0, precision="bf16") for n in range(8) for trial in range(6)
+    ]
+    code, lines = code_of(tmp_path, even, slower)
+    assert code == 1, lines

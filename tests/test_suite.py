@@ -65,6 +65,8 @@ def test_a_users_file_is_found_by_its_path(tmp_path):
             "from gpubench.measuring.stepping import Stepper\n",
             "line 1: gpubench.measuring.stepping moved .* `from gpubench.training import Stepper`",
         ),
+        ("from gpubench import datasets\n", "gpubench.datasets moved .* `import gpubench.data.datasets`"),
+        ("import gpubench.measuring.clock\n", "gpubench.measuring.clock moved"),
     ],
 )
 def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
@@ -75,6 +77,30 @@ def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
     assert "\n" not in str(raised.value)
 
 
+FOR_BOTH = """from gpubench import Param, Suite
+try:
+    from gpubench.measuring.clock import Clock
+except ImportError:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("from gpubench import Param, Suite\n", FOR_BOTH),
+        ("for batch in clock.resident():\n        pass", "helper(clock)"),
+        ("\nfrom gpubench", "\n# \u00e9\nfrom gpubench"),
+    ],
+)
+def test_what_may_be_right_is_not_refused(tmp_path, old, new):
+    text = "\ufeff" + GOOD.lstrip()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert files.find(str(path)).suite.models == ("m",)
+
+
 def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -82,16 +108,16 @@ def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
         files.find(str(folder))
     write(
         folder,
-        GOOD.replace("for batch in clock.resident():\n        pass", "from .loop import go; go(clock)"),
+        GOOD.replace("for batch in clock.resident():\n        pass", "from .loop import go; go(trial)"),
         "__init__.py",
     )
     with pytest.raises(UserError, match="no loop over"):
         files.find(str(folder))
-    loop = write(folder, "def go(clock):\n    for batch in clock.resident():\n        print(batch)\n", "loop.py")
+    loop = write(folder, "def go(trial):\n    for batch in trial.resident():\n        print(batch)\n", "loop.py")
     found = files.find(str(folder))
     assert (found.name, found.summary, found.path) == ("mine", "A suite.", folder)
     printed = []
-    found.suite.train(None, SimpleNamespace(resident=lambda: printed.append("called") or ()))
+    found.suite.train(SimpleNamespace(resident=lambda: printed.append("called") or ()), None)
     assert printed == ["called"]
     loop.write_text(loop.read_text().replace("print(batch)", "print(2)"))
     assert files.find(str(folder)).digest != found.digest

@@ -34,13 +34,22 @@ def digest(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("# one", "# two, really"), ('"""Trains."""', '"""Says more."""'), ("\n\n\ndef train", "\n\ndef train")],
+    [
+        ("# one", "# two, really"),
+        ('"""Trains."""', '"""Says more."""'),
+        ('"""Trains."""', '"""Says more,\n\n    in # three lines."""'),
+        ("\n\n\ndef train", "\n\ndef train"),
+        ("return {}", "return {}   "),
+    ],
 )
 def test_prose_leaves_the_digest_as_it_is(tmp_path, old, new):
     assert digest(tmp_path, SUITE) == digest(tmp_path, SUITE.replace(old, new))
 
 
-@pytest.mark.parametrize(("old", "new"), [("x = 1", "x = 2"), ("import Stepper", "import Stepper, shards")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("x = 1", "x = 2"), ("import Stepper", "import Stepper, shards"), ("x = 1", 'x = "# one"')],
+)
 def test_code_changes_it(tmp_path, old, new):
     assert digest(tmp_path, SUITE) != digest(tmp_path, SUITE.replace(old, new))
 
@@ -90,3 +99,43 @@ def test_what_training_offers_is_there_and_typed():
 @pytest.mark.parametrize("name", ["Case", "Clock", "Param", "ParamValue", "Suite", "Trial", "UserError"])
 def test_what_gpubench_offers_is_there(name):
     assert getattr(gpubench, name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('def g(): "doc"; return 1', 'def g(): "doc"; return 2'),
+        ('class A(int): "doc"', 'class A(float): "doc"'),
+        ('x = """a\n\nb"""', 'x = """a\nb"""'),
+        ('x = """a  \nb"""', 'x = """a\nb"""'),
+        ("from gpubench.training import Stepper", "from gpubench.training import *"),
+    ],
+)
+def test_code_beside_prose_and_texts_of_the_code_count(tmp_path, one, other):
+    assert digest(tmp_path, one + "\n") != digest(tmp_path, other + "\n")
+
+
+def test_odd_characters_do_not_shift_lines(tmp_path):
+    text = "x = 1\n\f\ny = '\u2028'  # one\nz = 2  # é\n"
+    assert digest(tmp_path, text) == digest(tmp_path, text.replace("# one", "# two").replace("# é", "# an e"))
+
+
+@pytest.mark.parametrize("line", ["import gpubench.training as t", "from gpubench import training"])
+def test_what_training_offers_belongs_to_who_takes_it_whole(tmp_path, line):
+    path = tmp_path / "mine.py"
+    path.write_text(line + "\n")
+    assert {"training/stepper.py", "training/lars.py", "suite/precisions.py"} <= timed_code.modules_behind([path])
+
+
+def test_files_of_one_name_in_a_folder_are_two(tmp_path):
+    for name in ("__init__.py", "sub/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    assert {"suite/__init__.py", "suite/sub/__init__.py"} <= set(timed_code.parts_of(files.sources(tmp_path)))
+
+
+@pytest.mark.parametrize("text", ["\ufeffx = 1\n", "# coding: latin-1\nx = '\u00e9'\n"])
+def test_a_file_in_another_encoding_is_read(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_bytes(text.encode("latin-1" if "latin" in text else "utf-8"))
+    assert timed_code.digest_of([path])

@@ -185,12 +185,8 @@ def paired_specimens_ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
     return _across(value, (_shown_side(quotients), exact), (_strict_side(quotients), exact), len(quotients))
 
 
-def p_above(
-    a: Sequence[float], b: Sequence[float], limit: float, *, same_session: bool = True, until: bool = False
-) -> float:
-    """One-sided p value that the quotient `ratio` gives is at most `limit`; 1 where no trials can tell."""
-    if not same_session:
-        return specimens_p_above([a], [b], limit)
+def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
+    """One-sided p value that the quotient of one session is at most `limit`; 1 where no trials can tell."""
     if min(len(a), len(b)) < 2:
         return 1.0
     scaled = [value / limit for value in a]
@@ -204,9 +200,22 @@ def specimens_p_above(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]
     """The same of `specimens_ratio`, by the spread that decides."""
     if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
         return 1.0
-    between, error, freedom = _welch(_strict_side(a), _strict_side(b))
+    return _p_above(_strict_side(a), _strict_side(b), limit)
+
+
+def paired_p_above(a: Sequence[float], b: Sequence[float], limit: float) -> float:
+    """The same of `paired_specimens_ratio`."""
+    if len(a) < 2:
+        return 1.0
+    return _p_above(_strict_side([[x / y] for x, y in zip(a, b, strict=True)]), _Side(0.0, 0.0), limit)
+
+
+def _p_above(a: "_Side", b: "_Side", limit: float) -> float:
+    between, error, freedom = _welch(a, b)
     above = between - math.log(limit)
-    return _t_tails(freedom, above / error) / 2 if above > 0 else 1.0
+    if above <= 0:
+        return 1.0
+    return _t_tails(freedom, above / error) / 2 if error else 0.0
 
 
 def _center(side: Sequence[Sequence[float]]) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from gpubench.analysis import stats
 from gpubench.analysis.cells import Cell
@@ -70,12 +71,12 @@ def against_itself(subject: Cell, plain: Cell) -> Comparison:
 
 def p_above(c: Comparison, limit: float) -> float:
     """One-sided p value that a comparison's quotient is at most `limit`."""
-    if not (c.subject.parts or c.other.parts):
-        until = c.subject.adaptive or c.other.adaptive
-        together = ran_together(c.axis, c.subject, c.other)
-        return stats.p_above(c.subject.values, c.other.values, limit, same_session=together, until=until)
-    ours, theirs = units_of(c.subject), units_of(c.other)
-    return stats.specimens_p_above(list(ours.values()), list(theirs.values()), limit)
+    kind, ours, theirs = _sides(c.axis, c.subject, c.other)
+    if kind == "session":
+        return stats.p_above(ours[0], theirs[0], limit, until=c.subject.adaptive or c.other.adaptive)
+    if kind == "paired":
+        return stats.paired_p_above(ours[0], theirs[0], limit)
+    return stats.specimens_p_above(ours, theirs, limit)
 
 
 def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
@@ -86,19 +87,35 @@ def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
 
 
 def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
+    kind, ours, theirs = _sides(axis, subject, other)
+    if kind == "session":
+        return stats.ratio(ours[0], theirs[0], until=subject.adaptive or other.adaptive)
+    if kind == "paired":
+        return stats.paired_specimens_ratio(ours[0], theirs[0])
+    return stats.specimens_ratio(ours, theirs)
+
+
+Values = list[Sequence[float]]
+
+
+def _sides(axis: str, subject: Cell, other: Cell) -> tuple[Literal["session", "paired", "specimens"], Values, Values]:
+    """How two cells are compared, and the values of either side.
+
+    `session`: their trials; `paired`: one value of each specimen, of which both ran on every one; `specimens`: the
+    trials of each specimen, or of each session.
+    """
     if not (subject.parts or other.parts):
-        until = subject.adaptive or other.adaptive
-        together = ran_together(axis, subject, other)
-        return stats.ratio(subject.values, other.values, same_session=together, until=until)
+        kind: Literal["session", "specimens"] = "session" if ran_together(axis, subject, other) else "specimens"
+        return kind, [subject.values], [other.values]
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Many days of one device still are one specimen.
-        return stats.specimens_ratio([subject.values], [other.values])
+        return "specimens", [subject.values], [other.values]
     shared = [unit for unit in ours if unit in theirs]
     if axis == "precision" and len(shared) >= stats.MEASURED_FROM:
-        pairs = [(stats.median(ours[unit]), stats.median(theirs[unit])) for unit in shared]
-        return stats.paired_specimens_ratio([a for a, _ in pairs], [b for _, b in pairs])
-    return stats.specimens_ratio(list(ours.values()), list(theirs.values()))
+        medians = [[stats.median(side[unit]) for unit in shared] for side in (ours, theirs)]
+        return "paired", [medians[0]], [medians[1]]
+    return "specimens", list(ours.values()), list(theirs.values())
 
 
 def _device(cell: Cell) -> tuple[str, str]:

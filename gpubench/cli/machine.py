@@ -15,7 +15,7 @@ def list_suites(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|FILE.py", help="Only this suite, in full. Repeatable.", autocompletion=completion.suites
+            metavar="NAME|PATH", help="Only this suite, in full. Repeatable.", autocompletion=completion.suites
         ),
     ] = None,
 ) -> None:

@@ -40,8 +40,8 @@ def run(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|FILE.py",
-            help="Built-in suite (`gpubench list` shows them), or the path of a suite file; resnet by default."
+            metavar="NAME|PATH",
+            help="Built-in suite (`gpubench list` shows them), or the path of a suite (a file or a folder); resnet by default."
             " Repeatable.",
             autocompletion=completion.suites,
             rich_help_panel=WHAT,

@@ -44,11 +44,11 @@ def gate(
     undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
     lone = [] if not compared else _alone(result, axis, base)
     lines = [f"{name(c)}: more than {word}" for c in slower]
-    lines += [f"{name(c)}: undecided whether it is {word}" for c in undecided]
+    lines += [f"{name(c)}: undecided whether it is {word}{_unlike(c)}" for c in undecided]
     least = _least_trials(len(judged))
     if any(min(c.subject.trials, c.other.trials) < least for c in undecided if c in judged):
         lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
-    if any(not (c.subject.parts or c.other.parts or ran_together(axis, c.subject, c.other)) for c in undecided):
+    if any(not _unlike(c) and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
             "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
         )
@@ -74,6 +74,11 @@ def _least_trials(ratios: int) -> int:
 
 def _unjudged(c: Comparison) -> bool:
     return c.verdict in NO_VERDICT or c.verdict.endswith(("+ stack", "+ code")) or c.ratio.low is None
+
+
+def _unlike(c: Comparison) -> str:
+    """What else than the compared column differs, where that forbids a verdict."""
+    return f" ({c.verdict})" if c.verdict == "not alike" or "+ " in c.verdict else ""
 
 
 def _low(c: Comparison) -> float:

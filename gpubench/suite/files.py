@@ -126,7 +126,7 @@ def load(path: Path) -> LoadedSuite:
     if not isinstance(suite, Suite):
         raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
     _check(path, suite)
-    if suite.torch and not any(_mentions_resident(file) for file in files):
+    if suite.torch and not any(_may_be_resident(file) for file in files):
         raise UserError(
             f"{path} has no loop over clock.resident(), in whose first step the precision is proven; {DOCS}"
         )
@@ -159,31 +159,63 @@ def _check(path: Path, suite: Suite) -> None:
         raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
 
 
+MOVED = {
+    "gpubench.suite": "gpubench",
+    "gpubench.trial": "gpubench",
+    "gpubench.measuring.fastai": "gpubench.training.fastai",
+    "gpubench.apex": "gpubench.hardware.apex",
+    "gpubench.corpus": "gpubench.data.corpus",
+    "gpubench.crops": "gpubench.data.crops",
+    "gpubench.datasets": "gpubench.data.datasets",
+    "gpubench.images": "gpubench.data.images",
+    "gpubench.phases": "gpubench.data.schedules",
+}
+"""Where modules that suites imported before 0.2 are now; gpubench.training offers those of gpubench.measuring."""
+
+
 def _refuse_moved(file: Path, tree: ast.Module) -> None:
-    """Raise UserError with the line to write, where a suite imports from where names were before 0.2.0."""
+    """Raise UserError with the line to write, where a suite imports from where names were before 0.2.
+
+    What stands in a `try` is left alone: such a suite is written for both.
+    """
+    spared = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Try) for node in ast.walk(each)}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.module:
+        if id(node) in spared or not isinstance(node, ast.Import | ast.ImportFrom):
             continue
-        names = ", ".join(alias.name for alias in node.names)
-        if node.module in {"gpubench.suite", "gpubench.trial"}:
-            new = f"from gpubench import {names}"
-        elif node.module == "gpubench.measuring":
-            new = f"from gpubench.training import {names}"
-        elif node.module == "gpubench.measuring.fastai":
-            new = f"from gpubench.training.fastai import {names}"
-        elif node.module.startswith("gpubench.measuring."):
-            new = f"from gpubench.training import {names}"
-        else:
-            continue
-        raise UserError(f"{file}, line {node.lineno}: {node.module} moved in gpubench 0.2; write `{new}`")
+        for old, names in _imports_of(node):
+            new = MOVED.get(old) or ("gpubench.training" if old.startswith("gpubench.measuring") else "")
+            if new:
+                line = f"from {new} import {', '.join(names)}" if names else f"import {new}"
+                raise UserError(
+                    f"{file}, line {node.lineno}: {old} moved in gpubench 0.2; write `{line}`"
+                    " (docs/adding-a-suite.md has the names that are offered)"
+                )
 
 
-def _mentions_resident(file: Path) -> bool:
-    """Whether the file names `resident` or `train_resident`, as the loop over `clock.resident()` does."""
-    names = {"resident", "train_resident"}
-    return any(
-        getattr(node, "attr", getattr(node, "id", None)) in names for node in ast.walk(ast.parse(file.read_bytes()))
-    )
+def _imports_of(node: ast.Import | ast.ImportFrom) -> list[tuple[str, list[str]]]:
+    """Modules, and the names taken from them."""
+    if isinstance(node, ast.Import):
+        return [(alias.name, []) for alias in node.names]
+    names = [alias.name for alias in node.names]
+    if node.module == "gpubench":
+        return [(f"gpubench.{name}", []) for name in names if f"gpubench.{name}" in MOVED or name == "measuring"]
+    return [(node.module or "", names)] if not node.level else []
+
+
+TAKE_CLOCKS = {"Stepper", "callbacks"}
+"""What of gpubench gets the clock and does not loop over `clock.resident()`."""
+
+
+def _may_be_resident(file: Path) -> bool:
+    """Whether the file names `resident` or `train_resident`, or hands its clock to a function that may loop over it."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if getattr(node, "attr", getattr(node, "id", None)) in {"resident", "train_resident"}:
+            return True
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) not in TAKE_CLOCKS:
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if any(isinstance(argument, ast.Name) and argument.id == "clock" for argument in given):
+                return True
+    return False
 
 
 def _module_name(path: Path) -> str:

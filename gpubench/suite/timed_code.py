@@ -17,8 +17,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 RUNS_A_TRIAL = "worker/run_trial.py"
 """What calls `train`; it imports the clock, the precisions and what counts FLOPs."""
-TIMED_ROOMS = ("training/", "data/", RUNS_A_TRIAL)
+TIMED_ROOMS = ("training/", "data/", "suite/precisions.py", RUNS_A_TRIAL)
 """Other rooms plan, watch and describe; their code does not run in the timed loop."""
+TRAINING = "gpubench.training"
 
 
 def digest_of(suite_files: Sequence[Path]) -> str:
@@ -27,8 +28,9 @@ def digest_of(suite_files: Sequence[Path]) -> str:
 
 
 def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of each file of that code: by its path inside the package, and the suite's own by `suite/` and name."""
-    own = {f"suite/{file.name}": _source(file).digest for file in suite_files}
+    """SHA-256 of each file of that code: by its path inside the package, and the suite's own by that in its folder."""
+    folder = suite_files[0].parent
+    own = {f"suite/{file.relative_to(folder).as_posix()}": _source(file).digest for file in suite_files}
     return own | {module: _of_package(PACKAGE / module).digest for module in modules_behind(suite_files)}
 
 
@@ -56,7 +58,8 @@ class _Source:
 
 
 def _source(file: Path) -> _Source:
-    text = file.read_text(encoding="utf-8")
+    with tokenize.open(file) as source:  # by the encoding that the file names
+        text = source.read()
     tree = ast.parse(text)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = frozenset(module for node in imports for module in _modules(node) if module.startswith(TIMED_ROOMS))
@@ -68,14 +71,17 @@ _of_package = cache(_source)
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Paths of the modules that an import names; all that `gpubench.training` offers where it is taken whole."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif node.level or not node.module:
         return
-    elif node.module == "gpubench.training":
-        names = [_homes().get(alias.name, f"{node.module}.{alias.name}") for alias in node.names]
+    elif node.module == TRAINING:
+        names = [_homes().get(alias.name, f"{TRAINING}.{alias.name}") for alias in node.names]
     else:
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if {TRAINING, f"{TRAINING}.*"} & set(names):
+        names += _homes().values()
     for name in names:
         path = name.removeprefix("gpubench.").replace(".", "/") + ".py"
         if name.startswith("gpubench.") and (PACKAGE / path).is_file():
@@ -94,14 +100,31 @@ def _homes() -> Mapping[str, str]:
 
 
 def _without_prose(text: str, tree: ast.Module) -> str:
-    """The lines without comments, docstrings and empty ones; the same under every version of Python."""
-    lines = text.splitlines()
+    """The text without comments, docstrings and lines that are empty then; the same under every version of Python."""
+    given = text.split("\n")
+    lines = list(given)
+    prose = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value)]
+    for value in prose:
+        first, last = value.lineno - 1, (value.end_lineno or value.lineno) - 1
+        before = given[first].encode()[: value.col_offset].decode()
+        after = given[last].encode()[value.end_col_offset :].decode()
+        lines[first : last + 1] = [""] * (last + 1 - first)
+        lines[first] = before
+        # Blanks stand for what is gone, so that comments after it keep their columns.
+        lines[last] = (before if first == last else "").ljust(len(given[last]) - len(after)) + after
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, start = token.start
             lines[row - 1] = lines[row - 1][:start]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            for row in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[row] = ""
-    return "\n".join(filter(None, map(str.rstrip, lines)))
+    inside = {
+        row
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and not any(node is each for each in prose)
+        for row in range(node.lineno - 1, (node.end_lineno or node.lineno) - 1)
+    }  # rows that end inside a text of the code, where blanks count
+    kept = [line if row in inside else line.rstrip() for row, line in enumerate(lines)]
+    return "\n".join(line for row, line in enumerate(kept) if line or row in inside)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

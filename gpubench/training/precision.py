@@ -10,7 +10,6 @@ import torch
 from fastai.fp16_utils import convert_network
 from torch import nn
 
-# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
 from gpubench.suite.precisions import PRECISIONS, Precision
 from gpubench.suite.trial import rnn_refusal
 

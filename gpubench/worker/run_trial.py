@@ -100,7 +100,9 @@ def measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str,
 def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
     loaded = files.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
-        raise RuntimeError(f"{trial.case.suite_path} was edited while the run went on; start again")
+        raise RuntimeError(
+            f"{trial.case.suite_path} or code of gpubench that it times was edited while the run went on; start again"
+        )
     random.seed(trial.seed)
     # fastai 2.8 says this once per process, and the user can do nothing about it.
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
@@ -261,8 +263,12 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
             return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == trial.case.suite_path]
-    where = f" (line {lines[-1].lineno} of the suite)" if lines else ""
+    suite = Path(trial.case.suite_path)
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(suite)]
+    where = ""
+    if lines:
+        file = "the suite" if suite.suffix else f"the suite's {Path(lines[-1].filename).relative_to(suite)}"
+        where = f" (line {lines[-1].lineno} of {file})"
     message = " ".join(str(error).split())[:400]
     kind = type(error).__name__
     return failed(f"{kind}: {message}{where}", error=kind)

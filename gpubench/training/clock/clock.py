@@ -24,7 +24,7 @@ from gpubench.training.clock.timer import Timer
 
 @dataclass(frozen=True)
 class Notes:
-    """What the steps of a training say of themselves once it is over (see stepping.Stepper)."""
+    """What the steps of a training say of themselves once it is over (see stepper.Stepper)."""
 
     loss_scale: float | None = None
     """At the end; None where no loss was scaled."""
