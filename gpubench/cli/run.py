@@ -41,8 +41,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME|PATH",
-            help="Built-in suite (`gpubench list` shows them), or the path of a suite (a file or a folder); resnet by default."
-            " Repeatable.",
+            help="Built-in suite (`gpubench list` shows them), or the path of a suite, a file or a folder; resnet by"
+            " default. Repeatable.",
             autocompletion=completion.suites,
             rich_help_panel=WHAT,
         ),

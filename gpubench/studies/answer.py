@@ -171,7 +171,7 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The first finding as a sentence, with what the same pair did elsewhere; `*` where something speaks against that."""
+    """The first finding as a sentence, and what the same pair did elsewhere (`*`: something speaks against that)."""
     first = findings[0]
     alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what][:3]
     if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
