@@ -109,3 +109,10 @@ def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
                 broken.write_bytes(damaged)
                 loaded = load([broken])
                 assert len(loaded.frame) <= 13
+
+
+def test_a_small_file_does_not_unpack_to_a_huge_one():
+    bomb = gzip.compress(b"0" * 200_000_000)
+    with pytest.raises(carried.RowsLostError, match="damaged"):
+        carried.table_in(bomb)
+    assert carried.table_in(gzip.compress(b"schema\n" + b"0" * 900_000)) is not None

@@ -1,6 +1,8 @@
 """Whatever the file, good rows are used and every problem is a sentence that names file and line."""
 
 import csv
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -288,7 +290,6 @@ def test_a_line_that_is_no_row_leaves_its_neighbours_alone(tmp_path, looked_at, 
         ([LINE, LINE.replace("a,b", '"a",b')], "", []),
         ([LINE, NAMES, "", "  ", LINE], "\n", []),
         ([LINE, f"{NAMES}\r", f"{LINE}\r"], "\n", []),
-        ([LINE, LINE[:5] + "\0" + LINE[5:]], "\n", []),
         ([LINE, LINE, "1,a,b,fp"], "", [TORN]),
         ([LINE, LINE, '1,"a,b,fp32,ok,2.5,true,end'], "", [TORN]),
         ([LINE, LINE, "1,a,b,fp32,ok,2.5,true,en"], "", [TORN]),
@@ -297,6 +298,29 @@ def test_a_line_that_is_no_row_leaves_its_neighbours_alone(tmp_path, looked_at, 
 )
 def test_two_rows_and_what_editors_and_kills_leave(tmp_path, lines, end, problems):
     assert found(written(tmp_path, *lines, end=end)) == ([2.5, 2.5], problems)
+
+
+@pytest.mark.parametrize("odd", [b"1,a,b,fp32,ok,2\x00.5,true,end", b"1,a,b,fp\xff32,ok,2.5,true,end"])
+def test_a_line_that_lost_a_byte_is_named_and_left_out(tmp_path, odd):
+    """Without its NUL, 58.0657 that lost a digit would be 5.0657."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\n".join([NAMES.encode(), LINE.encode(), odd, LINE.replace("2.5", "7").encode(), b""]))
+    assert found(path) == ([2.5, 7], [", line 3: not a whole row; left out"])
+
+
+@pytest.mark.parametrize(
+    "lines", [[LINE, LINE.replace("fp32", "fp32 ")], [LINE.replace("a,b,fp32", " a,b\t,fp32 ")] * 2]
+)
+def test_blanks_around_what_tells_rows_apart_are_nothing(tmp_path, lines):
+    frame = load([written(tmp_path, *lines)], identity=["suite", "model", "precision"]).frame
+    assert {tuple(row) for row in frame[["suite", "model", "precision"]].to_numpy()} == {("a", "b", "fp32")}
+    assert set(frame["identity"]) == {0}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    loaded = load([tmp_path / "pipe.csv", Path("/dev/zero")])
+    assert loaded.problems == [f"{tmp_path / 'pipe.csv'}: not a file", "/dev/zero: not a file"]
 
 
 def test_a_torn_line_in_the_middle_is_no_torn_end(tmp_path):

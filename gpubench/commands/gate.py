@@ -1,4 +1,4 @@
-"""`compare --fail-on-slower`: one exit code for a table of comparisons. Nothing to compare is never 0."""
+"""`compare --fail-on-slower`: one exit code (0, 1, 3, 4) for a table of comparisons. Nothing to compare is never 0."""
 
 from collections.abc import Callable
 from itertools import count

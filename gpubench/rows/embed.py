@@ -13,8 +13,10 @@ import zlib
 MARK = "gpubench-rows"
 PNG_PART = 500_000
 """Characters of one text chunk; readers refuse chunks of more than a mebibyte."""
-MOST_BYTES = 1 << 30
-"""A packed table is not unpacked beyond this."""
+MOST_BYTES, MOST_TIMES = 1 << 30, 200
+"""A packed table is not unpacked beyond this, nor beyond so many times its size: rows shrink to a twentieth at best."""
+LEAST_BYTES = 1 << 20
+"""So much is unpacked of any."""
 PICTURES = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WebP", b"GIF8": "GIF", b"%PDF": "PDF",
 }  # fmt: skip
@@ -98,15 +100,20 @@ def _png_text(content: bytes) -> bytes:
 
 def _gunzipped(content: bytes) -> bytes:
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    table = stream.decompress(content, MOST_BYTES)
+    table = stream.decompress(content, _most_of(content))
     if not stream.eof:
         raise RowsLostError
     return table
 
 
+def _most_of(content: bytes) -> int:
+    return min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content)))
+
+
 def _unpacked(text: bytes) -> bytes:
     stream = zlib.decompressobj()
-    table = stream.decompress(base64.b64decode(text), MOST_BYTES)
+    content = base64.b64decode(text)
+    table = stream.decompress(content, _most_of(content))
     if not stream.eof:
         raise RowsLostError
     return table

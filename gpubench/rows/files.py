@@ -1,6 +1,7 @@
 """The files that hold rows: CSVs, folders of them, charts and reports that carry one; what is wrong is named."""
 
 import csv
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,9 @@ def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
 def _opened(path: Path, problems: list[str]) -> File | None:
     """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+            problems.append(f"{path}: not a file")
+            return None
         content = path.read_bytes()
     except OSError as error:
         problems.append(f"{path}: cannot be read ({error.strerror})")

@@ -1,5 +1,6 @@
 """Parses a CSV line by line where pandas cannot: each bad line is named, and the others are used."""
 
+import codecs
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def _line_by_line(file: File, problems: list[str]) -> pd.DataFrame:
     """Each line on its own: a row of ours never spans two, so a torn one spoils no other."""
     path, names = file.path, file.names
     known = [number for number, name in enumerate(names) if name in COLUMNS]
-    lines = file.content.decode("utf-8-sig", "replace").split("\n")
+    lines = [_text(line) for line in file.content.removeprefix(codecs.BOM_UTF8).split(b"\n")]
     header = lines[0].rstrip("\r")
     last = len(lines)
     # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
@@ -68,7 +69,7 @@ def _line_by_line(file: File, problems: list[str]) -> pd.DataFrame:
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip() or line.rstrip("\r") == header:  # files joined with `cat` repeat it
             continue
-        cells = split(line.rstrip("\r").replace("\0", ""))
+        cells = split(line.rstrip("\r")) if "\0" not in line else []
         if len(cells) == len(names) and line.count('"') % 2 == 0 and not (torn and number == last):
             rows.append([cells[at] for at in known])
             numbers.append(number)
@@ -83,6 +84,14 @@ def _line_by_line(file: File, problems: list[str]) -> pd.DataFrame:
     if len(wrong) > NAMED_LINES:
         problems.append(f"{path}: {len(wrong) - NAMED_LINES} more lines are no whole rows; left out")
     return frame[~bad]
+
+
+def _text(line: bytes) -> str:
+    """The line as text; one that is none has a NUL, as a line with a lost byte has."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return "\0"
 
 
 def _whole(line: str, names: Sequence[str]) -> bool:

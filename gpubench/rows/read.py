@@ -127,9 +127,21 @@ def _part_of(frame: pd.DataFrame, columns: Sequence[str]) -> _Part:
         values = frame[name].to_numpy() if name in frame else np.array([np.nan if name in NUMBERS else ""])
         if name in FLAGS:
             values = np.isin(values, ("true", "TRUE", "True"))
+        alike = _all_alike(values)
         # Copied, because a view would keep the whole block of its type.
-        found[name] = np.broadcast_to(values[:1].copy(), len(frame)) if _all_alike(values) else values.copy()
+        values = values[:1].copy() if alike else values.copy()
+        values = _stripped(values) if name in COMPARED else values
+        found[name] = np.broadcast_to(values, len(frame)) if alike else values
     return _Part(len(frame), found)
+
+
+COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
+"""Columns that tell rows apart, in which a blank at an end is somebody's slip and no other value."""
+
+
+def _stripped(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    codes, different = pd.factorize(values, use_na_sentinel=False)
+    return np.array([str(value).strip() for value in different], object)[codes]
 
 
 def _all_alike(values: "np.ndarray[Any, Any]") -> bool:
@@ -195,7 +207,7 @@ class _Numbers:
         return np.array(shared, np.int64)[local]
 
 
-STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Cells as tables: every case with its figure, and the evidence behind each."""
+"""Tables that several studies share: every case with its figure, and the evidence behind each."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""SGD in groups, and Muon for the convolutions."""
+"""SGD whose groups of parameters have rates of their own, and Muon for the convolutions."""
 
 import math
 from typing import Any

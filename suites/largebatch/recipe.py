@@ -1,4 +1,4 @@
-"""Learning rates and sizes."""
+"""Sizes of CIFAR-10, and the learning rates and other settings of each optimizer."""
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000

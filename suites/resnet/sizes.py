@@ -1,4 +1,4 @@
-"""How many images there are, and how the article divided them."""
+"""Sizes of CIFAR-100, and how the article of 2019 (2080 Ti against 1080 Ti) divided it."""
 
 CLASSES = 100
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000

@@ -1,4 +1,4 @@
-"""The models: embedding, what lies between, decoder."""
+"""The language models: an embedding, an RNN or a transformer, a decoder."""
 
 import math
 from types import SimpleNamespace
