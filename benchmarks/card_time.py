@@ -20,10 +20,13 @@ from unittest.mock import patch
 from rich.console import Console
 
 from gpubench.hardware import environment
-from gpubench.plan.plan import Options, plan
+from gpubench.plan.cases import cases_of
+from gpubench.plan.data import Data
+from gpubench.plan.options import Options
+from gpubench.plan.recipes import recipes_of
 from gpubench.plan.session import Session
-from gpubench.rows import write as records
 from gpubench.rows.row import Row
+from gpubench.rows.write import RowsFile
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import lead
@@ -190,17 +193,17 @@ def simulate(card: Card, **wishes: Any) -> Timed:
     facts = environment.cpu_facts() | {"torch": "2.15.0"}
     time, written = Time(), list[float]()
     children = Children(card, time)
-    append = records.append
+    append = RowsFile.append
 
-    def noted(path: Path, rows: Sequence[Row]) -> None:
+    def noted(file: RowsFile, rows: Sequence[Row]) -> None:
         written.extend(time.now for _ in rows)
-        append(path, rows)
+        append(file, rows)
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patched:
         fakes: list[tuple[object, str, Callable[..., Any]]] = [
             (measured_peaks, "known", lambda *_: None),
             (measured_peaks, "_remember", lambda *_: None),
-            (records, "append", noted),
+            (RowsFile, "append", noted),
         ]
         for where, name, fake in fakes:
             patched.enter_context(patch.object(where, name, fake))
@@ -212,8 +215,8 @@ def simulate(card: Card, **wishes: Any) -> Timed:
             cards={"cuda:0": None},
             environment=environment.environment_of(facts),
             path=options.out,
-            cases=tuple(plan(loaded, options, [device], {"resnet": "cifar100"}, {}, 16)),
-            folders={"resnet": None},
+            cases=tuple(cases_of(recipes_of(options, loaded), options, [device], {"resnet": "cifar100"}, {}, 16)),
+            data={"resnet": Data("cifar100")},
         )
         lead(session, Console(file=StringIO()), children)
     return Timed(written[0], time.now, len(written), children.probes, children.trials)

@@ -14,7 +14,7 @@ import sys
 from statistics import median
 
 from gpubench.hardware.environment import devices_of
-from gpubench.plan.plan import choose_devices
+from gpubench.plan.devices import choose_devices
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import describe
 

@@ -14,6 +14,7 @@ from gpubench.errors import UserError as UserError
 if TYPE_CHECKING:
     from gpubench.rows.read import Loaded
     from gpubench.studies.section import Answer
+    from gpubench.suite.suite import Blueprint as Blueprint
     from gpubench.suite.suite import Param as Param
     from gpubench.suite.suite import ParamValue as ParamValue
     from gpubench.suite.suite import Suite as Suite
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOME_OF = {
+    "Blueprint": "suite.suite",
     "Case": "suite.trial",
     "Clock": "training.clock.clock",
     "Param": "suite.suite",

@@ -13,11 +13,13 @@ THEN = (*NOW, "amp", "fp16_utils", "parallel", "RNN")
 def install(tmp_path, monkeypatch):
     """Puts an `apex` with these parts on the path; importing it would raise."""
 
-    def put(*parts, version="0.1", extensions=False):
+    def put(*parts, version="0.1", extensions=False, code=""):
         site = tmp_path / "site"
         for folder in (site / "apex", *(site / "apex" / part for part in parts)):
             folder.mkdir(parents=True)
             (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+        if code:
+            (site / "apex" / "amp" / "code.py").write_text(code)
         if extensions:
             (site / "amp_C.py").write_text("")
         if version:
@@ -57,6 +59,35 @@ def test_a_real_one_of_today_is_told_apart_from_it(install):
     assert found.level == "note"
     assert "NVIDIA apex, without its CUDA extensions" in found.text
     assert "after tag 25.05" in found.text
+    assert not apex.installed().can_fp16_optimizer
+
+
+def test_one_that_this_torch_cannot_import_is_told_apart(install):
+    """Apex of December 2019 begins so; torch._six left torch in 1.13."""
+    found = install(*THEN, code="from torch._six import string_classes\n")
+    assert found.level == "note"
+    assert "cannot be imported: it needs torch._six, which this torch has not" in found.text
+    assert not apex.installed().can_fp16_optimizer
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch.nn.functional\nfrom torch.autograd import Variable\nfrom . import _six\n",
+        "try:\n    from torch._six import string_classes\nexcept ImportError:\n    string_classes = str\n",
+        "def later():\n    from torch._six import string_classes\n",
+        "not python",
+    ],
+)
+def test_what_torch_has_or_a_second_way_replaces_is_nothing(install, code):
+    assert install(*THEN, code=code).level == "ok"
+
+
+def test_one_without_multi_tensor_apply_is_told_apart(install):
+    found = install(*(part for part in THEN if part != "multi_tensor_apply"))
+    assert found.level == "note"
+    assert "it has no multi_tensor_apply" in found.text
+    assert "left it" not in found.text
     assert not apex.installed().can_fp16_optimizer
 
 

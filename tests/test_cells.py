@@ -1,6 +1,7 @@
 """Rows to cells: pooling, names, order, what is left out, and cases without a trial."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -15,13 +16,13 @@ from gpubench.analysis.cells import (
     holes_of,
     in_order,
     list_bad,
-    once,
     only_sums,
     recipe_of,
     short,
     text_of,
     texts_of,
 )
+from gpubench.analysis.compare import once
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
@@ -137,25 +138,59 @@ def superseded(frame):
     return [(int(r["trial"]), r["status"], r["seconds"]) for _, r in kept.iterrows()], left_out
 
 
-def test_a_trial_counts_once_by_its_last_ok_row_or_else_its_last(frame_of):
-    assert superseded(frame_of(*rows([5.0, 6.0]), row(trial=1, seconds=7.0))) == (
-        [(0, "ok", 5.0), (1, "ok", 7.0)],
+def test_a_trial_counts_once_however_often_its_row_is_there(frame_of):
+    assert superseded(frame_of(*rows([5.0, 6.0]), row(trial=1, seconds=6.0))) == (
+        [(0, "ok", 5.0), (1, "ok", 6.0)],
         ["1 row(s) of trials that are here twice"],
     )
-    ran, failed = row(trial=3, seconds=8.0), row(trial=3, status="failed", **NEVER)
-    for order in ((ran, failed), (failed, ran)):
-        assert superseded(frame_of(*order)) == (
-            [(3, "ok", 8.0)],
-            ["1 trial(s) without a result that ran again later"],
-        )
-    kept, said = superseded(frame_of(failed, row(trial=3, status="timed_out", **NEVER)))
-    assert [status for _, status, _ in kept] == ["timed_out"]
-    assert said == ["1 trial(s) without a result that ran again later"]
-    both = superseded(frame_of(failed, ran, failed, ran))
-    assert both[1] == [
+
+
+def test_a_training_stands_before_tries_and_of_those_one_stands_whatever_the_order(frame_of):
+    ran, failed, timed_out, stopped = (
+        row(trial=3, seconds=8.0),
+        *(row(trial=3, status=status, **NEVER) for status in ("failed", "timed_out", "interrupted")),
+    )
+    again = "1 trial(s) without a result that ran again later"
+    missed = row(trial=3, seconds=8.0, status="goal_missed")
+    for stands, other in ((ran, failed), (missed, failed), (timed_out, failed), (failed, stopped)):
+        for order in ((stands, other), (other, stands)):
+            kept, said = superseded(frame_of(*order))
+            assert [status for _, status, _ in kept] == [stands.status]
+            assert said == [again]
+    assert superseded(frame_of(failed, ran, failed, ran))[1] == [
         "2 trial(s) without a result that ran again later",
         "1 row(s) of trials that are here twice",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns"),
+    [
+        ({"seconds": 7.0}, "seconds"),
+        ({"seconds": None}, "seconds"),
+        ({"marks": "shared"}, "marks"),
+        ({"status": "goal_missed"}, "status"),
+        ({"batch_policy": "max", "batch_size": 65}, ""),  # which is another case
+        ({"threads": 4, "seconds": 7.0, "epochs": 2, "samples": 5}, "seconds, threads, epochs"),
+    ],
+)
+def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, changes, columns):
+    one, other = row(trial=1, seconds=6.0), replace(row(trial=1, seconds=6.0), **changes)
+    for order in ((one, other), (other, one), (one, other, one), (other, one, other, one)):
+        frame = frame_of(row(seconds=5.0), *order)
+        found = once(frame, said := [], lambda place: ("a.csv", "b.csv")[place % 2])
+        conflicts = found[found["status"] == "conflict"]
+        assert len(found) == 3
+        assert said == ([f"{len(order) - 2} row(s) of trials that are here twice"] if len(order) > 2 else [])
+        reasons = [f"rows of one trial differ in {columns} (a.csv, b.csv)"] * 2 if columns else []
+        assert conflicts["reason"].tolist() == reasons
+        assert frame["status"].tolist().count("conflict") == 0
+
+
+def test_a_conflict_names_a_few_of_many_files(frame_of):
+    frame = frame_of(*(row(seconds=float(n)) for n in range(1, 8)))
+    found = once(frame, [], lambda place: f"{place}.csv")
+    assert set(found["reason"]) == {"rows of one trial differ in seconds (0.csv, 1.csv, 2.csv and 4 more)"}
 
 
 @pytest.mark.parametrize(

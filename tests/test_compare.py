@@ -284,6 +284,43 @@ def test_a_trial_counts_once_however_often_it_is_given(tmp_path):
     assert left_out(result) == ["6 row(s) of trials that are here twice"]
 
 
+@pytest.mark.parametrize(("by", "metric"), [("precision", "seconds"), ("precision", "accuracy"), ("model", "seconds")])
+def test_two_rows_of_one_trial_that_differ_are_named_and_leave_no_verdict_whatever_the_order(tmp_path, by, metric):
+    """As two runs left them that wrote the same file, or somebody who edited a copy."""
+    other = {"model": "plain"} if by == "model" else {"precision": "bf16"}
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    records.append(
+        a, rows(FAST, accuracy=0.9, studies="ablation") + rows(SLOW, accuracy=0.9, studies="ablation", **other)
+    )
+    records.append(b, rows([90.0], accuracy=0.8, studies="ablation"))
+    question = Question(by=by if by != "model" else None, metric=metric)
+    said = []
+    for paths in ([a, b], [b, a], [a, b, a], [b, b, a]):
+        result = compare(paths, question)
+        c = only(result)
+        assert (c.axis, c.verdict) == (by, "conflict")
+        reasons = [line for line in result.left_out if "conflict" in line]
+        said.append((c.verdict, c.ratio, reasons, result.failed))
+    assert said[0][2] == [
+        f"resnet resnet18 fp32 on RTX 2080 Ti: 2 x conflict, rows of one trial differ in seconds, accuracy ({a}, {b})"
+    ]
+    assert said.count(said[0]) == 4
+    assert compare([a], question).comparisons[0].verdict not in {"conflict", ""}
+
+
+def test_a_conflict_is_a_doubt_of_its_finding_and_stays_one_in_what_a_chart_carries(tmp_path):
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    records.append(a, rows(FAST) + rows(SLOW, precision="bf16"))
+    records.append(b, rows([90.0], precision="bf16"))
+    (found,) = (said := answer([a, b], keep=True)).findings
+    assert found.doubts == ("resnet18: 2 rows contradict each other",)
+    assert "conflict: no verdict" in found.sentence
+    carried = tmp_path / "carried.csv"
+    carried.write_bytes(said.table(None))
+    (again,) = answer([carried]).findings
+    assert (again.doubts, again.verdict) == (found.doubts, "conflict")
+
+
 def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
     lost = row(status="interrupted", seconds=None, measured="", trial=0)
     result = result_of(tmp_path, [lost], rows(FAST))

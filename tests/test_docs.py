@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 
 import gpubench
+import gpubench.training
 from gpubench.cli.app import app
 from gpubench.hardware.advice import LEGACY_BUILD
 from gpubench.rows.read import load
@@ -114,6 +115,12 @@ def test_every_published_result_is_named_and_whole():
     assert loaded.problems == []
     for file in files:
         assert f"`{file.name}`" in text
+
+
+def test_adding_a_suite_names_all_that_is_offered():
+    text = (ROOT / "docs/adding-a-suite.md").read_text()
+    for name in (*gpubench.training._HOME_OF, *gpubench._HOME_OF, "UserError"):
+        assert f"`{name}`" in text, name
 
 
 def test_contributing_names_every_room_and_no_other():

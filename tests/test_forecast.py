@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from gpubench.plan.forecast import data_of, forecast, moment, span
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.suite.trial import Case, Trial
 
 NOW = datetime(2026, 11, 22, 15, 28)

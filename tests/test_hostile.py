@@ -104,7 +104,7 @@ HOSTILE = {
     "formulas": {"card": "=cmd|'/c calc'!A1", "model": "@SUM(1)", "driver": "+1", "torch": "-2+3"},
     "control characters": {"card": "a\x1b[31mred\x07\x08", "model": "\u202eabc\u2066", "params": "a\x0bb\x85c"},
     "a very long field": {"reason": "x" * 10_000_000, "card": "y" * 5000},
-    "numbers at the edge": {"seconds": 1e308, "samples_per_second": 1e-320, "batch_size": 0, "processes": -1},
+    "numbers at the edge": {"seconds": 1e49, "samples_per_second": 1e-49, "batch_size": 2**53, "processes": 1},
     "nothing": {"card": "", "params": "", "session": "", "device_hash": "", "trial": None, "batch_size": None},
     "a chart's own marks": {"card": "$x^$ {b} %s \\frac", "model": "a$b_c$ \u4e2d\u6587", "params": "x=$1"},
     "markup of rich": {"card": "[bold red]x[/]", "model": "[link=http://x]y[/link]"},
@@ -157,12 +157,14 @@ def test_hostile_files(tmp_path, good, name):
 
 @pytest.mark.parametrize("name", ["control characters", "script tags", "markup of rich", "a chart's own marks"])
 def test_hostile_names_in_every_study(tmp_path, name):
-    """A ladder, ablations, batches, processes, a search's curve, stages and sums of gradients, all called so."""
+    """A ladder, ablations, batches, processes, a search's curve, stages, epochs, works and sums, all called so."""
     path, odd = tmp_path / "hostile.csv", {**HOSTILE[name], "suite": f"s{HOSTILE[name]['card']}"}
     model = str(odd.pop("model"))
     params = str(odd.get("params", "epochs=1")).replace(" ", "_")
     stages = '[["hours", "size"], [0.5, 128], [1.5, 224]]'
     sums = [["what", "algorithm", "bytes", "fused", "seconds", "busbw"], ["message", f"ring{model}", 1024, False, 1, 2]]
+    epochs = [["epoch", "hours", "top1"], [1, 0.5, 0.1], [2, 1, 0.2], [3, 1e300, 0.3], [model, model, model]]
+    gains = [["what", "times", "baseline"], [model, 2, model], [model, 1e300, model]]
     for changes in (
         *({"model": f"{model}{n}", "rung": n, "studies": "ladder", "seconds": 9.0 - n} for n in (1, 2)),
         *({"model": each, "studies": "ablation", "precision": "tf32"} for each in ("plain", model)),
@@ -173,11 +175,18 @@ def test_hostile_names_in_every_study(tmp_path, name):
         *({"model": model, "processes": n, "session": f"p{n}", "samples_per_second": 50.0 * n} for n in (1, 4)),
         {"model": model, "batch_curve": "[[8, 100.0, 5], [16, 180.0, 9]]", "precision": "bf16"},
         {"model": model, "table": stages, "precision": "fp16"},
+        *(
+            {"model": model, "mode": "published", "studies": "published", "session": "w", "source": f"{model}{n}",
+             "params": "goal=0.9", "processes": n, "seconds": n * 9.0, "table": table}
+            for n, table in ((1, json.dumps(epochs)), (2, json.dumps(gains)))
+        ),
         {"model": "allreduce", "table": json.dumps(sums), "processes": 2, "backend": model, "interconnect": model},
     ):  # fmt: skip
         records.append(path, [row(**{**odd, **changes, "trial": trial}) for trial in range(2)])
     said = whole_answer(path)
-    assert {section.study for section in said.sections} >= {"ladder", "ablation", "batch", "scaling", "stages"}
+    assert {section.study for section in said.sections} >= {
+        *("ladder", "ablation", "batch", "scaling", "stages", "epochs", "published")
+    }
     for form in FORMATS:
         assert not set(rendered(said, form).replace("\r", "")) & (STEERING - {"\n"}), form
     assert not any(tag in rendered(said, "markdown") for tag in ("<script", "<img", "<svg"))

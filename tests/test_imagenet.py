@@ -11,10 +11,10 @@ import pytest
 import torch
 from brief import brief
 from gpubench.suites.imagenet import data
-from gpubench.suites.imagenet.data import Files, workers_of
+from gpubench.suites.imagenet.data import Files, Steps, workers_of
 from gpubench.suites.imagenet.network import Network, no_race, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
-from gpubench.suites.imagenet.training import first_reached
+from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
 
 from gpubench.data import datasets, images
@@ -142,6 +142,64 @@ def test_the_processes_share_every_image_once(photos, rectangles):
     assert weights[-1] == pytest.approx((10 / 11, 12 / 11))
     assert trained[0].images_per_step == 16
     assert files[0].train(1, phase, 64).images_per_step == 42, "the rate is for the step that is taken"
+
+
+def test_a_step_of_several_batches_counts_every_image_alike(photos):
+    """43 images in batches of 2 x 8: two of them in the first step, the 11 of the last batch in the second."""
+    phase = schedule_of(PHASES).phases[-1]
+    steps = [Steps(files_of(photos, rank, train_images="43").train(1, phase, 8), 32) for rank in (0, 1)]
+    assert [len(each) for each in steps] == [2, 2]
+    assert [each.images for each in steps] == [32, 32]
+    assert [each.weights(0) for each in steps] == [[0.5, 0.5]] * 2
+    assert [each.weights(1) for each in steps] == [pytest.approx([10 / 11]), pytest.approx([12 / 11])]
+    assert [len(parts) for parts in steps[0]] == [2, 1]
+    alone = Steps(files_of(photos, 0, train_images="43").train(1, phase, 8), 0)
+    assert (len(alone), alone.images) == (3, 16)
+
+
+def test_the_rate_is_the_schedules_or_only_has_its_shape():
+    schedule = schedule_of(PHASES)
+    assert rate(schedule, 1, 32, 0.0) == pytest.approx(0.1)
+    assert rate(schedule, 1, 32, 3.0) == pytest.approx(3)
+    assert rate(schedule, 0, 4096, 3.0) == pytest.approx(1.5)
+
+
+def test_lars_learns_with_steps_of_several_batches(photos):
+    quality, clock = run(
+        trial_of(photos, optimizer="lars", global_batch="32", lr="4", batch=8, phases=ONE.replace("[0,1]", "[0,4]"))
+    )
+    assert clock.complete
+    table = clock.summary()["table"]
+    assert table[3]["train_loss"] < table[0]["train_loss"]
+    assert quality["accuracy"] > 0.34, "of 3 classes"
+
+
+def test_lars_wants_weights_of_32_bits(photos):
+    case = trial_of(photos, optimizer="lars").case
+    assert "fp32" in IMAGENET.suite.refuse(replace(case, precision="fp16-master"))
+    assert IMAGENET.suite.refuse(replace(case, precision="fp16")) == ""
+
+
+@pytest.mark.e2e
+def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, tmp_path):
+    settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1"}
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    losses = {}
+    for name, more in {
+        "flat": [],
+        "hierarchical": ["--set", "all_reduce=hierarchical", "--set", "group=2"],
+        "fp16": ["--set", "gradients_as=fp16", "--set", "bucket_mib=4"],
+    }.items():
+        done = cli_process(
+            "run", "--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "fp32", "--data",
+            photos, *words, *more, "--full", "--batch", 8, "--processes", "2", "--seed", 1, "--out", f"{name}.csv",
+        )  # fmt: skip
+        frame = load([tmp_path / f"{name}.csv"]).frame
+        assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+        heads, *lines = json.loads(frame["table"][0])
+        losses[name] = [(line[heads.index("train_loss")], line[heads.index("valid_loss")]) for line in lines]
+    assert losses["hierarchical"] == losses["flat"]
+    assert losses["fp16"] != losses["flat"]
 
 
 def files_of(root, rank, **settings):

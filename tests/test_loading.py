@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -243,7 +244,7 @@ def found(path, column="seconds"):
     [
         ([LINE], [2.5]),
         ([LINE] * 3, [2.5] * 3),
-        ([LINE.replace("2.5", "1e3"), LINE.replace("2.5", "-4")], [1000, -4]),
+        ([LINE.replace("2.5", "1e3"), LINE.replace("2.5", "4")], [1000, 4]),
         ([LINE.replace("a,b", '"a, ""b""",c')], [2.5]),
         (["0" + LINE[1:]], [2.5]),
     ],
@@ -315,6 +316,124 @@ def test_blanks_around_what_tells_rows_apart_are_nothing(tmp_path, lines):
     frame = load([written(tmp_path, *lines)], identity=["suite", "model", "precision"]).frame
     assert {tuple(row) for row in frame[["suite", "model", "precision"]].to_numpy()} == {("a", "b", "fp32")}
     assert set(frame["identity"]) == {0}
+
+
+IMPOSSIBLE = {
+    "half a trial": ("trial", "0.5", "a whole number from 0, at most 2^53"),
+    "fewer processes than none": ("processes", "-2", "a whole number above 0, at most 2^53"),
+    "a batch beyond all": ("batch_size", "1e300", "a whole number above 0, at most 2^53"),
+    "an empty batch": ("batch_size", "0", "a whole number above 0, at most 2^53"),
+    "power that is made": ("mean_power_watts", "-250.0", "a number from 0"),
+    "memory that is given": ("peak_memory_bytes", "-1", "a whole number from 0, at most 2^53"),
+    "epochs backwards": ("epochs", "-3", "a whole number from 0, at most 2^53"),
+    "time backwards": ("seconds", "-1.5", "a number from 0"),
+    "more than all right": ("accuracy", "94.0", "a number from 0 to 1"),
+    "a limit of nothing": ("memory_limit_bytes", "-0", "a whole number above 0, at most 2^53"),
+    "colder than cold": ("max_temperature_celsius", "-300", "a number above absolute zero"),
+    "a stall of everything": ("data_stall", "1.5", "a number up to 1"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_number_that_its_column_may_not_hold_is_named_and_left_out(tmp_path, name):
+    column, cell, allowed = IMPOSSIBLE[name]
+    lines = [f"1,a,b,fp32,ok,{each},end" for each in ("", cell, "")]
+    path = written(tmp_path, *lines, names=f"schema,suite,model,precision,status,{column},end")
+    assert found(path, "model") == (["b", "b"], [f", line 3: {column} is {cell}, not {allowed}; left out"])
+
+
+def test_every_number_that_a_real_file_holds_is_one_that_its_column_may_hold():
+    loaded = load(sorted((Path(__file__).parents[1] / "results").glob("*.csv")))
+    assert loaded.problems == []
+    assert len(loaded.frame) > 200
+
+
+def test_a_range_holds_what_noise_makes(tmp_path):
+    path = written(tmp_path, "1,a,b,fp32,ok,-0.04,end", names="schema,suite,model,precision,status,data_stall,end")
+    assert found(path, "data_stall") == ([-0.04], [])
+
+
+# Rows that were changed after they were written.
+
+
+def edits(path, change):
+    path.write_text(change(path.read_text()))
+    return [problem.removeprefix(str(path)) for problem in load([path]).problems]
+
+
+EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
+
+
+@pytest.mark.parametrize("torn", ["", "torn"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line.replace("100.0", "10.0"),
+        lambda line: line.replace("resnet18", "resnet34"),
+        lambda line: line.replace("100.0", ""),
+        lambda line: line.replace("100.0,,", ",100.0,"),
+        lambda line: line.replace(",true,", ",false,"),
+        lambda line: line.replace("2.10", "2.1"),
+        lambda line: line[:-20] + ("0" if line[-20] != "0" else "1") + line[-19:],
+    ],
+)
+def test_a_changed_row_is_used_and_named(tmp_path, change, torn):
+    path = tmp_path / "a.csv"
+    records.append(path, [row(trial=trial, batch_capped=True, torch="2.10") for trial in range(3)])
+    header, *lines = path.read_text().splitlines()
+    lines[1] = change(lines[1])
+    problems = edits(path, lambda _: "\n".join([header, *lines, torn]))
+    assert EDITED in problems
+    assert len(problems) == 1 + bool(torn)
+    assert len(load([path]).frame) == 3
+
+
+def test_many_changed_rows_are_counted(tmp_path):
+    path = tmp_path / "a.csv"
+    records.append(path, [row(trial=trial) for trial in range(9)])
+    problems = edits(path, lambda text: text.replace("100.0", "10.0"))
+    assert problems[0] == EDITED.replace("3", "2")
+    assert len(problems) == 6
+    assert problems[-1] == ": 4 more lines were changed, by hand or by a program that saved them; used"
+
+
+def test_a_program_that_spells_numbers_anew_changes_nothing(tmp_path):
+    """A data frame: empty columns go, notes come, columns move, 1 becomes 1.0, true becomes True."""
+    path, again = tmp_path / "a.csv", tmp_path / "again.csv"
+    rows_in = [row(trial=trial, batch_capped=trial != 1, seconds=98.25 + trial, load_average=1.5) for trial in range(3)]
+    records.append(path, [*rows_in, row(trial=3, processes=None)])
+    frame = pd.read_csv(path).copy()
+    frame.to_csv(again, index=False)
+    assert "1.0" in again.read_text().replace("100.0", "")
+    assert load([again]).problems == []
+    frame[frame.columns[::-1]].copy().assign(note="mine").to_csv(again, index=False)
+    assert load([again]).problems == []
+    frame.dropna(axis=1, how="all").to_csv(again, index=False)
+    assert load([again]).problems == []
+    frame.assign(seconds=1.0).to_csv(again, index=False)
+    assert len(load([again]).problems) == 4
+
+
+def test_rows_are_whole_where_a_chart_carried_them(tmp_path):
+    """Rows of several tables become one table: what was whole is, what was changed is not."""
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    records.append(one, [row(trial=0), row(trial=1)])
+    records.append(two, [row(trial=2), row(trial=3)])
+    pd.read_csv(two).dropna(axis=1, how="all").copy().assign(note="mine").to_csv(two, index=False)
+    two.write_text(two.read_text().replace(",3,", ",4,"))
+    carried = tmp_path / "carried.csv"
+    carried.write_bytes(load([one, two], keep=True).table())
+    loaded = load([carried])
+    assert len(loaded.frame) == 4
+    assert loaded.problems == [f"{carried}, line 5: changed after gpubench wrote it (row_digest); used"]
+
+
+def test_rows_of_before_have_no_digest_and_are_not_called_changed(tmp_path):
+    path = tmp_path / "a.csv"
+    records.append(path, [row()])
+    assert (
+        edits(path, lambda text: "\n".join(line.rsplit(",", 2)[0] + ",end" for line in text.splitlines()) + "\n") == []
+    )
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
@@ -444,8 +563,8 @@ def test_very_many_different_values_still_have_numbers_of_their_own():
 
 @pytest.mark.parametrize(
     ("steering", "harmless"),
-    [("\x00\t\n\x1b\x1f", " "), ("\x7f\x80\x9b\x9f", "~\xa0"), ("\u200e\u200f", "\u200d\u2010"),
-     ("\u202a\u202c\u202e", "\u2029\u202f"), ("\u2066\u2069", "\u2065\u206a")],
+    [("\x00\t\n\x1b\x1f", " "), ("\x7f\x80\x9b\x9f", "~\xa0"), ("\u200b\u200d\u200e\u200f", "\u200a\u2010"),
+     ("\u2028\u2029\u202a\u202c\u202e", "\u2027\u202f"), ("\u2060\u2066\u2069\u206f", "\u205f\u2070")],
 )  # fmt: skip
 def test_what_steers_a_terminal_is_not_shown(steering, harmless):
     assert loading.shown(f"a{steering}b{harmless}c") == f"a{chr(0xFFFD) * len(steering)}b{harmless}c"
@@ -524,3 +643,45 @@ def test_laps_of_a_long_run_are_no_error(tmp_path):
 )
 def test_numbers_are_read_to_their_last_bit_by_every_pandas(pandas, word):
     assert float_precision(pandas) == word
+
+
+def test_every_row_knows_its_file(tmp_path):
+    """Read at once or line by line, with files between them that have no rows or cannot be read."""
+    paths = [tmp_path / f"{n}.csv" for n in range(6)]
+    for n, path in enumerate(paths):
+        records.append(path, [row(trial=n)] * (n % 3))
+    paths[4].write_bytes(paths[4].read_bytes() + b"torn")
+    loaded = load([*paths, tmp_path / "none.csv", paths[1]])
+    assert [loaded.file_of(place).name for place in loaded.frame.index] == [
+        f"{trial:.0f}.csv" for trial in loaded.frame["trial"]
+    ]
+    assert len(loaded.frame) == 0 + 1 + 2 + 0 + 1 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["true", "False", "nan", "NaN", "-nan", " nan", "inf", "-inf", "1_000", "\uff15", "1e", "0x5"]
+)
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
+    """pandas takes true for 1 where a whole column says so, and nan for nothing."""
+    path = written(tmp_path, *[LINE.replace("2.5", text)] * lines)
+    assert found(path) == ([], [f", line {number}: not a whole row; left out" for number in range(2, lines + 2)])
+
+
+def test_a_name_with_nan_in_it_is_one(tmp_path):
+    path = written(tmp_path, LINE.replace(",a,", ",nanoGPT,"), LINE.replace(",a,", ",NaN,"))
+    assert found(path, "suite") == (["nanoGPT", "NaN"], [])
+
+
+def test_an_endless_version_is_none(tmp_path):
+    path = written(tmp_path, LINE, f"inf{LINE[1:]}")
+    assert found(path) == ([2.5], [", line 3: not a whole row; left out"])
+
+
+@pytest.mark.parametrize("names", [NAMES, NAMES.replace("seconds", "mine")])
+def test_a_byte_that_is_no_text_costs_its_row_where_it_is_not_read_too(tmp_path, names):
+    path = written(tmp_path, LINE, LINE.replace("2.5", "2?5"), names=names)
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff"))
+    loaded = load([path], without=["laps"], keep=True)
+    assert loaded.problems == [f"{path}, line 3: not a whole row; left out"]
+    assert loaded.table().count(b"\n") == 2

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from gpubench.data.schedules import BUILT_IN, TINY, TITAN_RTX, line_of, parse, read, schedule_of
+from gpubench.data.built_in_schedules import BUILT_IN, TINY, TITAN_RTX
+from gpubench.data.schedules import line_of, parse, read, schedule_of
 from gpubench.errors import UserError
 
 PLAIN = """
@@ -48,6 +49,17 @@ def test_the_published_schedule():
     assert schedule.lr(13, 8 * 224) == pytest.approx(224 / 512)
     assert schedule.lr(27.999, 8 * 128) == pytest.approx(0.00025, rel=0.01)
     assert schedule.batch(schedule.phases[1], 16) == 7
+
+
+def test_a_ramp_may_fall_by_a_power():
+    schedule = parse(BUILT_IN["four-minutes"], "four-minutes")
+    assert schedule.peak == 20
+    assert schedule.lr(2.5, 65536) == 10, "the warm-up is straight"
+    assert schedule.lr(47.5, 65536) == pytest.approx(20 / 4), "half of the epochs are left"
+    assert schedule.lr(90, 65536) == 0
+    assert schedule.lr(47.5, 65536 // 256) == pytest.approx(20 / 4 / 256)
+    with pytest.raises(UserError, match=r"^mine, line 17: power = 0: it lies above 0 and up to 10"):
+        parse(PLAIN + "power = 0", "mine")
 
 
 def test_a_file_is_read_and_its_name_is_not_kept(tmp_path):

@@ -13,7 +13,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -25,7 +27,9 @@ from gpubench import __version__
 from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.verdicts import ran_together
 from gpubench.hardware.environment import cpu_count
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
+from gpubench.rows.write import RowsFile
+from gpubench.runner import scratch
 from gpubench.runner.run import run
 from gpubench.runner.signals import Interrupts
 
@@ -220,6 +224,64 @@ def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+
+
+def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monkeypatch):
+    out = tmp_path / "a.csv"
+    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=StopAt(0)))  # no child may start
+    with RowsFile(out):
+        done = cli(*scripted(out))
+        assert done.returncode == 2
+        assert f"--out {out}: " in done.stderr
+        assert "is writing it; wait for its end or give another --out" in done.stderr
+        assert "trials, about" in cli(*scripted(out, "--dry-run")).stdout
+    assert not out.exists()
+
+
+class Accident:
+    """Stands in for `run_child`: something happens while trial `number` goes on."""
+
+    def __init__(self, number: int, happens) -> None:
+        self.left, self.happens = number, happens
+
+    def __call__(self, task, **options):
+        self.left -= 1
+        if self.left < 0:
+            self.happens()
+        return run_inside(task, **options)
+
+
+def test_a_file_that_is_taken_away_meanwhile_ends_the_run_with_4_and_both_names(cli, tmp_path, monkeypatch):
+    out = tmp_path / "a.csv"
+    base = scripted(out, "--precision", "fp32", "--repeats", 2)
+    with monkeypatch.context() as patched:
+        accident = Accident(2, lambda: out.write_text("name,price\nbread,3\n"))
+        patched.setattr("gpubench.runner.run.run", partial(run, run_child=accident))
+        done = cli(*base)
+    (rescue,) = tmp_path.glob("a.rescued-*.csv")
+    assert done.returncode == 4
+    assert f"{out} was cut short during the run, so 1 row is in {rescue} instead" in done.stderr
+    assert accident.left == -1  # nothing more was trained
+    assert out.read_text() == "name,price\nbread,3\n"
+    out.unlink()
+    rescue.rename(out)
+    assert cli(*base).returncode == 0
+    assert sorted((row["model"], row["trial"]) for row in rows_of(out)) == [
+        ("long", "0"), ("long", "1"), ("short", "0"), ("short", "1"),
+    ]  # fmt: skip
+
+
+def test_what_a_killed_run_left_is_swept_by_the_next(cli, tmp_path, monkeypatch):
+    (tmp_path / "temporary" / f"{scratch.PREFIX}left").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    assert cli(*scripted(tmp_path / "a.csv", "--precision", "fp32", "--models", "short", "--quick")).returncode == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_runs_that_begin_in_the_same_second_have_files_of_their_own(cli, tmp_path):
+    for _ in range(2):
+        assert cli(*scripted(tmp_path, "--precision", "fp32", "--models", "short", "--quick")).returncode == 0
+    assert [len(rows_of(path)) for path in (tmp_path / "quick").iterdir()] == [1, 1]
 
 
 def test_resume_refuses_other_options_and_names_them(cli, tmp_path):

@@ -7,18 +7,11 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import (
-    Options,
-    check_names,
-    check_processes,
-    choose_batch,
-    choose_devices,
-    choose_models,
-    choose_precisions,
-    choose_threads,
-    plan,
-    schedule,
-)
+from gpubench.plan.cases import cases_of, choose_batch, choose_precisions, choose_threads
+from gpubench.plan.devices import check_processes, choose_devices
+from gpubench.plan.options import Options
+from gpubench.plan.recipes import choose_models, recipes_of, settings_for
+from gpubench.plan.rounds import schedule
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS, unsupported
 from gpubench.suite.suite import Param, Suite, params_text
@@ -41,7 +34,11 @@ def loaded(tmp_path, **changes) -> LoadedSuite:
     return LoadedSuite("demo", tmp_path / "demo.py", "d" * 64, Suite(**facts))
 
 
-def cases_of(tmp_path, devices=(GPU,), **options):
+def plan(suites, options, devices, *rest, **more):
+    return cases_of(recipes_of(options, suites), options, devices, *rest, **more)
+
+
+def demo_cases(tmp_path, devices=(GPU,), **options):
     return plan([loaded(tmp_path)], Options(**options), list(devices), {"demo": "toy"}, {})
 
 
@@ -58,7 +55,7 @@ def test_an_unknown_precision_lists_the_known():
 
 
 def test_a_precision_the_device_lacks_is_a_refusal_not_a_substitute(tmp_path):
-    cases = cases_of(tmp_path, [TURING], precision="fp32,bf16", batch="8", models=("small",))
+    cases = demo_cases(tmp_path, [TURING], precision="fp32,bf16", batch="8", models=("small",))
     assert [(case.precision, case.refusal) for case in cases] == [("fp32", ""), ("bf16", "emulated")]
 
 
@@ -75,25 +72,25 @@ def test_devices_auto_several_and_unknown():
 
 def test_max_on_a_cpu_needs_a_limit_and_the_default_there_is_fixed(tmp_path):
     with pytest.raises(UserError, match="--memory-limit"):
-        cases_of(tmp_path, [CPU], batch="max")
-    case = cases_of(tmp_path, [CPU], models=("small",))[0]
+        demo_cases(tmp_path, [CPU], batch="max")
+    case = demo_cases(tmp_path, [CPU], models=("small",))[0]
     assert (case.batch_policy, case.batch_size) == ("fixed", 16)
 
 
 def test_max_gives_each_mixed_case_a_twin_at_the_batch_of_fp32(tmp_path):
-    cases = cases_of(tmp_path, models=("small",))
+    cases = demo_cases(tmp_path, models=("small",))
     assert [(c.precision, c.batch_policy) for c in cases] == [
         ("fp32", "max"),
         ("fp16", "max"),
         ("fp16", "max-fp32"),
     ]
-    assert [c.batch_policy for c in cases_of(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
+    assert [c.batch_policy for c in demo_cases(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
 
 
 @pytest.mark.parametrize("batch", ["0", "-8", "many", "1.5"])
 def test_a_bad_batch_is_refused(tmp_path, batch):
     with pytest.raises(UserError, match="give max, fastest or a number above 0"):
-        cases_of(tmp_path, batch=batch)
+        demo_cases(tmp_path, batch=batch)
 
 
 def test_params_presets_and_their_order(tmp_path):
@@ -110,7 +107,7 @@ def test_params_presets_and_their_order(tmp_path):
 
 
 def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
-    cases = cases_of(tmp_path, [GPU, GPU1], batch="8", precision="fp32,tf32,fp16,bf16")
+    cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,tf32,fp16,bf16")
     trials = schedule(cases, 6, seed=1)
     rounds = [[t.case for t in trials if t.index == index] for index in range(6)]
     assert all(len(r) == len(cases) and set(map(id, r)) == set(map(id, cases)) for r in rounds)
@@ -120,7 +117,7 @@ def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
 
 
 def test_refused_cases_come_once(tmp_path):
-    cases = cases_of(tmp_path, [CPU], precision="fp32,tf32", models=("small",))
+    cases = demo_cases(tmp_path, [CPU], precision="fp32,tf32", models=("small",))
     trials = schedule(cases, 4, seed=1)
     assert [t.case.precision for t in trials] == ["tf32", "fp32", "fp32", "fp32", "fp32"]
 
@@ -131,7 +128,7 @@ def test_params_text_is_sorted_and_lower_case():
 
 def test_models_of_several_suites(tmp_path):
     with pytest.raises(UserError, match="huge: no such model; there are small, large"):
-        cases_of(tmp_path, models=("huge",))
+        demo_cases(tmp_path, models=("huge",))
 
 
 def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
@@ -145,7 +142,7 @@ def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
 
 def test_a_broken_card_among_good_ones_is_a_refusal(tmp_path):
     broken = replace(GPU, problem="no kernel image")
-    refusals = [case.refusal for case in cases_of(tmp_path, [broken, GPU1], precision="fp32", batch="8")]
+    refusals = [case.refusal for case in demo_cases(tmp_path, [broken, GPU1], precision="fp32", batch="8")]
     assert [bool(refusal) for refusal in refusals] == [True, True, False, False]
     assert "no kernel image" in refusals[0]
 
@@ -160,7 +157,7 @@ def test_a_batch_larger_than_the_data_is_refused(tmp_path):
 def test_a_memory_limit_is_refused_where_torch_has_none(tmp_path):
     apple = replace(GPU, device="mps:0", kind="mps")
     with pytest.raises(UserError, match="--memory-limit"):
-        cases_of(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)
+        demo_cases(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)
 
 
 def test_what_nobody_asked_for():
@@ -215,9 +212,9 @@ def test_settings_go_to_the_suites_that_declare_them(tmp_path):
     demo = loaded(tmp_path)
     other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, params={"rate": Param(0.5, "pace")}))
     options = Options(settings={"epochs": "5", "rate": "2", "nobody": "7"})
-    assert options.settings_for(demo, [demo, other]) == {"epochs": "5", "nobody": "7"}
-    assert options.settings_for(other, [demo, other]) == {"rate": "2", "nobody": "7"}
-    assert options.settings_for(demo, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
+    assert settings_for(demo, options.settings, [demo, other]) == {"epochs": "5", "nobody": "7"}
+    assert settings_for(other, options.settings, [demo, other]) == {"rate": "2", "nobody": "7"}
+    assert settings_for(demo, options.settings, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
 
 
 def test_a_name_without_a_number_is_the_first_of_its_kind():
@@ -251,13 +248,11 @@ def test_models_in_the_order_of_the_suite(tmp_path):
         choose_models(suite, ("b", "e"), [suite, other])
 
 
-def test_names_are_checked_for_every_suite_and_device(tmp_path):
-    suites = [loaded(tmp_path)]
-    check_names(suites, Options(models=("small",), precision="tf32"), [GPU, CPU])
+def test_a_model_or_precision_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(UserError, match="huge"):
-        check_names(suites, Options(models=("huge",)), [GPU])
+        demo_cases(tmp_path, models=("huge",))
     with pytest.raises(UserError, match="fp8"):
-        check_names(suites, Options(precision="fp8"), [GPU])
+        demo_cases(tmp_path, precision="fp8")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +343,7 @@ def test_a_case_has_all_that_was_asked(tmp_path):
 
 
 def test_a_suite_without_a_ladder_has_no_rungs(tmp_path):
-    assert {(case.rung, case.own_processes) for case in cases_of(tmp_path, batch="8")} == {(None, 1)}
+    assert {(case.rung, case.own_processes) for case in demo_cases(tmp_path, batch="8")} == {(None, 1)}
 
 
 @pytest.mark.parametrize(
@@ -369,7 +364,7 @@ def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
 
 def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mixed_without_fp32(tmp_path):
     def policies(*devices, **options):
-        return [(c.precision, c.batch_policy) for c in cases_of(tmp_path, devices, models=("small",), **options)]
+        return [(c.precision, c.batch_policy) for c in demo_cases(tmp_path, devices, models=("small",), **options)]
 
     assert policies(TURING, precision="fp32,bf16") == [("fp32", "max"), ("bf16", "max")]
     assert policies(GPU, precision="fp16") == [("fp16", "max")]
@@ -395,7 +390,7 @@ def test_a_wrong_setting_is_a_mistake_even_where_no_model_is_left(tmp_path):
 
 
 def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
-    cases = cases_of(tmp_path, [GPU], precision="fp32", batch="8")
+    cases = demo_cases(tmp_path, [GPU], precision="fp32", batch="8")
     refused = replace(cases[0], refusal="no")
     trials = schedule([*cases, refused], 2, seed=40)
     assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
@@ -405,8 +400,8 @@ def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
 
 def test_a_memory_limit_above_the_cards_own_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"cuda:0, Card, has 9.31 GiB"):
-        cases_of(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
-    assert cases_of(tmp_path, batch="8", memory_limit_bytes=10**10)
+        demo_cases(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
+    assert demo_cases(tmp_path, batch="8", memory_limit_bytes=10**10)
 
 
 def test_processes_beside_two_devices_are_told_both_ways():
@@ -419,13 +414,13 @@ def test_processes_beside_two_devices_are_told_both_ways():
 
 def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
     spark = replace(GPU, card="NVIDIA GB10", integrated=True)
-    assert cases_of(tmp_path, [spark], models=("small",))[0].batch_size == 16
+    assert demo_cases(tmp_path, [spark], models=("small",))[0].batch_size == 16
     with pytest.raises(UserError, match="GB10, whose memory is the host's, needs --memory-limit"):
-        cases_of(tmp_path, [spark], batch="max")
-    case = cases_of(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
+        demo_cases(tmp_path, [spark], batch="max")
+    case = demo_cases(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
     assert case.memory_limit_bytes == 10**9
     with pytest.raises(UserError, match="give a number"):
-        cases_of(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
+        demo_cases(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
 
 
 def test_a_machine_with_fewer_cpus_than_processes_is_refused():

@@ -1,5 +1,6 @@
 """A child may answer, raise, crash, hang, be killed or outlive its parent: each end is told apart."""
 
+import json
 import os
 import signal
 import socket
@@ -111,10 +112,8 @@ def test_the_resident_limit_is_watched_by_the_parent(tmp_path):
     assert outcome.end == "over_memory"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the process table of Linux")
-def test_no_child_outlives_a_killed_parent(tmp_path):
-    import json
-
+def started_trial(tmp_path):
+    """A process that runs a trial, and the process id of its child."""
     job = tmp_path / "task.json"
     pids = tmp_path / "pids"
     body = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
@@ -128,7 +127,12 @@ run_child(json.load(open({str(job)!r})))
     deadline = time.monotonic() + 20
     while not (pids.exists() and pids.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    child = int(pids.read_text())
+    return parent, int(pids.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the process table of Linux")
+def test_no_child_outlives_a_killed_parent(tmp_path):
+    parent, child = started_trial(tmp_path)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     assert gone(child)
@@ -224,7 +228,7 @@ def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monke
     ours, theirs = socket.socketpair()
     watched, lifeline = os.pipe()
     held, child, ended = os.fdopen(lifeline, "wb"), object(), []
-    monkeypatch.setattr(process, "_start", lambda output: (child, ours, held))
+    monkeypatch.setattr(process, "_start", lambda output, folder: (child, ours, held))
     monkeypatch.setattr(process, "_kill_group", ended.append)
     with theirs, os.fdopen(watched, "rb"):
         heard = theirs.makefile("rb")

@@ -1,7 +1,14 @@
-"""A row comes back as it went in; torn and concurrent writes lose nothing that was whole."""
+"""A row comes back as it went in; what tears, takes away or fills a file loses nothing that was whole."""
 
+import errno
+import fcntl
+import math
+import os
+import platform
+import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,7 +20,8 @@ from hypothesis import strategies as st
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.read import load
-from gpubench.rows.row import COLUMNS, Row, columns_markdown, to_cells
+from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, FLAGS, INTEGERS, NUMBERS, Row, columns_markdown, to_cells
+from gpubench.rows.write import HEADER, Rescued, RowsFile
 
 ROW = Row(suite="resnet", model="resnet18", precision="fp32", status="ok", seconds=1.5)
 
@@ -21,23 +29,24 @@ ROW = Row(suite="resnet", model="resnet18", precision="fp32", status="ok", secon
 words = st.lists(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1), max_size=4
 ).map(" ".join)
-VALUES = {
-    "str": words,
-    "int": st.integers(-(2**50), 2**50),
-    "float": st.floats(allow_nan=False, allow_infinity=False),
-    "bool": st.booleans(),
-}
 REQUIRED = {"suite", "model", "precision", "status"}
 
 
 def values_of(field):
-    kind = getattr(field.type, "__name__", str(field.type)).replace(" | None", "")
-    if field.name in REQUIRED:
-        return words.filter(bool)
-    return VALUES[kind] if kind == "str" else st.none() | VALUES[kind]
+    """Any value that the column may hold."""
+    allowed = ABOUT[field.name].allowed
+    if field.name in FLAGS:
+        return st.none() | st.booleans()
+    if field.name in INTEGERS:
+        return st.none() | st.integers(int(max(allowed.least + allowed.above, -(2**50))), 2**50)
+    if field.name in NUMBERS:
+        least, most = (None if math.isinf(end) else end for end in (allowed.least, allowed.most))
+        numbers = st.floats(least, most, exclude_min=allowed.above, allow_nan=False, allow_infinity=False)
+        return st.none() | numbers
+    return words.filter(bool) if field.name in REQUIRED else words
 
 
-rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name not in {"schema", "end"}})
+rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name not in {"schema", "row_digest", "end"}})
 
 
 @settings(max_examples=15, deadline=None)
@@ -51,7 +60,9 @@ def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
     for row, (_, back) in zip(given_rows, loaded.frame.iterrows(), strict=True):
         for name in COLUMNS:
             value = getattr(row, name)
-            if value is None:
+            if name == DIGEST:
+                assert len(back[name]) == 16
+            elif value is None:
                 assert back[name] != back[name] or back[name] in ("", False), name
             else:
                 assert back[name] == value, name
@@ -64,13 +75,19 @@ def test_white_space_inside_a_value_never_breaks_the_line(tmp_path):
     assert load([path]).frame["reason"].tolist() == ['two lines, "quoted"']
 
 
+def found(path):
+    """What is said of the file as it was found."""
+    with RowsFile(path) as file:
+        return [note.removeprefix(f"{path}: ") for note in file.notes]
+
+
 def test_a_torn_last_line_is_sealed_named_and_never_glued_to_the_next_row(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [ROW, replace(ROW, trial=1)])
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    assert "torn" in records.seal(path)
-    assert records.seal(path) == ""
+    assert "torn" in found(path)[0]
+    assert found(path) == []
     records.append(path, [replace(ROW, trial=2)])
     loaded = load([path])
     assert loaded.frame["trial"].isna().tolist() == [True, False]
@@ -113,13 +130,6 @@ def test_an_unwritable_place_is_named_before_work_starts(tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_is_a_line_of_advice(monkeypatch):
-    monkeypatch.setattr(records, "_seal", lambda path: "")
-    with pytest.raises(UserError, match="Make room"):
-        records.append(Path("/dev/full"), [ROW])
-
-
 def test_no_column_could_hold_a_host_or_a_user():
     assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
 
@@ -129,7 +139,7 @@ def test_a_whole_last_line_only_gets_its_newline_back(tmp_path):
     records.append(path, [ROW])
     whole = path.read_text()
     path.write_text(whole.rstrip("\n"))
-    assert records.seal(path) == ""
+    assert found(path) == []
     assert path.read_text() == whole
 
 
@@ -213,42 +223,218 @@ def test_the_header_is_written_once(tmp_path):
     assert lines[1:] == [",".join(to_cells(replace(ROW, trial=trial))) for trial in (None, 1, 2)] + [""]
 
 
-def sealed(path, content):
-    """(what the file holds afterwards, what is said of it)."""
-    path.write_bytes(content)
-    said = records.seal(path)
-    return path.read_bytes(), said.removeprefix(f"{path}: ")
+TORN = "the last line was torn (a run was killed while writing it); it is kept and not used"
 
 
-def test_what_becomes_of_a_last_line(tmp_path):
+@pytest.mark.parametrize(
+    ("end", "left", "said"),
+    [
+        (b"1,end\n", b"1,end\n", []),
+        (b"1,end", b"1,end\n", []),
+        (b"1,en", b"1,en\n", [TORN]),
+        (b"1,the end", b"1,the end\n", [TORN]),
+        (b'"1,end', b'"1,end"\n', [TORN]),
+        (b'"1","2,3', b'"1","2,3"\n', [TORN]),
+        (b'"1","2', b'"1","2"\n', [TORN]),
+        (b'"1",end', b'"1",end\n', []),
+        (b'"1",en', b'"1",en\n', [TORN]),
+    ],
+)
+def test_what_becomes_of_a_last_line(tmp_path, end, left, said):
     path = tmp_path / "a.csv"
-    assert records.seal(path) == ""
-    torn = "the last line was torn (a run was killed while writing it); it is kept and not used"
-    started = "only a torn header was there (a run was killed while writing it); started anew"
-    for content, expected in (
-        (b"", (b"", "")),
-        (b"a,end\n1,end\n", (b"a,end\n1,end\n", "")),
-        (b"a,end\n1,end", (b"a,end\n1,end\n", "")),
-        (b"a,end\n1,en", (b"a,end\n1,en\n", torn)),
-        (b"a,end\n1,the end", (b"a,end\n1,the end\n", torn)),
-        (b'a,end\n"1,end', (b'a,end\n"1,end"\n', torn)),
-        (b'a,end\n"1","2,3', (b'a,end\n"1","2,3"\n', torn)),
-        (b'a,end\n"1","2', (b'a,end\n"1","2"\n', torn)),
-        (b'a,end\n"1",end', (b'a,end\n"1",end\n', "")),
-        (b'a,end\n"1",en', (b'a,end\n"1",en\n', torn)),
-        (b"a,e", (b"", started)),
-        (b"a,end", (b"", started)),
-    ):
-        assert sealed(path, content) == expected, content
+    path.write_bytes(HEADER + b"\n" + end)
+    assert found(path) == said
+    assert path.read_bytes() == HEADER + b"\n" + left
 
 
-def test_one_lock_for_one_file_outside_its_folder(tmp_path):
+@pytest.mark.parametrize("length", [1, 30, len(HEADER)])
+def test_a_torn_header_is_no_file_yet(tmp_path, length):
+    path = tmp_path / "a.csv"
+    path.write_bytes(HEADER[:length])
+    with RowsFile(path) as file:
+        assert file.notes == [f"{path}: only a torn header was there; started anew"]
+        file.append([ROW])
+    assert len(load([path]).frame) == 1
+
+
+@pytest.mark.parametrize("content", [b"a,e", b"bread", HEADER + b",more", b"\n" + HEADER + b"\n"])
+def test_a_foreign_line_without_an_end_is_no_torn_header(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="holds another table"), RowsFile(path):
+        pass
+    assert path.read_bytes() == content
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(UserError, match="not a file"):
+        records.check_writable(tmp_path / "pipe.csv")
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A file of one row that a run has open, and its path."""
+    path = tmp_path / "a.csv"
+    with RowsFile(path) as file:
+        file.append([ROW])
+        yield file, path
+
+
+FOREIGN = "name,price\nbread,3\n"
+
+
+def replaced(path):
+    (path.parent / "foreign").write_text(FOREIGN)
+    (path.parent / "foreign").replace(path)
+
+
+@pytest.mark.parametrize(
+    ("happens", "why", "rescued"),
+    [
+        (lambda path: path.unlink(), "was removed", [0, 1]),  # no other name leads to the first row
+        (lambda path: path.rename(path.with_name("b.csv")), "was removed", [1]),
+        (replaced, "was replaced by another file", [0, 1]),
+        (lambda path: path.write_text(FOREIGN * 1000), "was overwritten", [1]),
+        (lambda path: path.write_text(FOREIGN), "was cut short", [1]),
+        (lambda path: path.write_text(""), "was cut short", [1]),
+    ],
+)
+def test_a_file_that_is_not_the_runs_any_more_gets_nothing_and_the_row_is_kept_beside_it(held, happens, why, rescued):
+    file, path = held
+    happens(path)
+    before = path.read_bytes() if path.exists() else None
+    with pytest.raises(Rescued, match=f"{path} {why} during the run, so .* in .*a.rescued-.*csv instead") as error:
+        file.append([replace(ROW, trial=1)])
+    assert (path.read_bytes() if path.exists() else None) == before
+    (rescue,) = path.parent.glob("a.rescued-*.csv")
+    assert str(rescue) in str(error.value)
+    assert error.value.exit_code == 4
+    loaded = load([rescue])
+    assert (loaded.frame["trial"].fillna(0).tolist(), loaded.problems) == (rescued, [])
+
+
+def test_a_foreign_file_is_not_taken_away_for_having_no_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    with RowsFile(path) as file:
+        path.write_text(FOREIGN)
+        with pytest.raises(Rescued, match="was overwritten"):
+            file.append([ROW])
+    assert path.read_text() == FOREIGN
+
+
+def full(monkeypatch, *, where=lambda path: True):
+    """From now on there is room for a hundred bytes of a write to files that `where` is true of."""
+    write_out = records._write_out
+
+    def torn(file, content):
+        if not where(Path(f"/proc/self/fd/{file.fileno()}").readlink()):
+            return write_out(file, content)
+        file.write(content[:100])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records, "_write_out", torn)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name of an open file")
+def test_on_a_full_disk_no_line_is_torn_and_the_row_is_in_the_temporary_folder(held, monkeypatch, tmp_path):
+    file, path = held
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    before = path.read_bytes()
+    full(monkeypatch, where=lambda path: path.parent == tmp_path)
+    with pytest.raises(Rescued, match=r"could not be written \(No space left on device\)"):
+        file.append([replace(ROW, trial=1)])
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["a.csv"]
+    (rescue,) = (tmp_path / "temporary").iterdir()
+    assert load([rescue]).frame["trial"].tolist() == [1]
+
+
+def test_a_row_that_nothing_takes_is_said(held, monkeypatch):
+    file, path = held
+    full(monkeypatch)
+    with pytest.raises(Rescued) as error:
+        file.append([replace(ROW, trial=1)])
+    path.write_text(str(error.value).partition("Keep these lines:\n")[2])
+    assert load([path]).frame["trial"].tolist() == [1]
+    assert [each.name for each in path.parent.iterdir()] == ["a.csv"]
+
+
+def test_rows_that_were_rescued_are_joined_with_cat_and_read(held):
+    file, path = held
+    kept = path.read_bytes()
+    path.write_text("")
+    with pytest.raises(Rescued) as error:
+        file.append([replace(ROW, trial=1)])
+    rescue = Path(str(error.value).partition("`cat ")[2].partition(" >>")[0])
+    path.write_bytes(kept + rescue.read_bytes())
+    loaded = load([path])
+    assert (loaded.frame["trial"].fillna(0).tolist(), loaded.problems) == ([0, 1], [])
+
+
+def found_by_another(path):
+    """What a run on this file is refused with; None where it may write."""
+    try:
+        with RowsFile(path, patience_seconds=0):
+            return None
+    except UserError as error:
+        return str(error)
+
+
+LOCKED = """
+import sys, time
+from pathlib import Path
+from gpubench.rows.write import RowsFile
+with RowsFile(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_run_is_refused_with_the_first_ones_name_until_that_is_dead(tmp_path):
+    path = tmp_path / "a.csv"
+    first = subprocess.Popen([sys.executable, "-c", LOCKED, str(path)], stdout=subprocess.PIPE)
+    assert first.stdout.read(6) == b"locked"
+    refused = found_by_another(path)
+    assert re.search(rf"process {first.pid} on {platform.node()}, since 20\d\d-\S+ \S+ is writing it", refused)
+    records.check_writable(path)  # it is
+    first.kill()
+    first.wait()
+    first.stdout.close()
+    assert found_by_another(path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_holds_inside_one_process_and_is_on_the_file_whatever_its_name(held, tmp_path):
     (tmp_path / "sub").mkdir()
-    one, same, other = (records.lock(tmp_path / name) for name in ("a.csv", "sub/../a.csv", "b.csv"))
-    assert one.lock_file == same.lock_file != other.lock_file
-    name = Path(one.lock_file).name
-    assert (name[:9], name[-5:], len(name)) == ("gpubench-", ".lock", 9 + 16 + 5)
-    assert tmp_path not in Path(one.lock_file).parents
+    (tmp_path / "link.csv").symlink_to(held[1])
+    for name in ("a.csv", "sub/../a.csv", "link.csv"):
+        assert "is writing it" in found_by_another(tmp_path / name), name
+    assert found_by_another(tmp_path / "b.csv") is None
+
+
+def test_where_there_are_no_locks_that_is_said(tmp_path, monkeypatch):
+    def no_locks(*arguments):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert found(tmp_path / "a.csv") == ["no locks on its file system, so a second run would not be noticed"]
+
+
+def test_a_file_that_was_taken_away_while_one_waited_for_it_is_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    real, taken = fcntl.flock, []
+
+    def slow(descriptor, how):
+        if not taken:
+            path.unlink()
+            taken.append(True)
+        return real(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", slow)
+    records.append(path, [ROW])
+    assert len(load([path]).frame) == 1
 
 
 def test_the_table_of_columns():
@@ -257,9 +443,9 @@ def test_the_table_of_columns():
         "| column | type | unit | meaning |",
         "| --- | --- | --- | --- |",
         "| `schema` | int |  | version of this table |",
-        "| `suite` | str |  | name of the suite, its file's stem |",
+        "| `suite` | str |  | name of the suite: its file's stem, or its folder's name |",
     ]
-    assert lines[4].startswith("| `suite_version` | int |  | raised")
+    assert lines[4].startswith("| `suite_version` | int from 0 |  | raised")
     assert lines[-2:] == ["| `end` | str |  | always `end`: a line without it was torn |", ""]
-    assert any(line.startswith("| `memory_limit_bytes` | int | bytes | --memory") for line in lines)
+    assert any(line.startswith("| `memory_limit_bytes` | int above 0 | bytes | --memory") for line in lines)
     assert len(lines) == len(COLUMNS) + 3

@@ -97,7 +97,8 @@ def test_quick(monkeypatch):
     assert ("valid", "timed") in laps
 
 
-def test_the_articles_body_is_frozen_but_for_its_batchnorm(monkeypatch):
+def learner_of(monkeypatch, **settings):
+    """The Learner of one small run."""
     from fastai.learner import Learner
 
     learners = []
@@ -108,8 +109,19 @@ def test_the_articles_body_is_frozen_but_for_its_batchnorm(monkeypatch):
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(Learner, "__init__", keep)
-    run_small(monkeypatch, recipe="article", pipeline="device")
-    body, head = learners[0].model[0], learners[0].model[1]
+    run_small(monkeypatch, pipeline="device", **settings)
+    return learners[0]
+
+
+@pytest.mark.parametrize(("recipe", "second"), [("article", 0.99), ("full", 0.999)])
+def test_the_articles_adam_has_the_betas_of_fastai_v1(monkeypatch, recipe, second):
+    optimizer = learner_of(monkeypatch, recipe=recipe).opt.opt
+    assert {group["betas"][1] for group in optimizer.param_groups} == {second}
+
+
+def test_the_articles_body_is_frozen_but_for_its_batchnorm(monkeypatch):
+    learner = learner_of(monkeypatch, recipe="article")
+    body, head = learner.model[0], learner.model[1]
     trains = {name for name, p in body.named_parameters() if p.requires_grad}
     norms = {
         f"{name}.{kind}"

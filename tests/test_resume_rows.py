@@ -9,7 +9,7 @@ import pytest
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.rows.row import QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
@@ -53,6 +53,16 @@ SETTING = Setting(GPU, CARD, HOST, "s1", band=(0.8, 1.25), peak=Peak(9.87654321e
 def made(measurement=DONE, case=CASE, startup_seconds=7.654321987, **changes):
     setting = replace(SETTING, **changes)
     return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22", startup_seconds=startup_seconds)
+
+
+def test_a_figure_that_its_column_may_not_hold_is_left_out_and_said():
+    """Else whoever reads the file would leave out the whole row."""
+    row = made(replace(DONE, quality={"accuracy": 94.0, "top5": 0.99}, loader_wait=-0.5))
+    assert (row.accuracy, row.top5, row.loader_wait) == (None, 0.99, None)
+    assert row.reason == (
+        "went well; loader_wait was -0.5, not a number from 0 to 1: left out;"
+        " accuracy was 94.0, not a number from 0 to 1: left out"
+    )
 
 
 def test_every_column_of_a_row():
@@ -208,6 +218,8 @@ def test_the_same_again_may_go_on(file_of):
         ({"environment": replace(HOST, commit="1", os="1", load_average=9.0)}, []),
         ({"options": Options(seed=41)}, ["seed"]),
         ({"options": Options(until=0.01)}, ["until"]),
+        ({"options": Options(session="s1")}, []),
+        ({"options": Options(session="s2")}, ["session"]),
     ],
 )
 def test_another_card_stack_or_option_may_not(file_of, facts, keys):

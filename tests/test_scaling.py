@@ -18,7 +18,8 @@ from gpubench.suites.scaling.allreduce import (
 )
 from rows import row
 
-from gpubench.analysis.cells import completed, once
+from gpubench.analysis.cells import completed
+from gpubench.analysis.compare import once
 from gpubench.analysis.scaling import curves_of, steps_of, sums_of
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -166,7 +167,11 @@ def test_odd_rows_of_others_are_left_out_without_a_fall(tmp_path):
         row(suite="largebatch", studies="batch", params="", accuracy=0.5),
     ]
     rows += [each for text in tables for each in scaled([1, 2], table=text, session=text)]
-    rows += [row(suite="scaling", model="allreduce", processes=n, table=text) for n in (None, 0, 2) for text in tables]
+    rows += [
+        row(suite="scaling", model="allreduce", processes=n, table=text, trial=trial)
+        for n in (None, 0, 2)
+        for trial, text in enumerate(tables)
+    ]
     rows += [row(suite="scaling", model="allreduce", processes=2, params=f"group={g}") for g in ("x", 9)]
     rows += [row(suite="scaling", processes=n, session="s9") for n in (None, 0)]
     rows += scaled([1, 2], batch_size=None, session="s10")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.runner.batch.batches import Batches
 from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
 from gpubench.runner.measure import Answer

@@ -20,7 +20,7 @@ from gpubench.commands.selftest import (
     verdict,
 )
 from gpubench.hardware.environment import Device, devices_of
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.runner.run import run
 from gpubench.training.clock.clock import Clock

@@ -10,7 +10,8 @@ from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
-from gpubench.plan.plan import Options
+from gpubench.plan.data import Data
+from gpubench.plan.options import Options
 from gpubench.plan.session import Session
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import run_child
@@ -253,7 +254,7 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
-        folders={"sleeps": None},
+        data={"sleeps": Data("")},
     )
     measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1)).measurement
     assert measurement.status == "ok", measurement.reason

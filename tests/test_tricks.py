@@ -10,9 +10,12 @@ from gpubench.suites.tricks import data, training
 from rows import rows
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options, plan
+from gpubench.plan.cases import cases_of
+from gpubench.plan.options import Options
+from gpubench.plan.recipes import recipes_of
 from gpubench.rows.read import load
 from gpubench.suite import files
+from gpubench.suite.trial import Trial
 from gpubench.training.clock.clock import Clock
 
 TRICKS = files.find("tricks")
@@ -24,7 +27,10 @@ SMALL = ("epochs=1", "width=2", "train_images=64", "valid_images=33", "test_imag
 
 def cases(mode="full", device=CPU, **settings):
     options = Options(suites=("tricks",), device="cpu", mode=mode, settings=settings)
-    return {case.model: case for case in plan([TRICKS], options, [device], {"tricks": "cifar10"}, {})}
+    return {
+        case.model: case
+        for case in cases_of(recipes_of(options, [TRICKS]), options, [device], {"tricks": "cifar10"}, {})
+    }
 
 
 def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
@@ -137,8 +143,33 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert "40% less memory" in said["sharded"]["notes"]
     assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
     assert ablation.findings[0].said == "loading is 2.00 times as fast as plain on CPU RTX 2080 Ti"
-    (chart,) = ablation.charts
-    assert [group.name for group in chart.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
+    seconds, speedups = ablation.charts
+    assert [group.name for group in speedups.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
+    assert [group.name for group in seconds.groups] == ["plain", "sharded", "ddp", "mixed", "loading"], "longest first"
+    assert [group.text for group in seconds.groups] == ["", "0.33x", "0.50x", "0.67x", "2.00x"]
+    assert seconds.title == speedups.title
+
+
+def test_seconds_are_drawn_in_the_order_in_which_tricks_build_up(tmp_path):
+    """What changes more settings comes later, however long it takes."""
+    both = " ".join(f"{switch}={str(switch in {'loading', 'ddp'}).lower()}" for switch in SWITCHES) + " width=64"
+    found = [
+        *trick("plain", [100.0]),
+        *trick("with-mixed", [20.0], params=both, precision="bf16"),
+        *trick("with-ddp", [60.0], params=both),
+        *trick("loading", [50.0]),
+    ]
+    seconds, _ = section(answered(tmp_path, found), "ablation").charts
+    assert [group.name for group in seconds.groups] == ["plain", "loading", "with-ddp", "with-mixed"]
+    assert section(answered(tmp_path, found, metric="rate"), "ablation").charts[0].reference == 1.0
+
+
+@pytest.mark.parametrize(("model", "workers", "expected"), [
+    ("plain", "0", 0), ("loading", "0", 6), ("loading", "3", 3), ("with-ddp", "0", 3), ("ddp", "0", 0),
+])  # fmt: skip
+def test_loader_processes_are_as_many_as_there_are_cpus(model, workers, expected, monkeypatch):
+    monkeypatch.setattr(training, "cpu_count", lambda: 6)
+    assert training.workers_of(Trial(cases(workers=workers)[model], 0, 1)) == expected
 
 
 def test_lightnings_advice_is_not_shown(caplog):

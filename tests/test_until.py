@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gpubench.interval import drifts, median_interval
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.runner.stopping import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
@@ -80,9 +80,10 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path):
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr
-    assert "stopped after 6 rounds: 1 of 1 intervals are within 90%" in done.stderr
     rows = pd.read_csv(tmp_path / "easy.csv")
-    assert list(rows["trial"]) == list(range(6))
+    assert len(rows) >= 6, "and more only where the trials seem to drift, as real ones may"
+    assert f"stopped after {len(rows)} rounds: 1 of 1 intervals are within 90%" in done.stderr
+    assert list(rows["trial"]) == list(range(len(rows)))
     assert set(rows["until"]) == {0.9}
 
     done = cli(*base, "--until", "0.0001%", "--budget", "12s", "--out", "hard.csv")

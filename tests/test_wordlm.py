@@ -17,7 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options, choose_batch, plan
+from gpubench.plan.cases import cases_of, choose_batch
+from gpubench.plan.options import Options
+from gpubench.plan.recipes import recipes_of
 from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
@@ -234,7 +236,9 @@ def test_presets_give_sizes_and_batch_and_every_value_gives_way():
 def test_the_lstm_runs_unless_others_are_named():
     for wish, models in {(): ["lstm"], ("gru", "rnn_relu"): ["gru", "rnn_relu"]}.items():
         options = Options(suites=("wordlm",), models=wish, precision="fp32")
-        assert [case.model for case in plan([WORDLM], options, [CPU], {"wordlm": "synthetic"}, {})] == models
+        assert [
+            case.model for case in cases_of(recipes_of(options, [WORDLM]), options, [CPU], {"wordlm": "synthetic"}, {})
+        ] == models
 
 
 def test_the_vocabulary_is_padded(text):
@@ -384,7 +388,7 @@ def test_torchs_counter_agrees_on_the_transformer():
 
 def cases_with_apex(device, wish):
     options = Options(suites=("wordlm",), models=("lstm",), precision=wish, settings={"engine": "apex"})
-    return plan([WORDLM], options, [device], {"wordlm": "synthetic"}, {})
+    return cases_of(recipes_of(options, [WORDLM]), options, [device], {"wordlm": "synthetic"}, {})
 
 
 def install_apex(tmp_path, monkeypatch, *files):
@@ -404,7 +408,7 @@ def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):
     assert "is not NVIDIA's" in case.refusal
     install_apex(tmp_path, monkeypatch, "optimizers/__init__.py")
     (case,) = cases_with_apex(GPU, "fp16-master")
-    assert "the last with them is 25.05" in case.refusal
+    assert "left it after tag 25.05" in case.refusal
     install_apex(
         tmp_path, monkeypatch, *(f"{part}/__init__.py" for part in ("amp", "fp16_utils", "multi_tensor_apply"))
     )

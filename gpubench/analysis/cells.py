@@ -55,7 +55,10 @@ CPU = "CPU "
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """What may speak against a trial."""
 
-WITHOUT_TIME = ("timed_out", "failed", "out_of_memory")
+CONFLICT = "conflict"
+"""The status, in memory alone, of rows of one trial that differ in what they say of it."""
+
+WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
 UNREAD = ("laps", "precision_proof", "started")
@@ -120,7 +123,7 @@ class Cell:
     marks: Mapping[str, int] = field(default_factory=dict)
     """How many of its trials have each of MARKS."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Trials of its case that have no time, by status."""
+    """Rows of its case that have no time, by status: trials, and those of a conflict."""
     parts: "tuple[Cell, ...]" = ()
     """The cells it combines, where it stands for several specimens; `values` then has one of each."""
 
@@ -160,15 +163,28 @@ class Cell:
         return bool(self.row["until"] > 0) and not self.parts
 
     @property
+    def contradicting(self) -> str:
+        """How many rows of its case contradict others of the same trial; empty where none does."""
+        count = self.lost.get(CONFLICT)
+        return f"{count} rows contradict each other" if count else ""
+
+    @property
     def lost_note(self) -> str:
-        """How many trials of its case have no time; empty where all have."""
-        lost = sum(self.lost.values())
-        return f"{lost} of {lost + self.trials} have no time" if lost else ""
+        """How many trials of its case have no time, and how many rows contradict each other; empty where none."""
+        lost = sum(self.lost.values()) - self.lost.get(CONFLICT, 0)
+        words = f"{lost} of {lost + self.trials} have no time" if lost else ""
+        return "; ".join(filter(None, [words, self.contradicting]))
 
 
 def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Which rows trained nothing: they sum gradients, and what they found is their table, not their seconds."""
     return frame["table"].isin([text for text in frame["table"].unique() if '"busbw"' in str(text)])
+
+
+def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Which published rows state an accuracy or a gain and never meant to have a time."""
+    told = (frame["mode"] == "published") & (frame["status"] == "ok")
+    return told & frame["seconds"].isna() & frame["samples_per_second"].isna()
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +211,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         done.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
     if "identity" not in frame:
         done = done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
-    return done.assign(case=_numbered(done, CASE))
+    return done.assign(case=numbered(done, CASE))
 
 
 def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
@@ -215,30 +231,13 @@ def _each(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[s
     return texts.map({text: change(str(text)) for text in texts.unique()})
 
 
-def _numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
+def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
     """One number per row, the same where `columns`, which the identity decides, agree."""
     each = frame.drop_duplicates("identity")
     numbers = each.groupby(list(columns), sort=False, dropna=False).ngroup()
     by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
     by_identity[each["identity"]] = numbers
     return pd.Series(by_identity[frame["identity"].to_numpy()], index=frame.index, dtype="int64")
-
-
-def once(frame: pd.DataFrame, left_out: list[str]) -> pd.DataFrame:
-    """One row per trial: its ok row, else its last, where a run was resumed or a file was given twice."""
-    case = [*CASE, *TURNS, "memory_limit_bytes", "device"]
-    known = frame["trial"].notna() & (frame["session"] != "")
-    ordered = frame[["trial"]].assign(case=_numbered(frame, case), done=frame["status"] == "ok")
-    if not ordered["done"].all():
-        ordered = ordered.sort_values("done", kind="stable")
-    superseded = (ordered.duplicated(["case", "trial"], keep="last") & known).reindex(frame.index)
-    for again, what in (
-        (superseded & (frame["status"] != "ok"), "trial(s) without a result that ran again later"),
-        (superseded & (frame["status"] == "ok"), "row(s) of trials that are here twice"),
-    ):
-        if again.any():
-            left_out.append(f"{int(again.sum())} {what}")
-    return frame[~superseded] if superseded.any() else frame
 
 
 def list_bad(bad: pd.DataFrame, left_out: list[str], figure: str) -> None:
@@ -260,7 +259,7 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
     marked["unsteady"] |= unmarked
     frame = frame.assign(
-        cell=_numbered(frame, CELL),
+        cell=numbered(frame, CELL),
         **{f"is_{mark}": hit for mark, hit in marked.items()},
     )
     trials = frame.groupby("cell")
@@ -353,7 +352,7 @@ def _precision_rank(cell: Cell) -> int:
 def text_of(value: object) -> str:
     """A cell of the table as text: 64 for 64.0, empty for NaN."""
     if isinstance(value, float):
-        return "" if value != value else f"{value:.15g}"
+        return "" if value != value else f"{value + 0.0:.15g}"  # -0.0 is no other 0
     return str(value)
 
 

@@ -1,7 +1,7 @@
 """Rows to matched comparisons with verdicts; whatever is left out is listed with its reason."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -11,8 +11,11 @@ import pandas as pd
 
 from gpubench.analysis.accuracy import accuracies_judged
 from gpubench.analysis.cells import (
+    CASE,
+    CONFLICT,
     GROUP,
     READ_IDENTITY,
+    TURNS,
     UNREAD,
     Cell,
     cells_of,
@@ -21,8 +24,9 @@ from gpubench.analysis.cells import (
     in_order,
     list_bad,
     named_cpus,
-    once,
+    numbered,
     only_sums,
+    without_time,
 )
 from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.matching import FOLLOWS, against_plain, is_ablation, kind_of, pairs_along, switches_of, wished
@@ -32,12 +36,16 @@ from gpubench.analysis.time_to_goal import expected, unsure_of_shares
 from gpubench.analysis.verdicts import Comparison, against_itself, comparison, judged
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded, load
-from gpubench.rows.row import COLUMNS
+from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
+from gpubench.rows.table import PLAUSIBLE
 from gpubench.suite.files import built_in_names, find
+from gpubench.suite.trial import TRAINED
 
 USUAL_AXES = ("card", "precision")
-PLAUSIBLE = (1e-100, 1e100)
-"""Between these a figure of any unit lies; the quotient of two others need not be a number."""
+TRIAL = [*CASE, *TURNS, "memory_limit_bytes", "device"]
+"""What rows of one trial agree in, beside its number."""
+NAMED = 3
+"""Columns and files that a conflict names."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,24 @@ def compare(paths: Sequence[Path], question: Question | None = None) -> Result:
 
 def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     """The rows of some files as comparing needs them; with `keep` their text too. Raises UserError without any."""
-    loaded = load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep)
+    loaded = plausible(load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep))
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
     return replace(loaded, frame=_with_studies(_with_rates(loaded.frame)))
+
+
+def plausible(loaded: Loaded) -> Loaded:
+    """Without the rows that hold a figure of no unit: what is reckoned with it need not be a number. They are named."""
+    frame, problems = loaded.frame, []
+    wild = pd.Series(False, index=frame.index)
+    for name in (each for each in NUMBERS if each in frame):
+        size = frame[name].abs()
+        own = (size > PLAUSIBLE[1]) | ((size < PLAUSIBLE[0]) & (size > 0))
+        if own.any():
+            problems.append(f"{int(own.sum())} row(s) with {name} {frame.loc[own, name].iloc[0]:.3g}; left out")
+            wild |= own
+    return replace(loaded, frame=frame[~wild], problems=[*loaded.problems, *problems]) if problems else loaded
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -143,8 +164,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     frame = frame.assign(card=named_cpus(frame))
-    every = once(completed(frame), left_out)
-    frame = every[~only_sums(every)]
+    every = once(completed(frame), left_out, loaded.file_of)
+    frame = every[~only_sums(every) & ~(without_time(every) if metric is SECONDS else False)]
     if metric.name == "time-to-goal":
         frame = expected(frame)
     ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
@@ -169,6 +190,54 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     judged_groups = _judged(groups, metric)
     left_out = list(dict.fromkeys(left_out))
     return Result(judged_groups, left_out, loaded.problems, failed, wish, metric, axes, every, labels)
+
+
+def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
+    """One row per trial where a run was resumed or a file was given twice, whatever the order of the rows.
+
+    A training that came to its end stands before one that did not. Where rows say different things of such a
+    training, all of them stay, as conflicts in the files that `file_of` names by a row's place in the index.
+    """
+    trials = frame[["trial"]].assign(case=numbered(frame, TRIAL))
+    again = trials.duplicated(keep=False) & frame["trial"].notna() & (frame["session"] != "")
+    if not again.any():
+        return frame
+    rows, trial = frame[again], trials[again].groupby(["case", "trial"]).ngroup()
+    trained = rows[rows["status"].isin(TRAINED)]
+    others = rows.drop(index=trained.index)
+    # What came to an end says more than what was stopped.
+    others = others.assign(ended=others["status"] != "interrupted").sort_values(["ended", "status", "reason"])
+    tried = trial[others.index]
+    ran_again = tried.index[tried.isin(trial[trained.index]) | tried.duplicated(keep="last")]
+    copies = trained.index[trained.duplicated()]
+    for superseded, what in (
+        (ran_again, "trial(s) without a result that ran again later"),
+        (copies, "row(s) of trials that are here twice"),
+    ):
+        if len(superseded):
+            left_out.append(f"{len(superseded)} {what}")
+    return _with_conflicts(frame.drop(index=ran_again.union(copies)), trial[trained.index], file_of)
+
+
+def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
+    """The rows, with status and reason of a conflict where several trained one trial: `trial` has its number.
+
+    It also has the numbers of copies that are no longer in the frame.
+    """
+    left = trial[trial.index.isin(frame.index)]
+    several = left[left.duplicated(keep=False)]
+    if several.empty:
+        return frame
+    values = frame.loc[several.index].groupby(several).nunique(dropna=False)
+    differing = [name for name in COLUMNS if name in values and name != DIGEST and (values[name] > 1).any()]
+    names = sorted(differing, key=lambda name: name != "seconds")[:NAMED]
+    files = sorted({str(file_of(place)) for place in trial.index[trial.isin(several)]})
+    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    reason = f"rows of one trial differ in {', '.join(names)} ({', '.join(files[:NAMED])}{more})"
+    contradicting = frame.index.isin(several.index)
+    return frame.assign(
+        status=frame["status"].mask(contradicting, CONFLICT), reason=frame["reason"].mask(contradicting, reason)
+    )
 
 
 def _axes(by: str | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
+from gpubench.rows.table import BROKEN, PLAUSIBLE
 from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
@@ -80,7 +81,11 @@ METRICS = {
             words=("thriftier", "hungrier"),
         ),
         Metric(
-            "cost", "dollars/run", "dollars", "seconds, and the card a price (--price)", words=("cheaper", "dearer")
+            "cost",
+            "dollars/run",
+            "dollars",
+            "seconds, and the card a price (--price); or stated dollars",
+            words=("cheaper", "dearer"),
         ),
         Metric(
             "value",
@@ -136,8 +141,8 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
         "seconds": lambda: seconds,
         "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
         "energy": lambda: frame.get("joules_per_sample", nothing),
-        "cost": lambda: seconds / 3600 * _hourly(frame, prices),
-        "cost-per-epoch": lambda: seconds / frame["epochs"].where(frame["epochs"] > 0) / 3600 * _hourly(frame, prices),
+        "cost": lambda: _dollars(frame, prices),
+        "cost-per-epoch": lambda: _dollars(frame, prices) / frame["epochs"].where(frame["epochs"] > 0),
         "value": lambda: (
             _hourly(frame, prices) / 3600 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
         ),
@@ -149,15 +154,23 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
     return frame.assign(value=values[metric.name]())
 
 
+def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
+    """Of the whole run: what its row states, else what its seconds cost."""
+    stated = frame["dollars"]
+    if prices is None and stated.notna().any():
+        return stated
+    return stated.where(stated.notna(), frame["seconds"] / 3600 * _hourly(frame, prices))
+
+
 def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
     if prices is None:
         raise UserError("a cost needs the cards' prices: --price prices.toml (docs/sharing.md shows one)")
     table = read_prices(prices) if isinstance(prices, Path) else hourly_prices(prices, "prices")
-    each = {card: _price_of(str(card), table) for card in frame["card"].unique()}
+    each = {card: price_of(str(card), table) for card in frame["card"].unique()}
     return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)
 
 
-def _price_of(card: str, table: Mapping[str, float]) -> float:
+def price_of(card: str, table: Mapping[str, float]) -> float:
     """Of several entries that are part of the card's name the longest."""
     fitting = [name for name in table if name.lower() in card.lower()]
     return table[max(fitting, key=len)] if fitting else math.nan
@@ -170,8 +183,10 @@ def read_prices(path: Path) -> dict[str, float]:
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
+    except RecursionError:
+        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 
@@ -183,9 +198,9 @@ def hourly_prices(table: Mapping[str, Any], whence: str) -> dict[str, float]:
             entry = entry if isinstance(entry, Mapping) else {"hourly": entry}
             hours = HOURS_PER_YEAR * float(entry.get("years", 0)) * float(entry.get("use", 1))
             value = float(entry["hourly"]) if "hourly" in entry else float(entry["price"]) / hours
-        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        except BROKEN:
             value = math.nan
-        if not 0 < value < math.inf:
+        if not PLAUSIBLE[0] < value < PLAUSIBLE[1]:
             raise UserError(f'{whence}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
         hourly[card] = value
     return hourly

@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis.cells import SPECIMEN, STACK, only_sums
-from gpubench.rows.table import table_of
+from gpubench.rows.table import BROKEN, number, table_of
 
+MOST_PROCESSES = 1 << 20
+"""No run has more; of a row that says so nothing is concluded."""
 REACH = 8
 """The model says nothing of more than this many times the most processes measured."""
 
@@ -162,7 +164,7 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
     A session that ran with several numbers of processes stays by itself, like its device. Of the others, each of
     which has one number (so it is with several machines), those of one stack go together.
     """
-    rows = rows[rows["processes"] >= 1]
+    rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
     same = [*keys, *SPECIMEN, *STACK]
     alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     whose = [column for column in SPECIMEN if column != "card"]
@@ -174,6 +176,11 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
 def params_of(text: object) -> dict[str, str]:
     """The parameters of a row by name."""
     return {name: value for name, equals, value in (pair.partition("=") for pair in str(text).split()) if equals}
+
+
+def is_count(text: str) -> bool:
+    """Whether a parameter is a whole number that something can have so many of."""
+    return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
 def _points(
@@ -228,8 +235,8 @@ def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
         for line in table_of(text):
             try:
                 sent = str(line.get("gradient_type", ""))
-                return float(line["gradient_bytes"]), sent, float(line["images_a_step"])
-            except (KeyError, TypeError, ValueError):
+                return number(line["gradient_bytes"]), sent, number(line["images_a_step"])
+            except BROKEN:
                 continue
     return 1.0, "", batch
 
@@ -260,11 +267,11 @@ def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, fl
     processes, group = int(row["processes"]), _group_of(row)
     for each in table_of(row["table"]) if 1 <= group <= processes else []:
         try:
-            what = (str(each["algorithm"]), bool(each["fusion_bytes"]), str(each["what"]), int(each["bytes"]))
-            seconds, busbw = float(each["seconds"]), float(each["busbw"])
-        except (KeyError, TypeError, ValueError, OverflowError):
+            what = (str(each["algorithm"]), bool(each["fusion_bytes"]), str(each["what"]), int(number(each["bytes"])))
+            seconds, busbw = number(each["seconds"]), number(each["busbw"])
+        except BROKEN:
             continue
-        if 0 < seconds < math.inf and what[-1] > 0:
+        if seconds > 0 and what[-1] > 0:
             yield (processes, group, *what), seconds, busbw
 
 
@@ -314,4 +321,4 @@ def _group_of(row: "pd.Series[Any]") -> int:
     """Processes in a group of the hierarchical algorithm, as the suite chose it; 0 where the row cannot say."""
     asked = params_of(row["params"]).get("group", "0")
     nodes = int(row["nodes"]) if row["nodes"] >= 1 else 1
-    return (int(asked) or int(row["processes"]) // nodes) if asked.isdecimal() else 0
+    return (int(asked) or int(row["processes"]) // nodes) if is_count(asked) else 0

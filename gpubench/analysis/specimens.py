@@ -118,7 +118,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
         card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
         label = circumstanced(card, power, memory)
         if source and sources[card] > 1:
-            label += f" ({source.removeprefix('github.com/').partition('/')[0]})"
+            label += f" ({source.removeprefix('github.com/').partition('/')[0].partition(',')[0]})"
         elif not source and max(specimens[card], unknown[card]) > 1:
             label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
         if _texts_without_session(row) in repeated:

@@ -20,6 +20,8 @@ MINIMUM_EFFECT = 0.02
 SMALLEST = math.log(1 + MINIMUM_EFFECT)
 EQUIVALENCE = 0.9
 """Level of the interval that must lie inside the minimum effect for `same`: two one-sided tests at 5%."""
+WIDEST = 150.0
+"""An interval of logarithms ends here: what is farther out says nothing, and its exponential need not be a number."""
 DECIDING_TRIALS = 6
 """Trials a side below which Mann-Whitney cannot decide after Holm."""
 BETWEEN_SPECIMENS_SD = 0.02
@@ -108,7 +110,8 @@ def ratio(a: Sequence[float], b: Sequence[float], *, same_session: bool = True, 
 
 def _around(value: float, shift: tuple[float, float]) -> tuple[float, float]:
     """The interval as quotients; that of the medians is inside it even where few values push it out."""
-    return min(value, math.exp(shift[0])), max(value, math.exp(shift[1]))
+    low, high = max(shift[0], -WIDEST), min(shift[1], WIDEST)
+    return min(value, math.exp(low)), max(value, math.exp(high))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""What reaching a suite's goal takes: seconds over the share of runs that reached it."""
+"""What reaching a suite's goal takes: seconds over the share of runs that reached it, and by number of processes."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
 from gpubench.analysis.cells import CELL, Cell
+from gpubench.analysis.scaling import cases_of, params_of
 from gpubench.analysis.verdicts import Comparison
 from gpubench.suite.trial import TRAINED
 
@@ -45,3 +47,76 @@ def _unsure(c: Comparison) -> Comparison:
 def _share(cell: Cell) -> float:
     """The least of a combined cell's parts."""
     return float(min(part.row["success"] for part in cell.parts or (cell,)))
+
+
+PLAUSIBLE = (1e-9, 1e12)
+"""Seconds of a run lie between these."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A number of processes that reached the goal, in a median of so many seconds."""
+
+    processes: int
+    machines: float
+    """NaN where the rows do not say, like `epochs`."""
+    seconds: float
+    efficiency: float
+    """Processes times seconds of the fewest processes over those of this many: of perfect scaling 1."""
+    epochs: float
+    trials: int
+    note: str
+
+
+@dataclass(frozen=True)
+class GoalCurve:
+    """One published series at several numbers of processes."""
+
+    known: Mapping[str, Any]
+    """What its rows agree in, `goal` among it."""
+    points: tuple[Reach, ...]
+    sources: tuple[str, ...]
+    recipes: int
+    """Different parameters among its rows: a schedule may be one for each number of processes."""
+    cases: frozenset[int]
+
+
+SERIES = ["suite", "suite_version", "model", "precision", "data", "card", "session", "goal"]
+"""What rows of one published series agree in; not the recipe, which goes with the number of processes."""
+
+
+def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
+    """A curve for each published series that reached its goal with two numbers of processes or more.
+
+    One's own rows have rates, which scale without the recipe changing (see `scaling.curves_of`).
+    """
+    goals = [params_of(text).get("goal", "0") for text in frame["params"]]
+    rows = frame.assign(goal=pd.to_numeric(pd.Series(goals, frame.index), errors="coerce"))
+    told = (rows["mode"] == "published") & (rows["status"] == "ok") & (rows["session"] != "")
+    rows = rows[told & (rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE) & rows["processes"].between(1, 1e9)]
+    curves = []
+    for names, own in rows.groupby(SERIES, dropna=False, sort=False):
+        if own["processes"].nunique() > 1:
+            known = dict(zip(SERIES, names, strict=True))
+            sources = tuple(dict.fromkeys(own["source"]))
+            curves.append(GoalCurve(known, _reaches(own), sources, own["params"].nunique(), cases_of(own)))
+    return curves
+
+
+def _reaches(rows: pd.DataFrame) -> tuple[Reach, ...]:
+    counts = sorted({int(count) for count in rows["processes"]})
+    by_count = {count: rows[rows["processes"] == count] for count in counts}
+    fewest = counts[0]
+    least = fewest * float(by_count[fewest]["seconds"].median())
+    return tuple(
+        Reach(
+            count,
+            float(own["nodes"].dropna().median()),
+            seconds := float(own["seconds"].median()),
+            least / (count * seconds),
+            float(own["epochs"].dropna().median()),
+            len(own),
+            "; ".join(dict.fromkeys(filter(None, own["reason"]))),
+        )
+        for count, own in by_count.items()
+    )

@@ -1,12 +1,11 @@
 """A pair of cells to a comparison: its ratio, what to know about it, and the verdict that it allows."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import Cell
+from gpubench.analysis.cells import CONFLICT, Cell
 from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
@@ -57,6 +56,8 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
         verdict = f"{axis} + stack"
     elif edited:
         verdict = f"{axis} + code"
+    elif subject.contradicting or other.contradicting:
+        verdict = CONFLICT
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
@@ -66,7 +67,8 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
 def against_itself(subject: Cell, plain: Cell) -> Comparison:
     """A change over `plain` of the same session; in what they differ is the question."""
     ratio = stats.ratio(subject.values, plain.values, until=subject.adaptive or plain.adaptive)
-    return Comparison("model", subject, plain, subject.model, plain.model, ratio)
+    verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
+    return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict)
 
 
 def p_above(c: Comparison, limit: float) -> float:
@@ -131,7 +133,7 @@ def _specimens_note(subject: Cell, other: Cell) -> str:
 
 
 def _batch_note(subject: Cell, other: Cell) -> str:
-    if math.isnan(subject.batch_size) or math.isnan(other.batch_size):
+    if not (subject.batch_size > 0 and other.batch_size > 0):
         return ""
     times = subject.batch_size / other.batch_size
     return "same batch" if times == 1 else f"batch {times:.2g} x"

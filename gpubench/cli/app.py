@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 import gpubench
-from gpubench.cli import compare, data, machine, run, share
+from gpubench.cli import cards, compare, data, machine, run, share, show
 from gpubench.cli.options import COMPARE, FLAG, LOOK_AFTER, MEASURE
 from gpubench.errors import UserError
+from gpubench.printed import say
 
 app = typer.Typer(
     name="gpubench",
@@ -35,7 +36,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
         try:
             code = command(*args, **kwargs)
         except UserError as error:
-            typer.echo(f"gpubench: {error}", err=True)
+            say(f"gpubench: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # `| head` has seen enough; rich makes a SystemExit of it
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
@@ -43,7 +44,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
-            typer.echo("\nstopped", err=True)
+            say("", "stopped", err=True)
             raise typer.Exit(130) from None
         raise typer.Exit(code or 0)
 
@@ -52,7 +53,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
 
 def _version(show: bool) -> None:
     if show:
-        typer.echo(f"gpubench {gpubench.__version__}")
+        say(f"gpubench {gpubench.__version__}")
         raise typer.Exit
 
 
@@ -73,10 +74,12 @@ def add(to: typer.Typer, command: Callable[..., int | None], examples: str, pane
 add(app, run.run, run.RUN_EXAMPLES, MEASURE)
 add(app, compare.compare, compare.COMPARE_EXAMPLES, COMPARE)
 add(app, compare.report, compare.REPORT_EXAMPLES, COMPARE)
+add(app, cards.cards, cards.CARDS_EXAMPLES, COMPARE)
 add(app, share.export, share.EXPORT_EXAMPLES, COMPARE)
 add(app, share.import_, share.IMPORT_EXAMPLES, COMPARE, name="import")
 add(app, share.submit, share.SUBMIT_EXAMPLES, COMPARE)
 add(app, machine.list_suites, machine.LIST_EXAMPLES, MEASURE, name="list")
+add(app, show.show, show.SHOW_EXAMPLES, MEASURE)
 add(app, machine.doctor, machine.DOCTOR_EXAMPLES, LOOK_AFTER)
 add(app, machine.peak, machine.PEAK_EXAMPLES, MEASURE)
 add(app, machine.selftest, machine.SELFTEST_EXAMPLES, LOOK_AFTER)

@@ -21,6 +21,7 @@ from gpubench.cli.options import (
     Where,
 )
 from gpubench.errors import UserError
+from gpubench.printed import say
 
 COMPARE_EXAMPLES = """
 Examples:
@@ -172,7 +173,7 @@ def report(
 ) -> None:
     """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
     from gpubench.analysis.compare import Question
-    from gpubench.commands.report import write_report
+    from gpubench.commands.compare import write_report
 
     question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
-    typer.echo(write_report(files, question, out))
+    say(write_report(files, question, out))

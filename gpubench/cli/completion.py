@@ -58,8 +58,9 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
     from gpubench.errors import UserError
     from gpubench.suite.files import find_all
 
+    given = ctx.params.get("suite") or ["resnet"]
     try:
-        loaded = find_all(ctx.params.get("suite") or ["resnet"])
+        loaded = find_all([given] if isinstance(given, str) else given)
     except UserError:
         return []
     return some_of(incomplete, dict.fromkeys(model for each in loaded for model in each.suite.models))

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
+from gpubench.printed import say
 
 FETCH_EXAMPLES = "Example: `gpubench data fetch cifar100`"
 
@@ -22,7 +23,7 @@ def fetch(
     from gpubench.data import datasets
 
     for name in names:
-        typer.echo(f"{name}: {datasets.fetch(name)}")
+        say(f"{name}: {datasets.fetch(name)}")
 
 
 PREPARE_EXAMPLES = "Example: `gpubench data prepare imagenet --sizes 160,320 --data DIR`"
@@ -55,9 +56,9 @@ def list_data() -> None:
     cache = datasets.cache_folder()
     for name, dataset in datasets.DATASETS.items():
         here = datasets.seen(name)
-        typer.echo(f"{name}: {dataset.about}; {f'in {here}' if here else 'not fetched'}")
+        say(f"{name}: {dataset.about}; {f'in {here}' if here else 'not fetched'}")
     for name, about in datasets.TREES.items():
-        typer.echo(f"{name}: {about}; give it with --data DIR")
+        say(f"{name}: {about}; give it with --data DIR")
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
-        typer.echo(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
+        say(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")

@@ -7,6 +7,7 @@ import typer
 
 from gpubench.cli import completion
 from gpubench.errors import UserError
+from gpubench.printed import say
 
 LIST_EXAMPLES = "Example: `gpubench list`, `gpubench list --suite resnet` or `gpubench list --suite my_suite.py`"
 
@@ -22,7 +23,7 @@ def list_suites(
     """Suites with their models; one of them (--suite) with all its parameters."""
     from gpubench.commands.suites import listed
 
-    typer.echo("\n".join(listed(suite or ())))
+    say(*listed(suite or ()))
 
 
 DOCTOR_EXAMPLES = """
@@ -61,7 +62,7 @@ def doctor(
     with HintLine() as line:
         for check in health(files, against) if files and against else checks(data, line.show):
             line.clear()
-            print(f"{marks[check.level]}  {check.text}" + f"\n        {check.advice}" * bool(check.advice), flush=True)
+            say(f"{marks[check.level]}  {check.text}", *[f"        {check.advice}"] * bool(check.advice))
             code = 4 if check.level == "fix" else code
     return code
 

@@ -7,6 +7,7 @@ import typer
 
 from gpubench.cli import completion
 from gpubench.cli.options import Files
+from gpubench.printed import say
 
 EXPORT_EXAMPLES = """
 Examples:
@@ -36,8 +37,7 @@ def export(
     """Write the ok rows in another tool's format."""
     from gpubench.interop import exports
 
-    for line in exports.export(files, format_name, out):
-        typer.echo(line)
+    say(*exports.export(files, format_name, out), exact=out is None)
 
 
 IMPORT_EXAMPLES = """
@@ -75,7 +75,7 @@ def import_(
     from gpubench.interop.imports import Facts, import_files
 
     facts = Facts(source, card, precision, data, torch, params, batches)
-    typer.echo(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
+    say(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
 
 
 SUBMIT_EXAMPLES = "Example: `gpubench submit results/mine.csv`; nothing is sent"
@@ -84,17 +84,18 @@ SUBMIT_EXAMPLES = "Example: `gpubench submit results/mine.csv`; nothing is sent"
 def submit(
     files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
 ) -> int:
-    """Check files for a pull request to results/: what is missing. Exit code 4 if anything; sends nothing."""
-    from gpubench.interop.submit import missing
+    """Check files for a pull request to results/: what is missing, and what speaks against rows.
+
+    Rows of files that are passed together are held against each other. Exit code 4 if anything is missing; sends
+    nothing.
+    """
+    from gpubench.submit.check import reports
 
     code = 0
-    for path in files:
-        found = missing(path)
-        typer.echo(
-            f"{path}: " + ("ready for a pull request (docs/contributing-results.md)" if not found else "not yet")
-        )
-        for line in found:
-            typer.echo(f"  {line}")
+    for path, report in reports(files).items():
+        found = report.missing
+        verdict = "not yet" if found else "ready for a pull request (docs/contributing-results.md)"
+        say(f"{path}: {verdict}", *(f"  {line}" for line in [*found, *(f"note: {note}" for note in report.notes)]))
         code = 4 if found else code
     return code
 
@@ -106,4 +107,4 @@ def columns() -> None:
     """Every column of the CSV and what it means, as Markdown."""
     from gpubench.rows.row import columns_markdown
 
-    typer.echo(columns_markdown(), nl=False)
+    say(*columns_markdown().splitlines())

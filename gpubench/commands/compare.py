@@ -1,13 +1,14 @@
-"""`gpubench compare`: what was found in some files, and on request every case, chart and format."""
+"""`gpubench compare` and `report`: what was found in some files, and on request every case, chart and format."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from gpubench.analysis.compare import Question, compare_rows, load_rows
 from gpubench.analysis.metrics import metric_named
 from gpubench.errors import UserError
+from gpubench.printed import say
 from gpubench.show.terminal import everything, screen
 from gpubench.studies import answer as answers
 from gpubench.studies.section import Answer
@@ -54,20 +55,19 @@ def compare_files(paths: Sequence[Path], question: Question, shape: Shape) -> in
     files = answers.count_files(paths)
     whole = answers.answer_to(result, loaded, files=files, alpha_beta=shape.alpha_beta, scale_to=shape.scale_to)
     answer = answers.only(whole, shape.only) if shape.only else whole
-    for problem in answer.problems:
-        print(problem, file=sys.stderr)
+    say(*answer.problems, err=True)
     _print(answer, shape)
     if shape.charts is not None:
         from gpubench.show.charts import draw
 
         kinds, theme, unit = shape.chart_kinds, shape.theme, shape.unit
-        for line in draw(answer, shape.charts, every=shape.every_chart, kinds=kinds, theme=theme, unit=unit):
-            print(line, file=sys.stdout if shape.table == "terminal" else sys.stderr)
+        drawn = draw(answer, shape.charts, every=shape.every_chart, kinds=kinds, theme=theme, unit=unit)
+        say(*drawn, err=shape.table != "terminal")
     if shape.fail_on_slower is not None:
         from gpubench.commands.gate import gate
 
         code, lines = gate(result, shape.fail_on_slower)
-        print(*lines, sep="\n", file=sys.stderr)
+        say(*lines, err=True)
         return code
     by_study = shape.only.lower() in answers.STUDIES
     return 0 if any(by_study or not each.says_why for each in answer.findings) else NOTHING_COMPARABLE
@@ -80,9 +80,22 @@ def _print(answer: Answer, shape: Shape) -> None:
 
         if shape.table not in FORMATS:
             raise UserError(f"--format {shape.table}: there is terminal, {', '.join(FORMATS)}")
-        print(rendered(answer, shape.table), end="")
+        say(*rendered(answer, shape.table).removesuffix("\n").split("\n"))
         return
     in_full = shape.every or bool(shape.only) or shape.alpha_beta is not None or not answer.findings
-    print(*screen(answer, in_full=in_full), sep="\n")
+    say(*screen(answer, in_full=in_full))
     if in_full:
-        print(*everything(answer, every_table=shape.every), sep="\n")
+        say(*everything(answer, every_table=shape.every))
+
+
+def write_report(paths: Sequence[Path], question: Question, out: Path | None) -> str:
+    """The same as one HTML page; returns the line to print. Without `out` no file is overwritten. Raises UserError."""
+    from gpubench.show.page import write
+
+    return write(answers.answer(paths, question, keep=True), out or _unused(Path("report.html")))
+
+
+def _unused(path: Path) -> Path:
+    """The path, or where something lies there `report-2.html`, `report-3.html` ..."""
+    others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return path if not path.exists() else next(other for other in others if not other.exists())

@@ -1,11 +1,11 @@
 """`compare --fail-on-slower`: one exit code (0, 1, 3, 4) for a table of comparisons. Nothing to compare is never 0."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from math import comb
 
 from gpubench.analysis import verdicts
-from gpubench.analysis.cells import Cell
+from gpubench.analysis.cells import CONFLICT, Cell
 from gpubench.analysis.compare import Result
 from gpubench.analysis.matching import axis_value
 from gpubench.analysis.stats import holm
@@ -13,7 +13,7 @@ from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
-NO_VERDICT = {"not alike", "not judged", "incomplete", "one run", "few trials"}
+NO_VERDICT = {"not alike", "not judged", "incomplete", CONFLICT, "one run", "few trials"}
 
 
 def gate(
@@ -39,8 +39,8 @@ def gate(
         return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {found}"
 
     judged = [c for c in compared if not _unjudged(c)]
-    adjusted = holm([p_above(c, 1 + limit) for c in judged])
-    slower = [c for c, p in zip(judged, adjusted, strict=True) if p < 1 - CONFIDENCE and _low(c) > 1 + limit]
+    surely = surely_above([p_above(c, 1 + limit) for c in judged], [_low(c) for c in judged], 1 + limit)
+    slower = [c for c, sure in zip(judged, surely, strict=True) if sure]
     undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
     lone = [] if not compared else _alone(result, axis, base)
     lines = [f"{name(c)}: more than {word}" for c in slower]
@@ -65,6 +65,11 @@ def gate(
     if undecided or lone or not compared:
         return UNDECIDED, lines
     return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(compared)} intervals end below"]
+
+
+def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
+    """Which ratios of a table are surely above the limit, by their p values of that and their intervals' lower ends."""
+    return [p < 1 - CONFIDENCE and low > limit for p, low in zip(holm(p_values), lows, strict=True)]
 
 
 def _least_trials(ratios: int) -> int:

@@ -3,9 +3,9 @@
 It needs the measuring and the comparing side, which do not import each other; so it is part of neither.
 """
 
-from rich.console import Console
 from rich.table import Table
 
+from gpubench.console import Screen
 from gpubench.hardware.environment import Device
 from gpubench.runner import measured_peaks
 from gpubench.runner.measured_peaks import Peak
@@ -19,7 +19,7 @@ NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "
 def run_peak(devices: str, precisions: str, threads: int) -> int:
     """Measure, remember and print; the exit code is 4 where any could not be measured."""
     found = list(measured_peaks.report(devices, precisions, threads))
-    console = Console(highlight=False)
+    console = Screen()
     console.print(table(found))
     for device in dict.fromkeys(device.device for device, _, _ in found):
         console.print(source(next(each for each, _, _ in found if each.device == device)), markup=False, soft_wrap=True)

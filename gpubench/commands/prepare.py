@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
+from gpubench.console import Screen
 from gpubench.data import datasets, images
 from gpubench.errors import UserError
 from gpubench.hardware.environment import cpu_count
@@ -24,7 +23,7 @@ def prepare(name: str, sizes_text: str, data: Path | None, processes: int | None
         datasets.fetch(name)  # says what to do
         return 2
     tree = images.read_tree(root)
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = Screen(stderr=True, soft_wrap=True)
     console.print(f"{root}: {len(tree.classes)} classes, {len(tree.train)} train, {len(tree.valid)} val ({tree.name})")
     bad: dict[str, str] = {}
     for size in sizes:

@@ -4,9 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
-from gpubench.plan.plan import Options
+from gpubench.console import Screen
+from gpubench.plan.options import Options
 
 MOST = 4
 """Findings that are said."""
@@ -24,7 +23,7 @@ def run_here_or_on_slurm(options: Options, slurm: str, arguments: Sequence[str])
         return run(options, found=found)
     wishes = parse_slurm(slurm)
     rest = without(arguments, "--slurm", "--out")
-    return run_on_slurm(wishes, rest, replace(options, nodes=wishes["nodes"]), Console(stderr=True, highlight=False))
+    return run_on_slurm(wishes, rest, replace(options, nodes=wishes["nodes"]), Screen(stderr=True))
 
 
 def without(arguments: Sequence[str], *options: str) -> list[str]:

@@ -3,23 +3,25 @@
 It needs the measuring and the comparing side, which do not import each other; so it is part of neither.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-from rich.console import Console
-
 import gpubench
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Question, compare_rows
 from gpubench.analysis.verdicts import Comparison
+from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware import environment as env
-from gpubench.plan.plan import SAMPLED_REPEATS, Options, choose_devices, plan
+from gpubench.plan.cases import cases_of
+from gpubench.plan.devices import choose_devices
+from gpubench.plan.options import SAMPLED_REPEATS, Options
+from gpubench.plan.recipes import recipes_of
 from gpubench.rows.read import load
+from gpubench.runner import scratch
 from gpubench.runner.process import describe, run_child
 from gpubench.runner.run import run
 from gpubench.runner.signals import INTERRUPTED
@@ -74,14 +76,14 @@ def run_selftest(wish: str = "auto") -> int:
     if len(chosen) != 1:
         raise UserError(f"--device {wish}: the selftest takes one device at a time; name it")
     device = chosen[0]
-    console = Console(highlight=False)
+    console = Screen()
     console.print(
         f"selftest of gpubench {gpubench.__version__} on {device.card} ({device.device}):"
         f" {'~4 min' if device.kind == 'cpu' else 'some minutes'}, longer where trials scatter",
         markup=False,
     )
     checks = []
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.folder() as folder:
         for check in _checks(device, Path(folder)):  # each is printed when it is known: whoever stops it has those
             console.print(check.line, markup=False, soft_wrap=True)
             checks.append(check)
@@ -151,7 +153,7 @@ def _judged(sampled: Path, full: Path) -> list[Check]:
 def _run(options: Options) -> None:
     """Trials with their progress on stderr, and nothing else: the files are our own. Raises KeyboardInterrupt."""
     # A run that is stopped keeps what it has and returns; here it would be the next run's turn.
-    if run(options, Console(file=StringIO())) == INTERRUPTED:
+    if run(options, Screen(file=StringIO())) == INTERRUPTED:
         raise KeyboardInterrupt
 
 
@@ -171,7 +173,8 @@ def _comparisons(path: Path) -> dict[str, Comparison]:
 
 def _clock(options: Options, device: env.Device) -> dict[str, float]:
     """What the suite's `clock` model found; empty where it did not end well."""
-    case = plan([files.find(str(SUITE))], replace(options, models=("clock",), mode="full"), [device], NO_DATA, {})[0]
+    options = replace(options, models=("clock",), mode="full")
+    case = cases_of(recipes_of(options, [files.find(str(SUITE))]), options, [device], NO_DATA, {})[0]
     outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
     answer = (outcome.answer or {}).get("measurement", {})
     return dict(answer.get("quality", {})) if answer.get("status") == "ok" else {}

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from gpubench.data.built_in_schedules import BUILT_IN
 from gpubench.errors import UserError
 
 MOST_BYTES = 65536
 """A phases file that is larger is none."""
 MOST_PIXELS = 2048
+LARGEST = 10**9
+"""No figure of a schedule is larger."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class Ramp:
-    """The learning rate goes straight from `lr[0]` at epoch `first` to `lr[1]` at epoch `end`."""
+    """The learning rate goes from `lr[0]` at epoch `first` to `lr[1]` at epoch `end`: straight, or by a power."""
 
     first: float
     end: float
     lr: tuple[float, float]
+    power: float = 1.0
+    """What is left of the way falls with this power of the epochs that are left; 1 is a straight line."""
 
 
 @dataclass(frozen=True)
@@ -69,97 +74,17 @@ class Schedule:
     def lr(self, epoch: float, images: int) -> float:
         """The learning rate at a point between epochs, for steps of `images` images."""
         ramp = next((ramp for ramp in self.ramps if epoch < ramp.end), self.ramps[-1])
-        part = min(1.0, (epoch - ramp.first) / (ramp.end - ramp.first))
-        return (ramp.lr[0] + part * (ramp.lr[1] - ramp.lr[0])) * images / self.lr_batch
+        left: float = max(0.0, 1 - (epoch - ramp.first) / (ramp.end - ramp.first)) ** ramp.power
+        return (ramp.lr[1] + left * (ramp.lr[0] - ramp.lr[1])) * images / self.lr_batch
+
+    @property
+    def peak(self) -> float:
+        """The highest of all rates, for steps of `lr_batch` images."""
+        return max(lr for ramp in self.ramps for lr in ramp.lr)
 
     def batch(self, phase: Phase, first_batch: int) -> int:
         """Images in a step of one process in `phase`, where the first phase has `first_batch` instead of its own."""
         return max(1, phase.batch * first_batch // self.phases[0].batch)
-
-
-# The schedule of one machine with 8 cards: cybertronai/imagenet18, train.py, and lambdal/imagenet18 for 8 Titan RTX.
-TITAN_RTX = """
-lr_batch = 4096
-
-[[phase]]
-epochs = [0, 13]
-size = 128
-copies = 160
-batch = 512
-
-[[phase]]
-epochs = [13, 25]
-size = 224
-copies = 320
-batch = 224
-min_scale = 0.087
-
-[[phase]]
-epochs = [25, 28]
-size = 288
-batch = 128
-min_scale = 0.5
-rect_val = true
-
-[[ramp]]
-epochs = [0, 7]
-lr = [1.0, 2.0]
-
-[[ramp]]
-epochs = [7, 13]
-lr = [2.0, 0.25]
-
-[[ramp]]
-epochs = [13, 22]
-lr = [1.0, 0.1]
-
-[[ramp]]
-epochs = [22, 25]
-lr = [0.1, 0.01]
-
-[[ramp]]
-epochs = [25, 28]
-lr = [0.01, 0.001]
-"""
-
-# The same in small, to see it work on a CPU and a few hundred images.
-TINY = """
-lr_batch = 128
-
-[[phase]]
-epochs = [0, 3]
-size = 48
-copies = 64
-batch = 16
-
-[[phase]]
-epochs = [3, 5]
-size = 64
-copies = 96
-batch = 12
-min_scale = 0.087
-
-[[phase]]
-epochs = [5, 6]
-size = 96
-batch = 8
-min_scale = 0.5
-rect_val = true
-
-[[ramp]]
-epochs = [0, 2]
-lr = [0.2, 0.4]
-
-[[ramp]]
-epochs = [2, 5]
-lr = [0.4, 0.04]
-
-[[ramp]]
-epochs = [5, 6]
-lr = [0.04, 0.004]
-"""
-
-BUILT_IN: Mapping[str, str] = {"titan-rtx": TITAN_RTX, "tiny": TINY}
 
 
 def read(text: str) -> str:
@@ -206,7 +131,8 @@ def line_of(schedule: Schedule) -> str:
         text += f",min_scale={phase.min_scale:g}" if phase.min_scale != Phase.min_scale else ""
         parts.append(text + (",rect_val=true" if phase.rect_val else ""))
     for ramp in schedule.ramps:
-        parts.append(f"ramp:epochs=[{ramp.first:.6g},{ramp.end:.6g}],lr=[{ramp.lr[0]:.6g},{ramp.lr[1]:.6g}]")
+        text = f"ramp:epochs=[{ramp.first:.6g},{ramp.end:.6g}],lr=[{ramp.lr[0]:.6g},{ramp.lr[1]:.6g}]"
+        parts.append(text + (f",power={ramp.power:.6g}" if ramp.power != Ramp.power else ""))
     return ";".join(parts)
 
 
@@ -223,14 +149,14 @@ def _unfolded(line: str) -> str:
 
 
 _PHASE_KEYS = {"epochs", "size", "batch", "copies", "min_scale", "rect_val"}
-_RAMP_KEYS = {"epochs", "lr"}
+_RAMP_KEYS = {"epochs", "lr", "power"}
 
 
 def parse(text: str, name: str) -> Schedule:
     """The schedule in a TOML text; raises UserError `NAME, line N: what is wrong`."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, and what int() says of thousands of digits
         found = re.search(r"line (\d+)", str(error))
         line = found[1] if found else str(text.count("\n") + 1)  # "at end of document"
         said = re.sub(r" \(at .*\)$", "", str(error))
@@ -292,12 +218,15 @@ class _Reader:
         return Phase(int(first), int(end), size, batch, copies, scale, rect_val)
 
     def ramp(self, index: int, table: Table) -> Ramp:
-        line = self.known(table, "ramp", index, _RAMP_KEYS, _RAMP_KEYS)
+        line = self.known(table, "ramp", index, _RAMP_KEYS, {"epochs", "lr"})
         first, end = self.span(table, "ramp", index)
         start, stop = self.pair(table["lr"], "lr", line("lr"))
         if start < 0 or stop < 0 or max(start, stop) > 1000:
             self.fail(line("lr"), f"lr = [{start:g}, {stop:g}]: a learning rate lies between 0 and 1000")
-        return Ramp(float(first), float(end), (float(start), float(stop)))
+        power = self.number(table.get("power", Ramp.power), "power", line("power"))
+        if not 0 < power <= 10:
+            self.fail(line("power"), f"power = {power:g}: it lies above 0 and up to 10")
+        return Ramp(float(first), float(end), (float(start), float(stop)), float(power))
 
     def joined(self, kind: str, spans: Sequence[tuple[float, float]]) -> None:
         """Each begins where the one before it ends, the first at 0."""
@@ -332,8 +261,10 @@ class _Reader:
         return self.number(value[0], key, line), self.number(value[1], key, line)
 
     def number(self, value: object, key: str, line: int) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
             self.fail(line, f"{key}: {_short(value)} is not a number")
+        if abs(value) > LARGEST:
+            self.fail(line, f"{key}: {_short(value)} is larger than {LARGEST:,}")
         return value
 
     def whole(self, value: object, key: str, line: int, least: int, most: int) -> int:
@@ -364,5 +295,8 @@ class _Reader:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits, or lists in lists, than Python writes
+        return "this"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -159,7 +159,7 @@ def of_apex(apex: Apex | None) -> Check:
         return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
     return Check(
         "note",
-        f"{text}; amp and fp16_utils left it after tag {LAST_WITH_AMP}",
+        f"{text}; {apex.why_not}",
         f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
     )
 

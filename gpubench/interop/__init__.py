@@ -1,4 +1,4 @@
-"""Other tools' formats, in and out, and whether a file is fit to be published.
+"""Other tools' formats, in and out: benchmarks' tables and logs, notebooks, entries of DAWNBench.
 
 Imports `rows`, `analysis` and the names of datasets. Only commands call it.
 """

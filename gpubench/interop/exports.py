@@ -12,10 +12,13 @@ from typing import Any
 import pandas as pd
 
 import gpubench
+from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
+from gpubench.interop.dawnbench import entry_in
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
-from gpubench.rows.table import stages_in
+from gpubench.rows.table import BROKEN, stages_in
+from gpubench.rows.table import number as figure
 
 CASE = [
     "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
@@ -38,7 +41,7 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
     """
     if format_name not in {**FORMATS, "dawnbench": None}:
         raise UserError(f"--format {format_name}: there is {', '.join([*FORMATS, 'dawnbench'])}")
-    loaded = load(paths)
+    loaded = plausible(load(paths))
     frame = loaded.frame[loaded.frame["status"] == "ok"]
     if frame.empty:
         raise UserError("; ".join(["no ok row to export", *loaded.problems]))
@@ -154,7 +157,7 @@ def timm(frame: Frame) -> str:
     lines = []
     for row, rows in _cases(frame):
         rate = float(rows["samples_per_second"].dropna().median())
-        size = re.search(r"image_size=(\d+)", str(row["params"]))
+        size = re.search(r"\bimage_size=(\d{1,9})\b", str(row["params"]))
         batch = _plain(row["batch_size"])
         steps = [step for text in rows["laps"] if (step := _step_ms(str(text)))]
         step = round(median(steps), 3) if steps else None
@@ -170,9 +173,9 @@ def _step_ms(laps: str) -> float | None:
     """Milliseconds of a training step in the timed laps of a row; None where it has none, or they are broken."""
     try:
         timed = [lap for lap in json.loads(laps or "[]") if lap[0] == "train" and lap[2] == "timed"]
-        steps = sum(int(lap[3]) for lap in timed)
-        return sum(float(lap[5]) for lap in timed) / steps * 1000 if steps else None
-    except (ValueError, TypeError, LookupError):
+        steps = sum(int(figure(lap[3])) for lap in timed)
+        return sum(figure(lap[5]) for lap in timed) / steps * 1000 if steps else None
+    except BROKEN:
         return None
 
 
@@ -220,13 +223,14 @@ def mllog(frame: Frame) -> str:
 def _time_ms(started: str) -> int:
     try:
         return round(datetime.fromisoformat(started).timestamp() * 1000)
-    except ValueError:  # a published row has none
+    except (ValueError, OverflowError):  # a published row has none
         return 0
 
 
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     """A JSON and a TSV for each trial that trained every epoch and has an accuracy; the others are counted.
 
+    A row that was imported gives back the files that it was made of, under their own name.
     Hours are those of training alone: DAWNBench leaves validation out. A row whose table has a line for each
     epoch gives them all, to the first that reached 93% top-5, and its hours hold validation: the TSV of
     imagenet18's prepare_dawn_tsv.py.
@@ -237,6 +241,11 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [] if len(fit) == len(frame) else [f"{len(frame) - len(fit)} row(s) without an accuracy are left out"]
     for number, row in enumerate(fit.to_dict("records")):
+        if entry := entry_in(row["table"]):
+            stem = folder / (_word(entry.name) or "entry")
+            stem = folder / f"{stem.name}-{number}" if f"{stem}.tsv" in lines else stem
+            lines += _written(stem, entry.json, entry.tsv)
+            continue
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
         stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
         processes = 1 if math.isnan(row["processes"]) else row["processes"]
@@ -259,26 +268,38 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
         }
         epochs = _plain(row["epochs"]) or 1
         seconds = row["seconds"] if math.isnan(row["train_seconds"]) else row["train_seconds"]
-        stem.with_name(f"{stem.name}.json").write_text(json.dumps(about, indent=4) + "\n", encoding="utf-8")
         table = f"epoch\thours\ttop1Accuracy\n{epochs}\t{seconds / 3600!r}\t{row['accuracy'] * 100!r}\n"
         table = _epochs_tsv(str(row["table"])) or table
-        stem.with_name(f"{stem.name}.tsv").write_text(table, encoding="utf-8")
-        lines += [f"{stem}.json", f"{stem}.tsv"]
+        lines += _written(stem, json.dumps(about, indent=4) + "\n", table)
     return lines
+
+
+def _written(stem: Path, about: str, table: str) -> list[str]:
+    """Write both files of an entry; returns their paths."""
+    paths = []
+    for suffix, text in ((".json", about), (".tsv", table)):
+        path = stem.with_name(f"{stem.name}{suffix}")
+        path.write_bytes(text.encode())  # as it is, whatever this system ends its lines with
+        paths.append(str(path))
+    return paths
 
 
 def _epochs_tsv(text: str) -> str:
     """A line per epoch, accuracies in percent; empty where the table has no epochs from the first on."""
-    lines = stages_in(text)
-    if not lines or lines[0].get("epoch") != 1 or not {"top1", "top5"} <= set(lines[0]):
+    columns = ("epoch", "hours", "top1", "top5")
+    try:
+        lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text) or []]
+    except BROKEN:
         return ""
-    found, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set()
-    for line in lines:
-        if line["epoch"] in epochs:  # the last epoch's validation, by other crops
+    if not lines or lines[0][0] != 1:
+        return ""
+    found, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set[float]()
+    for epoch, hours, top1, top5 in lines:
+        if epoch in epochs:  # the last epoch's validation, by other crops
             continue
-        epochs.add(line["epoch"])
-        found.append(f"{line['epoch']}\t{line['hours']!r}\t{100 * line['top1']:.5g}\t{100 * line['top5']:.5g}")
-        if line["top5"] >= DAWN_TOP5:
+        epochs.add(epoch)
+        found.append(f"{epoch:.0f}\t{hours!r}\t{100 * top1:.5g}\t{100 * top5:.5g}")
+        if top5 >= DAWN_TOP5:
             break
     return "\n".join(found) + "\n"
 

@@ -7,18 +7,21 @@ by line.
 import csv
 import io
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from gpubench.printed import shown as shown
+from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import File, batches, split
-from gpubench.rows.lines import REQUIRED, good_rows, typed
+from gpubench.rows.lines import REQUIRED, good_rows, may_not_hold, typed
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS, SCHEMA
 
 AHEAD = 2
@@ -42,6 +45,13 @@ class Loaded:
     problems: list[str] = field(default_factory=list)
     kept: "tuple[_Kept, ...]" = ()
     """The same rows as the text they were, where that was asked for."""
+    files: tuple[Path, ...] = ()
+    firsts: tuple[int, ...] = ()
+    """The place of each file's first row in the frame's index; that of the next file's where it has none."""
+
+    def file_of(self, place: int) -> Path:
+        """The file that the row at this place of the frame's index is from."""
+        return self.files[bisect_right(self.firsts, place) - 1]
 
     def __repr__(self) -> str:
         """How many rows there are of what."""
@@ -62,11 +72,31 @@ class Loaded:
             first += len(part.lines)
         return b"\n".join(out) + b"\n"
 
+    @property
+    def places(self) -> list["Place"]:
+        """Where each row stands; needs `keep`."""
+        return [Place(part.path, int(number), part.header) for part in self.kept for number in part.numbers]
+
+
+class Place(NamedTuple):
+    """Where a row stands."""
+
+    path: Path
+    line: int
+    header: tuple[str, ...]
+    """The columns of its file."""
+
 
 @dataclass(frozen=True)
 class _Kept:
+    path: Path
+    header: tuple[str, ...]
+    """The columns of the file."""
     names: tuple[str, ...]
+    """The columns of `lines`: the same, or ours."""
     lines: Sequence[bytes]
+    numbers: Sequence[int]
+    """By line its number in the file."""
 
 
 def load(
@@ -76,39 +106,54 @@ def load(
 
     Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
     numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the rows' own text stays
-    in memory, so that it can be passed on.
+    in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
     """
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     numbers, found = _Numbers(identity), [np.zeros(0, np.int64)]
     parts: list[_Part] = []
     kept: list[_Kept] = []
+    files: list[Path] = []
+    firsts = [0]
     for batch, at_once in _ahead(batches(paths, problems), columns):
         one_by_one = [] if at_once else [good_rows(file, problems) for file in batch]
+        for file in batch if at_once else []:
+            problems += named(file.path, edited(file))
+            if keep:
+                lines = file.lines
+                kept.append(_Kept(file.path, file.names, file.names, lines, range(2, len(lines) + 2)))
         own = [at_once] if at_once else [_part_of(typed(frame), columns) for frame in one_by_one]
         parts += own
+        for file, rows in zip(batch, map(len, one_by_one) if one_by_one else map(_rows_of, batch), strict=True):
+            files.append(file.path)
+            firsts.append(firsts[-1] + rows)
         found += [numbers.of(part) for part in own if part.rows and identity]
         if keep:
-            kept += [_lines_of(frame) for frame in one_by_one] or [_Kept(file.names, file.lines) for file in batch]
+            kept += [_lines_of(file, frame) for file, frame in zip(batch, one_by_one, strict=False)]
     frame = _joined(parts, columns)
     frame = frame.assign(identity=np.concatenate(found)) if identity else frame
-    return Loaded(frame, problems, tuple(kept))
+    return Loaded(frame, problems, tuple(kept), tuple(files), tuple(firsts[:-1]))
 
 
-def _lines_of(frame: pd.DataFrame) -> _Kept:
+def _rows_of(file: File) -> int:
+    """How many rows a file has that could be read at once, so that its lines are rows."""
+    return file.content.count(b"\n") - 1
+
+
+def _lines_of(file: File, frame: pd.DataFrame) -> _Kept:
     """Rows of `good_rows` as lines of a table of ours."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(
         frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end").itertuples(index=False)
     )
-    return _Kept(COLUMNS, out.getvalue().encode().split(b"\n")[:-1])
+    lines = out.getvalue().encode().split(b"\n")[:-1]
+    return _Kept(file.path, file.names, COLUMNS, lines, list(frame.index))
 
 
 def _in_columns(names: Sequence[str], line: bytes) -> bytes:
     """A line of a table with other columns as one with ours."""
-    known = {"end": "end", **dict(zip(names, split(line.decode()), strict=True))}
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([known.get(name, "") for name in COLUMNS])
+    csv.writer(out, lineterminator="").writerow(in_our_columns(names, split(line.decode())))
     return out.getvalue().encode()
 
 
@@ -207,12 +252,8 @@ class _Numbers:
         return np.array(shared, np.int64)[local]
 
 
-STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def shown(text: str) -> str:
-    """A text without characters that steer a terminal or turn the direction of writing around."""
-    return STEERING.sub("\ufffd", text)
+NAN = re.compile(rb'(?<![^,"\n])[ \t]*[-+]?nan[ \t]*(?![^,"\r\n])', re.IGNORECASE)
+"""A cell that says so."""
 
 
 def _at_once(batch: Sequence[File], columns: Sequence[str]) -> _Part | None:
@@ -223,16 +264,22 @@ def _at_once(batch: Sequence[File], columns: Sequence[str]) -> _Part | None:
     content = b"".join([file.body for file in batch])
     if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
         return None
+    if b"nan" in content.lower() and NAN.search(content):  # to pandas as good as empty
+        return None
     known = [name for name in columns if name in names]
     numbers = [name for name in known if name in NUMBERS]
     try:
+        if not content.isascii():
+            content.decode()  # all of it, for what is not read here is passed on too
         frame = pd.read_csv(
             io.BytesIO(content),
             names=list(names),
             header=None,
             usecols=known,
             # pandas' `str` would be validated again in each step below, and `category` may turn "0012" into 12.
-            dtype={name: "float64" if name in NUMBERS else object for name in known},
+            # Numbers are told by pandas: where they are to be such, it takes true for 1.
+            dtype={name: object for name in known if name not in NUMBERS},
+            low_memory=False,
             float_precision=float_precision(pd.__version__),
             keep_default_na=False,
             na_values={name: [""] for name in numbers},
@@ -243,6 +290,9 @@ def _at_once(batch: Sequence[File], columns: Sequence[str]) -> _Part | None:
     # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones lack their `end`.
     if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
         return None
+    if any(frame[name].dtype.kind not in "iuf" for name in numbers):
+        return None
+    frame = frame.astype(dict.fromkeys(numbers, "float64"))
     return _part_of(frame, columns) if _is_good(frame) else None
 
 
@@ -254,4 +304,5 @@ def _is_good(frame: pd.DataFrame) -> bool:
         return False
     if not (frame["end"] == "end").all():
         return False
-    return not any(np.isinf(frame[name].to_numpy()).any() for name in frame.columns if name in NUMBERS)
+    numbers = [(name, frame[name].to_numpy()) for name in frame.columns if name in NUMBERS]
+    return not any(np.isinf(values).any() or may_not_hold(name, values).any() for name, values in numbers)

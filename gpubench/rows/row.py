@@ -1,52 +1,15 @@
-"""The row: one trial as one CSV line. Its fields are the columns; beside each stand source, unit and digits."""
+"""The row: one trial as one CSV line. Its fields are the columns; beside each stand source, unit, digits and range."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+import csv
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from gpubench.rows.column import ANY, AT_MOST_1, CELSIUS, POSITIVE, SHARE, Column, column, figure, number, quality
 
 SCHEMA = 1
 """History: 1 (2026-11) the first."""
-DIGITS = 6
-"""Significant digits of a measured figure: finer than any clock here, and short in the file."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """What is known of a column beside its name and its type."""
-
-    doc: str
-    """Its line in results/README.md."""
-    source: str
-    """Where it comes from in a trial: `case` is the case's field of the same name, `trial.index` one of another name.
-
-    `record` is worked out in runner/record.py; a column without a source keeps its default.
-    """
-    unit: str = ""
-    digits: int | None = None
-    """Significant digits that are written; None writes the figure as it is."""
-    title: str = ""
-    """What a quality is called beside a result; empty where it is not shown there."""
-    better: Literal["", "higher", "lower"] = ""
-
-
-def column(source: str, doc: str, default: str | int | None = "") -> Any:
-    """A text, or what else has no unit."""
-    return field(default=default, metadata={"column": Column(doc, source)})
-
-
-def number(source: str, unit: str, doc: str) -> Any:
-    """A number that is written as it is."""
-    return field(default=None, metadata={"column": Column(doc, source, unit)})
-
-
-def figure(source: str, unit: str, doc: str) -> Any:
-    """A measured number, rounded to DIGITS."""
-    return field(default=None, metadata={"column": Column(doc, source, unit, DIGITS)})
-
-
-def quality(unit: str, doc: str, *, title: str = "", better: Literal["higher", "lower"] = "higher") -> Any:
-    """What a suite's training returns under the column's name; only whole runs on real data have it."""
-    return field(default=None, metadata={"column": Column(doc, "quality", unit, DIGITS, title, better)})
 
 
 @dataclass(frozen=True)
@@ -55,7 +18,7 @@ class Row:
 
     schema: int = column("", "version of this table", SCHEMA)
     # What was asked.
-    suite: str = column("case", "name of the suite, its file's stem")
+    suite: str = column("case", "name of the suite: its file's stem, or its folder's name")
     suite_version: int | None = number("case", "", "raised when an edit can change a timing or a result")
     suite_digest: str = column(
         "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments"
@@ -65,11 +28,13 @@ class Row:
         "case", "", "place of the model in a suite whose models are the steps of a ladder, from 1"
     )
     studies: str = column(
-        "record", "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling"
+        "record",
+        "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling;"
+        " published: a work's own runs, and in the same session those that it compares itself with",
     )
     precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
     batch_size: int | None = number(
-        "case", "samples", "samples in one step of one process; columns of text for a language model"
+        "case", "samples", "samples in one step of one process; columns of text for a language model", POSITIVE
     )
     batch_policy: str = column(
         "case",
@@ -82,20 +47,20 @@ class Row:
     )
     params: str = column("record", "every parameter of the suite, `name=value` sorted and joined by spaces")
     processes: int | None = number(
-        "case.all_processes", "", "training processes (ranks), all machines together: the world size"
+        "case.all_processes", "", "training processes (ranks), all machines together: the world size", POSITIVE
     )
-    nodes: int | None = number("case", "", "machines they ran on")
+    nodes: int | None = number("case", "", "machines they ran on", POSITIVE)
     data: str = column("case", "datasets joined by +, or synthetic")
     weights: str = column("case", "pretrained weights the run starts from; random where they were meant but absent")
     mode: str = column("case", "sampled, full, quick, or published for a figure from elsewhere")
-    seed: int | None = number("trial", "", "seed of the trial")
-    memory_limit_bytes: int | None = number("case", "bytes", "--memory-limit")
+    seed: int | None = number("trial", "", "seed of the trial", ANY)
+    memory_limit_bytes: int | None = number("case", "bytes", "--memory-limit", POSITIVE)
     # Where.
     card: str = column("device", "name of the GPU or CPU model")
     device: str = column("device", "device as torch calls it: cuda:0, cpu")
     device_hash: str = column("device", "salted hash that tells two specimens of one card apart")
     card_memory_bytes: int | None = number(
-        "device.memory_bytes", "bytes", "memory of the card, or of the host for a CPU"
+        "device.memory_bytes", "bytes", "memory of the card, or of the host for a CPU", POSITIVE
     )
     driver: str = column("device", "driver of the device")
     power_limit_watts: float | None = number("card", "W", "power limit of the card as it was set")
@@ -113,8 +78,8 @@ class Row:
     max_pcie_width: int | None = number("card", "", "PCIe lanes that card and slot can do")
     numa_node: int | None = number("card", "", "memory node of the host that the card is attached to")
     cpu: str = column("environment", "model of the host's CPU")
-    cpu_count: int | None = number("environment", "", "logical CPUs the process may use")
-    threads: int | None = number("measurement", "", "threads torch computed with")
+    cpu_count: int | None = number("environment", "", "logical CPUs the process may use", POSITIVE)
+    threads: int | None = number("measurement", "", "threads torch computed with", POSITIVE)
     memory_format: str = column(
         "measurement", "layout of images and weights where the suite has both: contiguous or channels_last"
     )
@@ -124,10 +89,10 @@ class Row:
     )
     numa_nodes: int | None = number("environment", "", "memory nodes of the host")
     container: str = column("environment", "docker, podman, kubernetes, apptainer, another's name, or none")
-    load_average: float | None = number(
+    load_average: float | None = figure(
         "environment", "", "processes that wanted a CPU in the minute before the run began"
     )
-    host_reference_seconds: float | None = number(
+    host_reference_seconds: float | None = figure(
         "environment",
         "s",
         "a fixed Python loop and a copy of 64 MiB, once per run: the host's own speed, which launch-bound work feels",
@@ -152,6 +117,7 @@ class Row:
         "share",
         "--until: rounds were added until every case's interval was this share of its median to either side;"
         " empty where their number was fixed",
+        POSITIVE,
     )
     started: str = column("record", "UTC time the trial started, ISO 8601")
     source: str = column("", "where a published figure comes from; empty for our own rows")
@@ -167,6 +133,11 @@ class Row:
     )
     seconds_high: float | None = figure("record", "s", "upper end of the projection's band; empty where measured")
     measured: str = column("record", "`measured` or `projected`: what `seconds` is")
+    dollars: float | None = number(
+        "",
+        "dollars",
+        "the whole run's cost, where a published figure states it; `--metric cost` takes it before a price",
+    )
     samples_per_second: float | None = figure(
         "measurement",
         "1/s",
@@ -193,9 +164,10 @@ class Row:
         "measurement",
         "share",
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",
+        AT_MOST_1,
     )
     loader_wait: float | None = figure(
-        "measurement", "share", "share of the timed laps that the host waited for the loader"
+        "measurement", "share", "share of the timed laps that the host waited for the loader", SHARE
     )
     resident_samples_per_second: float | None = figure(
         "measurement", "1/s", "training samples / wall time on one resident batch"
@@ -221,6 +193,7 @@ class Row:
         "measurement",
         "share",
         "share of the FLOPs in products with a dimension (of a convolution: channels) that is no multiple of 8",
+        SHARE,
     )
     measured_peak_flops: float | None = figure(
         "peak.flops_per_second",
@@ -279,8 +252,10 @@ class Row:
     mean_sm_clock_mhz: float | None = figure("telemetry", "MHz", "SM clock")
     min_sm_clock_mhz: float | None = number("telemetry", "MHz", "lowest reading of the SM clock")
     mean_memory_clock_mhz: float | None = figure("telemetry", "MHz", "memory clock")
-    max_temperature_celsius: float | None = number("telemetry", "°C", "highest temperature of the card")
-    mean_utilisation: float | None = figure("telemetry", "share", "share of the time in which anything ran on the card")
+    max_temperature_celsius: float | None = number("telemetry", "°C", "highest temperature of the card", CELSIUS)
+    mean_utilisation: float | None = figure(
+        "telemetry", "share", "share of the time in which anything ran on the card", SHARE
+    )
     pcie_generation: int | None = number("telemetry", "", "PCIe generation the link ran at")
     pcie_width: int | None = number("telemetry", "", "PCIe lanes the link ran with")
     throttle: str = column(
@@ -294,14 +269,19 @@ class Row:
         " mean nothing here, as in most containers; on a CPU the share that others took of it, if over a tenth",
     )
     accuracy: float | None = quality(
-        "share", "fraction right on the validation set at the end; full runs only", title="accuracy"
+        "share", "fraction right on the validation set at the end; full runs only", title="accuracy", allowed=SHARE
     )
-    loss: float | None = quality("", "validation loss at the end; full runs only", better="lower")
+    loss: float | None = quality("", "validation loss at the end; full runs only", better="lower", allowed=ANY)
     top5: float | None = quality(
-        "share", "fraction whose class is among the five likeliest at the end; full runs only", title="top-5"
+        "share",
+        "fraction whose class is among the five likeliest at the end; full runs only",
+        title="top-5",
+        allowed=SHARE,
     )
     success_rate: float | None = quality(
-        "share", "share of the process's runs (most often one) whose quality reached the suite's goal; full runs only"
+        "share",
+        "share of the process's runs (most often one) whose quality reached the suite's goal; full runs only",
+        allowed=SHARE,
     )
     perplexity: float | None = quality(
         "",
@@ -329,6 +309,7 @@ class Row:
         "measurement",
         "share",
         "1 - (step time without the gradients' all-reduce / step time with it), both on a resident batch",
+        AT_MOST_1,
     )
     laps: str = column(
         "record", "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
@@ -338,6 +319,11 @@ class Row:
         "JSON: the suite's own figures, a list of columns and then lines; imagenet's are an epoch or a phase each"
         " (hours, top-1 and top-5 where it was trained), scaling's those of nccl-tests"
         " (seconds of one all-reduce, algbw and busbw in GB/s, elements that were not the exact sum)",
+    )
+    row_digest: str = column(
+        "",
+        "first 16 digits of SHA-256 over the row's values, however they are spelled: shows that one was changed later,"
+        " not that they are honest",
     )
     end: str = column("", "always `end`: a line without it was torn", "end")
 
@@ -354,22 +340,34 @@ def _columns_of(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(Row) if f.type in (kind, kind | None))
 
 
+INTEGERS = frozenset(_columns_of(int))
 NUMBERS = _columns_of(int) + _columns_of(float)
 FLAGS = _columns_of(bool)
+DIGEST, END = COLUMNS[-2:]
+DIGEST_DIGITS = 16
 
 
 def to_cells(row: Row) -> list[str]:
-    """The row as text: empty for None, `true`/`false`, floats so that they read back exactly."""
-    return [_cell(getattr(row, name)) for name in COLUMNS]
+    """The row as text: empty for None, `true`/`false`, floats so that they read back exactly; with its digest."""
+    values = [_cell(getattr(row, name), whole=name in INTEGERS) for name in COLUMNS[:-2]]
+    return [*values, digest_of(values), row.end]
 
 
-def _cell(value: object) -> str:
+def digest_of(values: Sequence[str]) -> str:
+    """The digest of a row's values, spelled and ordered as `to_cells` has them; it and the end are none."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(values)
+    return hashlib.sha256(line.getvalue().encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def _cell(value: object, *, whole: bool) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return repr(float(value))  # NumPy's floats are floats too, and their repr is np.float64(1.5)
+        # NumPy's floats are floats too, and their repr is np.float64(1.5). A whole number read from a file is one.
+        return str(int(value)) if whole and value.is_integer() else repr(float(value))
     # One row is one line, so that a torn write can only hurt the last line.
     return " ".join(str(value).split()) if isinstance(value, str) else str(value)
 
@@ -379,5 +377,6 @@ def columns_markdown() -> str:
     lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
     for f in fields(Row):
         kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
-        lines.append(f"| `{f.name}` | {kind} | {ABOUT[f.name].unit} | {ABOUT[f.name].doc} |")
+        about = ABOUT[f.name]
+        lines.append(f"| `{f.name}` | {f'{kind} {about.allowed.words}'.strip()} | {about.unit} | {about.doc} |")
     return "\n".join(lines) + "\n"

@@ -1,97 +1,220 @@
-"""Appends rows to a CSV file, locked and synced, and ends a line that a kill has torn."""
+"""Writes rows to the CSV file of a run: one process at a time, each row whole and synced, none into a foreign file."""
 
 import csv
 import io
 import os
+import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from filelock import FileLock
-
 from gpubench.errors import UserError
+from gpubench.rows.lock import holder, is_at, lock
 from gpubench.rows.row import COLUMNS, Row, to_cells
 
-
-def check_writable(path: Path) -> None:
-    """Make the folder and try the file, before hours of work; raises UserError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with lock(path):  # another run may be about to write its header
-            with path.open("ab"):
-                pass
-            if path.stat().st_size == 0:
-                path.unlink()
-                return
-        with path.open(encoding="utf-8", errors="replace") as file:
-            header = file.readline()
-    except OSError as error:
-        raise UserError(f"--out {path}: cannot write there ({error.strerror}); give another --out") from None
-    whole = header.endswith("\n")
-    if whole and tuple(header.rstrip("\r\n").split(",")) != COLUMNS:
-        raise UserError(f"--out {path}: it holds another table, or rows of another gpubench; give a new file")
+HEADER = ",".join(COLUMNS).encode()
+RUN_WAITS_SECONDS, APPEND_WAITS_SECONDS = 2.0, 30.0
+"""How long to wait for another process that writes the file: that of a run does so for hours."""
 
 
-def seal(path: Path) -> str:
-    """End a torn last line with a newline, so that the next row stays whole; says so, or returns an empty string.
+class Busy(UserError):
+    """Another process writes the file."""
 
-    Raises UserError where the file cannot be written.
+
+class Rescued(UserError):
+    """Rows could not go into their file; the message says where they are instead."""
+
+    exit_code = 4
+
+
+class RowsFile:
+    """The CSV file of a run, which nobody else writes while the `with` block lasts.
+
+    The lock lies on the file itself. A new file is made at once, and taken away again where no row came.
+
+    Args:
+        path: the file; its folder is made where it is missing.
+        patience_seconds: how long to wait for another process that writes it.
     """
-    try:
-        with lock(path):
-            return _seal(path)
-    except OSError as error:
-        raise UserError(f"{path}: its torn last line could not be ended ({error.strerror}); make room first") from None
+
+    def __init__(self, path: Path, patience_seconds: float = RUN_WAITS_SECONDS) -> None:
+        self.path, self._patience_seconds = path, patience_seconds
+        self.notes: list[str] = []
+        """What there is to say of the file as it was found."""
+
+    def __enter__(self) -> "RowsFile":
+        """Raises Busy, or UserError where the path cannot be written or holds something else."""
+        path = self.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                raise UserError(f"--out {path}: not a file; give another --out")
+            self._file = self._opened()
+            try:
+                self._begin()
+            except BaseException:
+                self._file.close()
+                raise
+        except BlockingIOError:
+            raise Busy(f"--out {path}: {holder(path)} is writing it; wait for its end or give another --out") from None
+        except OSError as error:
+            raise UserError(f"--out {path}: cannot write there ({error.strerror}); give another --out") from None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(OSError):
+            if self._size == self._size_now() == 0 and is_at(self._file.fileno(), self.path):
+                self.path.unlink()
+        self._file.close()
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Add rows at the end, flushed and synced. Raises Rescued where they had to go elsewhere."""
+        lines = _lines(rows)
+        try:
+            why = self._why_not()
+            if not why:
+                self._write(lines if self._size_now() else HEADER + b"\n" + lines)
+                return
+        except OSError as error:
+            why = f"could not be written ({error.strerror})"
+        raise Rescued(self._rescued(lines, why))
+
+    def _opened(self) -> io.FileIO:
+        """The file, made where it is missing, and locked."""
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            file = io.FileIO(self.path, "a+")
+            try:
+                if not lock(file.fileno(), self.path):
+                    self.notes.append(f"{self.path}: no locks on its file system, so a second run would not be noticed")
+                return file
+            except OSError as error:
+                file.close()
+                # A run without rows may have taken it away in between.
+                if not isinstance(error, BlockingIOError | FileNotFoundError) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _begin(self) -> None:
+        """Look at what is there: its header, and a last line that a kill has torn."""
+        file, self._size = self._file, self._size_now()
+        start = os.pread(file.fileno(), len(HEADER) + 2, 0)
+        if self._size <= len(HEADER) and HEADER.startswith(start):
+            if start:
+                file.truncate(0)
+                self.notes.append(f"{self.path}: only a torn header was there; started anew")
+        elif not _is_header(start):
+            raise UserError(f"--out {self.path}: it holds another table, or rows of another gpubench; give a new file")
+        elif _seal(file):
+            self.notes.append(
+                f"{self.path}: the last line was torn (a run was killed while writing it); it is kept and not used"
+            )
+        self._size = self._size_now()
+
+    def _size_now(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def _why_not(self) -> str:
+        """Why rows must not be added to what lies at the path by now; empty where they may. Raises OSError."""
+        if not self.path.exists():
+            return "was removed"
+        if not is_at(self._file.fileno(), self.path):
+            return "was replaced by another file"
+        size = self._size_now()
+        if size < self._size:
+            return "was cut short"
+        if size and not _is_header(os.pread(self._file.fileno(), len(HEADER) + 2, 0)):
+            return "was overwritten"
+        if size:
+            _seal(self._file)
+        return ""
+
+    def _write(self, content: bytes) -> None:
+        """All of it, synced, or nothing. Raises OSError."""
+        before = self._size_now()
+        try:
+            _write_out(self._file, content)
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(before)
+            raise
+        self._size = before + len(content)
+
+    def _rescued(self, lines: bytes, why: str) -> str:
+        """Keep lines that may not go into the file in another one; returns what the user is told."""
+        earlier = b""
+        with suppress(OSError):
+            if os.fstat(self._file.fileno()).st_nlink == 0:  # no name leads to the earlier rows any more
+                self._file.seek(0)
+                earlier = self._file.read()
+        content = (earlier or HEADER + b"\n") + lines
+        place = _new_file_beside(self.path, content)
+        if place is None:
+            return f"{self.path} {why}, and no other file could be written. Keep these lines:\n{content.decode()}"
+        count = content.count(b"\n") - 1
+        return (
+            f"{self.path} {why} during the run, so {count} row{'s are' if count > 1 else ' is'} in {place} instead."
+            f" To go on, make room or move away what is in the way, then `cat {place} >> {self.path}`, then the same"
+            " command"
+        )
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows at the end, flushed and synced, under a lock; writes the header to a new file.
+    """Add rows to a file that no run of this process has open; waits while another process writes it.
 
-    Raises UserError where the disk is full or the file cannot be written.
+    Raises UserError where that takes too long or the file cannot be written, Rescued as `RowsFile.append` does.
     """
-    try:
-        with lock(path):
-            _seal(path)
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            if not path.exists() or path.stat().st_size == 0:
-                writer.writerow(COLUMNS)
-            writer.writerows(to_cells(row) for row in rows)
-            with path.open("ab") as file:
-                file.write(text.getvalue().encode())
-                file.flush()
-                os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(
-            f"{path}: the row could not be written ({error.strerror}); rows written before it are safe."
-            " Make room or give another --out, then run the same command to go on"
-        ) from None
+    with RowsFile(path, APPEND_WAITS_SECONDS) as file:
+        file.append(rows)
 
 
-def lock(path: Path) -> FileLock:
-    """The lock that guards appends to `path`, kept outside the results folder."""
-    import hashlib
-    import tempfile
-
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    return FileLock(Path(tempfile.gettempdir()) / f"gpubench-{name}.lock")
+def check_writable(path: Path) -> None:
+    """Make the folder and try the file, before hours of work; raises UserError. One that a run writes passes."""
+    with suppress(Busy), RowsFile(path, patience_seconds=0):
+        pass
 
 
-def _seal(path: Path) -> str:
-    if not path.exists() or path.stat().st_size == 0:
-        return ""
-    with path.open("rb+") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return ""
-        file.seek(0)
-        before, newline, torn = file.read().rpartition(b"\n")
-        if newline and torn.endswith(b",end") and torn.count(b'"') % 2 == 0:
-            file.write(b"\n")  # whole; an editor took its newline
-            return ""
-        if not newline:  # not even the header was whole
-            file.truncate(0)
-            return f"{path}: only a torn header was there (a run was killed while writing it); started anew"
-        # An open quote would swallow the lines that follow, for every reader that honours quotes.
-        file.seek(len(before) + 1 + len(torn))
-        file.write(b'"\n' if torn.count(b'"') % 2 else b"\n")
-    return f"{path}: the last line was torn (a run was killed while writing it); it is kept and not used"
+def _lines(rows: Iterable[Row]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(to_cells(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def _is_header(start: bytes) -> bool:
+    """Whether a file that begins so has our header; spreadsheets end its line in their own way."""
+    return start.startswith((HEADER + b"\n", HEADER + b"\r\n"))
+
+
+def _write_out(file: io.FileIO, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
+
+
+def _new_file_beside(path: Path, content: bytes) -> Path | None:
+    """A new file with the content: in the same folder, else in the temporary one; None where neither takes it."""
+    for folder in (path.parent, None):
+        with suppress(OSError):
+            descriptor, name = tempfile.mkstemp(".csv", f"{path.stem}.rescued-", folder)
+            try:
+                with io.FileIO(descriptor, "w") as file:
+                    _write_out(file, content)
+                return Path(name)
+            except OSError:
+                Path(name).unlink()
+    return None
+
+
+def _seal(file: io.FileIO) -> bool:
+    """End a last line that has no newline, so that the next row stays whole; returns whether it was torn."""
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) == b"\n":
+        return False
+    file.seek(0)
+    torn = file.read().rpartition(b"\n")[2]
+    odd = torn.count(b'"') % 2 == 1
+    # An open quote would swallow the lines that follow, for every reader that honours quotes.
+    file.write(b'"\n' if odd else b"\n")
+    return odd or not torn.endswith(b",end")  # else it is whole, and an editor took its newline

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -62,7 +61,7 @@ class Measure:
 
     def _placed(self, trial: Trial) -> Trial:
         """The trial with the folders of this machine."""
-        options, folder = self._session.options, self._session.folders[trial.case.suite]
+        options, folder = self._session.options, self._session.data[trial.case.suite].folder
         return replace(
             trial,
             data_dir=str(folder or ""),
@@ -90,23 +89,22 @@ class Measure:
             sampler.hear(event)
             self._listener.lap(event)
 
-        with tempfile.TemporaryDirectory(prefix="gpubench-") as scratch:
-            return self._run_child(
-                {
-                    "task": "trial",
-                    "trial": trial_to_json(trial),
-                    "watched": sampler.watches,
-                    "place": None,
-                    "scratch": scratch,
-                    "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
-                },
-                on_event=on_event,
-                on_output=lambda line: self._listener.say(f"    {line}"),
-                on_wake=sampler.tick,
-                time_limit_seconds=limit_seconds,
-                # A group's agent has about as much resident as one process before it trains.
-                resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
-            )
+        return self._run_child(
+            {
+                "task": "trial",
+                "trial": trial_to_json(trial),
+                "watched": sampler.watches,
+                "place": None,
+                "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
+            },
+            on_event=on_event,
+            # Of a progress bar, which goes back to its beginning, the last state.
+            on_output=lambda line: self._listener.say("    " + line.rpartition("\r")[2]),
+            on_wake=sampler.tick,
+            time_limit_seconds=limit_seconds,
+            # A group's agent has about as much resident as one process before it trains.
+            resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
+        )
 
 
 def checkpoint_folder(session: Session, case: Case) -> str:

@@ -10,14 +10,15 @@ from typing import Any
 
 import platformdirs
 from filelock import FileLock
-from rich.console import Console
 
+from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware import host
 from gpubench.hardware.environment import Device, cpu_count, devices_of
 from gpubench.hardware.readers import readers
 from gpubench.hardware.telemetry import PROCESSES_SECONDS, foreign
-from gpubench.plan.plan import choose_devices, choose_precisions
+from gpubench.plan.cases import choose_precisions
+from gpubench.plan.devices import choose_devices
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.suite.precisions import multiplied_in as multiplied_in
 
@@ -125,7 +126,7 @@ def soak_seconds(device: Device) -> float:
 
 def report(device_wish: str, precision_wish: str, threads: int) -> Iterator[tuple[Device, str, Peak | str]]:
     """Measure every device and precision wished for; for each its peak, or why there is none."""
-    console = Console(stderr=True, highlight=False)
+    console = Screen(stderr=True)
     facts = describe()
     for device in choose_devices(device_wish, devices_of(facts)):
         seconds = soak_seconds(device)

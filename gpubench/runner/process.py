@@ -18,6 +18,7 @@ import psutil
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import TorchFacts
+from gpubench.runner import scratch
 
 Message = Mapping[str, Any]
 """What a parent and its child tell each other: plain data, for JSON."""
@@ -85,23 +86,25 @@ def run_child(
     """Run `task` in a child and wait for it, whatever it does; its whole process group is gone afterwards.
 
     The child answers on a socket of its own, so that what a suite prints stays the user's and reaches
-    `on_output` line by line. When this process dies, the socket closes and the child ends itself.
+    `on_output` line by line. When this process dies, the socket closes and the child ends itself. `task` is sent with
+    a temporary folder, `scratch`, that is there as long as the child.
     `on_wake` is called with the child's process id a few times a second; what it returns is sent to the child.
     """
     started = time.monotonic()
-    child, ours, lifeline = _start(subprocess.PIPE)
-    with ours, lifeline:
-        watch = _Watch(child, ours, on_event, on_output, on_wake)
-        try:
-            ours.sendall(json.dumps(task).encode() + b"\n")
-            end = watch.until_done(started, time_limit_seconds, resident_limit_bytes)
-        except (BrokenPipeError, ConnectionResetError):
-            end = "died"
-        finally:
-            _kill_group(child)
-            watch.drain()
-            assert child.stdout is not None
-            child.stdout.close()
+    with scratch.folder() as folder:
+        child, ours, lifeline = _start(subprocess.PIPE, folder)
+        with ours, lifeline:
+            watch = _Watch(child, ours, on_event, on_output, on_wake)
+            try:
+                ours.sendall(json.dumps({**task, "scratch": folder}).encode() + b"\n")
+                end = watch.until_done(started, time_limit_seconds, resident_limit_bytes)
+            except (BrokenPipeError, ConnectionResetError):
+                end = "died"
+            finally:
+                _kill_group(child)
+                watch.drain()
+                assert child.stdout is not None
+                child.stdout.close()
     return Outcome(
         end=end,
         seconds=time.monotonic() - started,
@@ -112,14 +115,17 @@ def run_child(
     )
 
 
-def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-    """A worker that waits for its task, our end of its socket, and a pipe: the worker ends when it closes."""
+def _start(output: int, folder: str) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
+    """A worker that waits for its task, our end of its socket, and a pipe: the worker ends when it closes.
+
+    Its command line names its temporary `folder`, by which `scratch.sweep` finds one that outlives us.
+    """
     ours, theirs = socket.socketpair()
     lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
     with theirs, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
             # -P: a random.py in the user's folder must not stand in for the library's
-            [sys.executable, "-P", "-m", "gpubench.worker", str(theirs.fileno()), str(lifeline)],
+            [sys.executable, "-P", "-m", scratch.WORKER, str(theirs.fileno()), str(lifeline), folder],
             pass_fds=[theirs.fileno(), lifeline],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -133,7 +139,8 @@ class ServingChild:
     """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
 
     def __init__(self, task: Message) -> None:
-        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
+        self._folder = scratch.folder()
+        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL, self._folder.__enter__())
         self._said = self._socket.makefile("rb")
         self._tell(task)
 
@@ -145,6 +152,7 @@ class ServingChild:
         self._socket.close()
         self._lifeline.close()
         _kill_group(self._child)
+        self._folder.__exit__(None, None, None)
 
     def ask(self, question: Message, patience_seconds: float | None) -> Any:
         """Its answer; None where none comes within the patience, or the child is dead."""

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gpubench.console import Screen
 from gpubench.plan.forecast import moment, span
+from gpubench.printed import shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
@@ -30,7 +31,7 @@ class TrialProgress:
 
     def __init__(self) -> None:
         self.total = 0
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Screen(stderr=True)
         self._done = 0
         self._timed = 0
         self._spent = 0.0
@@ -76,7 +77,7 @@ class TrialProgress:
         self._started = time.monotonic()
         self._bar.update(
             self._task,
-            description=f"{self._done + 1}/{self.total} {label}",
+            description=shown(f"{self._done + 1}/{self.total} {label}"),
             completed=self._done,
             rate="starting",
             left=self._left(0.0),

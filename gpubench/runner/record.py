@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gpubench.hardware.environment import Device, Environment, without_names
 from gpubench.hardware.state import CardState
-from gpubench.rows.row import ABOUT, COLUMNS, DIGITS, Row
+from gpubench.rows.column import DIGITS, breaks, in_words
+from gpubench.rows.row import ABOUT, COLUMNS, INTEGERS, NUMBERS, Row
 from gpubench.runner.measured_peaks import Peak
 from gpubench.suite.suite import params_text
 from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
@@ -59,7 +62,17 @@ def row_of(
         "table": _table(measurement.table),
     }
     written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in found.items()}
+    for name in NUMBERS:
+        if written.get(name) is not None and not _may_hold(name, written[name]):
+            allowed = in_words(ABOUT[name].allowed, whole=name in INTEGERS)
+            why = f"{name} was {written[name]}, not {allowed}: left out"
+            written |= {name: None, "reason": "; ".join(filter(None, [written["reason"], why]))}
     return Row(**written)
+
+
+def _may_hold(name: str, value: float) -> bool:
+    """Whether who reads the row would take this number in this column."""
+    return not breaks(np.array([value], float), ABOUT[name].allowed, whole=name in INTEGERS).any()
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:

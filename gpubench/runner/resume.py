@@ -9,7 +9,7 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.rows.read import load
 from gpubench.runner.record import copied
 from gpubench.suite.suite import params_text
@@ -70,6 +70,8 @@ class Earlier:
                 differing.append("seed")
             if _differs(old["until"], options.until):
                 differing.append("until")
+            if options.session and _differs(old["session"], options.session):
+                differing.append("session")
             if differing:
                 raise UserError(
                     f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"

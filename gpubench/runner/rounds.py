@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from gpubench.plan.forecast import forecast
-from gpubench.plan.plan import rounds, schedule
+from gpubench.plan.rounds import rounds, schedule
 from gpubench.plan.session import Session
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import Batches

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gpubench.console import Screen
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
-from gpubench.plan.plan import SAMPLED_REPEATS, Options
+from gpubench.plan.options import SAMPLED_REPEATS, Options
 from gpubench.plan.session import Session, open_session, print_plan
-from gpubench.rows import write as records
 from gpubench.rows.row import Row
+from gpubench.rows.write import RowsFile, append
+from gpubench.runner import scratch
 from gpubench.runner.batch.batches import Batches
 from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
@@ -45,7 +47,8 @@ def run(
     Everything that touches a device goes through `run_child`, one fresh process a call. `found` gives the lines with
     which a run ends: what its rows say.
     """
-    console = console or Console(stderr=True, highlight=False)
+    console = console or Screen(stderr=True)
+    scratch.sweep()
     with Interrupts() as interrupts:
         try:
             loaded = files.find_all(options.suites)
@@ -81,24 +84,27 @@ def lead(
     found: Found = lambda path, sessions: (),
     interrupts: Interrupts | None = None,
 ) -> int:
-    """Open the file, go on where an earlier run stopped, and do the trials; returns the exit code."""
-    records.check_writable(session.path)
-    if note := records.seal(session.path):
-        console.print(note, markup=False)
-    earlier = read_earlier(session, console)
-    run = Run(look_at_host(session, console), earlier, run_child, interrupts)
-    if plan_file := slurm.plan_file():
-        run.write_off(run.rounds.left, Measurement("interrupted", "planned"), plan_file)
-    if note := what_it_can_decide(session):
-        console.print(note, markup=False)
-    for line in run.rounds.outlook():
-        console.print(line, markup=False, soft_wrap=True)
-    return run.to_the_end(console, found)
+    """Open the file, go on where an earlier run stopped, and do the trials; returns the exit code.
+
+    The file is this run's own until it ends. Raises Rescued where somebody took it away or the disk is full.
+    """
+    with RowsFile(session.path) as file:
+        for note in file.notes:
+            console.print(note, markup=False, soft_wrap=True)
+        earlier = read_earlier(session, console)
+        run = Run(look_at_host(session, console), earlier, run_child, interrupts)
+        if plan_file := slurm.plan_file():
+            append(plan_file, run.written_off(run.rounds.left, Measurement("interrupted", "planned")))
+        if note := what_it_can_decide(session):
+            console.print(note, markup=False)
+        for line in run.rounds.outlook():
+            console.print(line, markup=False, soft_wrap=True)
+        return run.to_the_end(file, console, found)
 
 
 def read_earlier(session: Session, console: Console) -> Earlier | None:
     """The rows of an earlier run, where the file has some; raises UserError where they do not belong to this one."""
-    if not session.path.exists():
+    if not session.path.exists() or session.path.stat().st_size == 0:
         return None
     earlier = Earlier(session.path)
     for problem in earlier.problems:
@@ -163,22 +169,22 @@ class Run:
         self._written: set[str] = set()
         """Sessions of the rows that were written."""
 
-    def to_the_end(self, console: Console, found: Found) -> int:
+    def to_the_end(self, file: RowsFile, console: Console, found: Found) -> int:
         """Do every trial; Ctrl-C keeps what is finished and writes the rest as interrupted. Returns the exit code."""
         path, statuses = self._session.path, self.rounds.statuses
         try:
             with self._progress:
                 for trial in self.rounds:
-                    self._do(trial)
+                    self._do(trial, file)
         except (KeyboardInterrupt, NodeLost) as stop:
-            return self._stopped(stop, console)
+            return self._stopped(stop, file, console)
         if statuses:
             ending = f"wrote {path}\nnext: gpubench compare {path} --charts charts"
             for line in [*found(path, self._written), ending]:
                 console.print(line, markup=False, soft_wrap=True)
         return 0 if GOOD.issuperset([*self.rounds.statuses_before, *statuses]) else SOME_FAILED
 
-    def _do(self, trial: Trial) -> None:
+    def _do(self, trial: Trial, file: RowsFile) -> None:
         """One trial, and its row."""
         case = trial.case
         if not case.refusal:
@@ -188,25 +194,25 @@ class Run:
         trial, answer = self._batches.answer_to(trial)
         row = self._row_of(trial, answer, started)
         with self._interrupts.held():
-            records.append(self._session.path, [row])  # per row: a killed run loses nothing
+            file.append([row])  # per row: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)
 
-    def _stopped(self, stop: BaseException, console: Console) -> int:
+    def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> int:
         """Write off what was not done, and say how to go on; returns the exit code."""
         path, lost = self._session.path, isinstance(stop, NodeLost)
         rest = self.rounds.unfinished()
         named = "" if path == self._session.options.out else f" with --out {path}"
         done = f"{self.rounds.tally(rest)} are in {path}; the same command{named} goes on"
         with self._interrupts.held():
-            self.write_off(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED))
+            file.append(self.written_off(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED)))
         console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
         return SOME_FAILED if lost else INTERRUPTED
 
-    def write_off(self, trials: Sequence[Trial], why: Measurement, path: Path | None = None) -> None:
+    def written_off(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
         """A row for each trial that will not run."""
         now = _now()
-        records.append(path or self._session.path, [self._row_of(trial, Answer(why), now) for trial in trials])
+        return [self._row_of(trial, Answer(why), now) for trial in trials]
 
     def _row_of(self, trial: Trial, answer: Answer, started: str) -> Row:
         session, earlier, case = self._session, self._earlier, trial.case

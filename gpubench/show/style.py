@@ -56,6 +56,10 @@ def style(theme: str) -> Iterator[None]:
         yield
 
 
+LONGEST = 1000
+"""Characters that are looked at: no line of a chart has so many, but a field may have millions."""
+
+
 def shortened(text: str, characters: int) -> str:
     """A long name with its middle left out: the end often tells cards apart."""
     if len(text) <= characters:
@@ -66,12 +70,12 @@ def shortened(text: str, characters: int) -> str:
 
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
-    """Inches that a text takes."""
+    """Inches that a text takes; of a very long one those of its beginning."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family=FONT, size=size, weight=weight)
-    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+    return float(text_to_path.get_text_width_height_descent(text[:LONGEST], font, ismath=False)[0]) / 72
 
 
 def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
@@ -83,7 +87,7 @@ def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str
 def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
     """At most `most` lines of at most `inches`."""
     lines = [""]
-    for word in text.split():
+    for word in shortened(text, LONGEST).split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and wide(longer, size, weight) > inches:
             lines.append(word)

@@ -206,7 +206,7 @@ def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
     for line, each in zip([head, *cells], [None, *findings], strict=True):
         texts = list(line)
         if each and cell_len(texts[4]) > widths[4]:
-            texts[4] = _from(each, on="")
+            texts[4] = shown(_from(each, on=""))
         own = [widths[at] for at in columns]
         yield from _folded([texts[at] for at in columns], own, [at == 0 for at in columns], WIDTH)
 

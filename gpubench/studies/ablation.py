@@ -1,5 +1,6 @@
 """Ablations: what each change to the plain pipeline of its session buys, and the figure that shows why."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from gpubench.analysis import stats
@@ -29,7 +30,7 @@ def sections(result: Result) -> Iterator[Section]:
             title,
             tuple(_finding(c, metric) for c in changes),
             (_table(changes, group, metric), *_cells(group, metric)),
-            (_chart(changes, title, metric),),
+            (*_seconds_charts(changes, title, metric), _chart(changes, title, metric)),
             (),
             group.left_out,
             words.recipe_of(group.cases),
@@ -95,21 +96,55 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
     return Table("changes", columns, tuple(lines))
 
 
+def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -> Iterator[Bars]:
+    """For each plain pipeline the seconds of its changes: those that change least first, as one builds on another."""
+    if metric.name != "seconds":
+        return
+    by_plain: dict[tuple[str, str], list[Comparison]] = {}
+    for c in changes:
+        by_plain.setdefault((c.other.label, c.other.precision), []).append(c)
+    for (label, precision), own in by_plain.items():
+        plain, steps = own[0].other, sorted(own, key=lambda c: (_changed(c), -c.subject.median))
+        groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
+        for c in steps:
+            gain = f"{words.gain(metric.gain_of(c.ratio).value)}x"
+            groups.append(BarGroup(c.subject_name, (Bar("seconds", c.subject.median, c.subject.interval),), gain))
+        cells = [plain, *(c.subject for c in steps)]
+        yield Bars(
+            words.slug(f"{plain.suite} seconds {label} {precision}"),
+            _best(own, metric),
+            f"Seconds of a run; at the right the speedup over {PLAIN}; lower is better; {title}",
+            tuple(groups),
+            "s",
+            foot=words.origin(cells),
+            cases=behind(cells),
+        )
+
+
+def _changed(c: Comparison) -> int:
+    """How many settings differ, the precision among them."""
+    settings = set(c.subject.params.split()) - set(c.other.params.split())
+    return len(settings) + (c.subject.precision != c.other.precision)
+
+
+def _best(changes: Sequence[Comparison], metric: Metric) -> str:
+    """What the change that gains most gains for sure, as a sentence."""
+    best = next((c for c in changes if c.verdict == "faster"), None)
+    if best is None:
+        return f"No change is surely {metric.words[0]} than {PLAIN}"
+    return words.better(words.name(best.subject_name), PLAIN, metric.gain_of(best.ratio).value, best.verdict, metric)
+
+
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
         bar = Bar(c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
         groups.append(BarGroup(c.subject_name, (bar,)))
-    best = next((c for c in changes if c.verdict == "faster"), None)
-    title_of_best = f"No change is surely {metric.words[0]} than {PLAIN}"
-    if best is not None:
-        gained = metric.gain_of(best.ratio).value
-        title_of_best = words.better(words.name(best.subject_name), PLAIN, gained, best.verdict, metric)
     cells = [cell for c in changes for cell in (c.subject, c.other)]
     return Bars(
         words.slug(f"{cells[0].suite} changes {cells[0].label}"),
-        title_of_best,
+        _best(changes, metric),
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(groups),
         "ratio",
@@ -121,7 +156,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 def verdict_in_words(c: Comparison) -> str:
     """Whether a change helped here; where it did not, the figure that shows why."""
-    saved = c.subject.peak_memory_bytes / c.other.peak_memory_bytes
+    saved = c.subject.peak_memory_bytes / (c.other.peak_memory_bytes or math.nan)
     said = {
         "faster": "helped here",
         "slower": "made it slower here",

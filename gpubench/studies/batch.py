@@ -12,7 +12,8 @@ import pandas as pd
 
 from gpubench.analysis.cells import STACK, Cell, marks_in, short, text_of
 from gpubench.analysis.compare import Group, Result
-from gpubench.analysis.scaling import cases_of, params_of
+from gpubench.analysis.scaling import cases_of, is_count, params_of
+from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
@@ -48,10 +49,12 @@ def _curve(cell: Cell) -> Curve:
     """What the search for a batch tried and what fitted; nothing where the row has no curve, or a broken one."""
     try:
         tried = json.loads(str(cell.row["batch_curve"]) or "[]")
-        found = {int(batch): (float(rate), float(more[0]) if more else math.nan) for batch, rate, *more in tried}
-    except (ValueError, TypeError, OverflowError, RecursionError):
+        found = {
+            int(number(batch)): (number(rate), number(more[0]) if more else math.nan) for batch, rate, *more in tried
+        }
+    except BROKEN:
         return {}
-    return {batch: found[batch] for batch in sorted(found) if batch > 0 and 0 < found[batch][0] < math.inf}
+    return {batch: found[batch] for batch in sorted(found) if batch > 0 and found[batch][0] > 0}
 
 
 def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
@@ -125,7 +128,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     recipes = [
         " ".join(word for word in str(text).split() if not word.startswith("global_batch=")) for text in ok["params"]
     ]
-    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([each.isdecimal() for each in batches], bool)]
+    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([is_count(each) for each in batches], bool)]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
     known: list[Mapping[str, Any]] = []
     points: list[list[Size]] = []
@@ -136,7 +139,10 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         cases.append(cases_of(rows))
     facts = [
         {name: f"{name}={text_of(each[name])}" for name in ("data", "mode", "suite_version", *STACK)}
-        | {"precision": str(each["precision"]), **words.settings_of(str(each["params"]))}
+        | {
+            "precision": str(each["precision"]),
+            **words.settings_of(*(str(each[name]) for name in ("suite", "model", "params"))),
+        }
         | {"model": str(each["model"]), "card": short(str(each["card"]))}
         for each in known
     ]
@@ -163,6 +169,7 @@ def _accuracy_section(
     suite: str, lines: Mapping[str, list[Size]], known: Sequence[Mapping[str, Any]], cases: frozenset[int]
 ) -> Section:
     data, cards, versions = ({str(each[name]) for each in known} for name in ("data", "card", "torch"))
+    torch = words.listed(sorted(versions - {""})) if versions - {""} else ""
     columns = (
         Column("recipe"),
         Column("batch", "count"),
@@ -192,7 +199,7 @@ def _accuracy_section(
         "samples of a step",
         "accuracy, %",
         log_x=2,
-        foot=f"{words.listed(sorted(map(short, cards)))}; torch {words.listed(sorted(versions))}",
+        foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
         cases=cases,
     )
     findings = tuple(_held(suite, name, own, cases) for name, own in lines.items() if len(own) > 1)

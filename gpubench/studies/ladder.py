@@ -158,7 +158,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
         missed = rung.success_rate is not None and rung.success_rate < 1
-        note = f"{_reached(rung)} reached the goal" if missed else ""
+        note = f"{_reached(rung).removesuffix(' of the runs')} reached the goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
@@ -268,7 +268,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
         "measured": _known(rows["measured_peak_flops"].dropna().median()),
     }
     for name, top in tops.items():
-        if top and flops > 0 and samples > 0:
+        if top and all(each > 0 for each in (flops, samples, first["processes"])):
             limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
     return Rung(
         number=int(first["rung"]),

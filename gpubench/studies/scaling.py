@@ -6,12 +6,14 @@ from typing import Any
 from gpubench.analysis.cells import SPECIMEN, STACK, short, text_of
 from gpubench.analysis.compare import Result
 from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
+from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
 from gpubench.studies import words
+from gpubench.studies.cases import known
 from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
 
 
 def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Iterator[Section]:
-    """One for the curves of each suite, and one for each table of all-reduces.
+    """One for the curves of each suite, one for each published series to a goal, and one for each table of all-reduces.
 
     `alpha_beta` are seconds of a message and of a byte to reckon with instead of fitted ones, up to `to` processes.
     """
@@ -22,6 +24,7 @@ def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: 
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
         own = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
         yield _of_curves(suite, [curve for curve, _ in own], [title for _, title in own])
+    yield from map(_of_goal, goal_curves_of(result.frame))
     sums = sums_of(result.frame)
     titles = _titles([_sums_title(each) for each in sums], [each.known for each in sums])
     yield from (_of_sums(each, title) for each, title in zip(sums, titles, strict=True))
@@ -32,7 +35,7 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
     facts = []
     for each in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
-        params = words.settings_of(str(each.get("params", "")))
+        params = words.settings_of(*(str(each.get(name, "")) for name in ("suite", "model", "params")))
         facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
@@ -128,6 +131,70 @@ def _curve_charts(
         yield Lines(
             f"{words.slug(suite)}-scaling-{name}", said, subtitle, tuple(lines), "processes", axis, 2, log_y,
             reference, ticks, foot, cases,
+        )  # fmt: skip
+
+
+def _of_goal(curve: GoalCurve) -> Section:
+    """Time to the goal of a published series, and what of perfect scaling each number of processes keeps."""
+    told, fewest = curve.known, curve.points[0].processes
+    suite, card = str(told["suite"]), short(str(told["card"]))
+    columns = (
+        Column("machines", "count"),
+        Column("processes", "count"),
+        Column("minutes", "min", "lower"),
+        Column(f"times as soon as {fewest}", "ratio", "higher"),
+        Column(f"efficiency over {fewest}", "share", "higher"),
+        Column("epochs", "count"),
+        Column("notes", note=True),
+    )
+    lines = tuple(
+        (
+            *(known(each.machines), each.processes, each.seconds / 60, curve.points[0].seconds / each.seconds),
+            *(each.efficiency, known(each.epochs), each.note),
+        )
+        for each in curve.points
+    )
+    title = f"{suite}: minutes to the goal of {told['goal']:g} by processes, {told['model']} on {card}"
+    table = Table("minutes to the goal", columns, lines)
+    return Section("scaling", suite, title, (_soonest(curve, card),), (table,), cases=curve.cases)
+
+
+def _soonest(curve: GoalCurve, card: str) -> Finding:
+    """The time of the most processes against that of the fewest."""
+    first, last = curve.points[0], curve.points[-1]
+    gain = first.seconds / last.seconds
+    said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
+    said += f" on {words.name(card)}: {last.efficiency:.0%} kept"
+    return Finding(
+        kind="scaling",
+        suite=str(curve.known["suite"]),
+        subject=f"{last.processes} processes",
+        baseline=str(first.processes),
+        value=gain,
+        models=(str(curve.known["model"]),),
+        trials=(last.trials, first.trials),
+        said=said,
+        origin=f"to the goal, {last.efficiency:.0%} kept",
+        place=card,
+        caveats=("published", *(["each has its own schedule"] if curve.recipes > 1 else [])),
+        charts=tuple(_goal_charts(curve, said, card)),
+        cases=curve.cases,
+        source="; ".join(curve.sources),
+    )
+
+
+def _goal_charts(curve: GoalCurve, said: str, name: str) -> Iterator[Chart]:
+    """Minutes, and efficiency, against processes."""
+    ticks = tuple((float(each.processes), str(each.processes)) for each in curve.points)
+    minutes = [Point(each.processes, each.seconds / 60, text=f"{each.seconds / 60:.3g}") for each in curve.points]
+    kept = [Point(each.processes, each.efficiency, text=f"{each.efficiency:.0%}") for each in curve.points]
+    for kind, points, axis, log_y, reference in (
+        ("minutes", minutes, "minutes to the goal", 10, None),
+        ("efficiency", kept, "share of perfect scaling in time to the goal", 0, 1.0),
+    ):
+        yield Lines(
+            words.slug(f"{curve.known['suite']} goal {kind}"), said, f"{axis.capitalize()} by processes, as published",
+            (Line(name, tuple(points)),), "processes", axis, 2, log_y, reference, ticks, cases=curve.cases,
         )  # fmt: skip
 
 

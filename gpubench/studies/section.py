@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "batch", "stages", "roofline")
+ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
+         "roofline")  # fmt: skip
 """Kinds of finding, the one that is asked for most first."""
 DECIDED = frozenset(
     {

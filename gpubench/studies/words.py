@@ -114,13 +114,17 @@ def facts_of(cell: Cell) -> dict[str, str]:
     facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
     if cell.source:
         facts["source"] = f"by {author(cell.source)}"
-    return facts | settings_of(cell.params)
+    return facts | settings_of(cell.suite, cell.model, cell.params)
 
 
-def settings_of(params: str) -> dict[str, str]:
-    """The parameters by name, as `name=value`; a 0 is most often the word for what the recipe itself has."""
-    pairs = [pair.partition("=") for pair in params.split() if "=" in pair]
-    return {name: f"default {name}" if value in {"0", "0.0"} else f"{name}={value}" for name, _, value in pairs}
+def settings_of(suite: str, model: str, params: str) -> dict[str, str]:
+    """The parameters by name, as `name=value`; a 0 that the suite has by default means what the recipe itself has."""
+    usual = _usual(suite, model, params)
+    pairs = {pair: pair.partition("=") for pair in params.split() if "=" in pair}
+    return {
+        name: f"default {name}" if value in {"0", "0.0"} and pair in usual else pair
+        for pair, (name, _, value) in pairs.items()
+    }
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
@@ -227,7 +231,8 @@ def marks_of(cells: Iterable[Cell], what: str = "") -> list[str]:
 
 def doubts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
     """What speaks against figures that are made of these."""
-    return *marks_of(cells, "runs "), *remarks_of(cells)
+    contradicting = [f"{cell.model}: {cell.contradicting}" for cell in cells if cell.contradicting]
+    return *marks_of(cells, "runs "), *remarks_of(cells), *dict.fromkeys(contradicting)
 
 
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:

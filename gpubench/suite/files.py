@@ -111,8 +111,9 @@ def load(path: Path) -> LoadedSuite:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
     try:
-        for file in files:
-            _refuse_moved(file, ast.parse(file.read_bytes(), str(file)))
+        trees = {file: ast.parse(file.read_bytes(), str(file)) for file in files}
+        for file, tree in trees.items():
+            _refuse_moved(file, tree)
         spec.loader.exec_module(module)
     except OSError as error:
         raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
@@ -126,7 +127,7 @@ def load(path: Path) -> LoadedSuite:
     if not isinstance(suite, Suite):
         raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
     _check(path, suite)
-    if suite.torch and not any(_may_be_resident(file) for file in files):
+    if suite.torch and not any(map(_may_be_resident, trees.values())):
         raise UserError(
             f"{path} has no loop over clock.resident(), in whose first step the precision is proven; {DOCS}"
         )
@@ -206,9 +207,9 @@ TAKE_CLOCKS = {"Stepper", "callbacks"}
 """What of gpubench gets the clock and does not loop over `clock.resident()`."""
 
 
-def _may_be_resident(file: Path) -> bool:
-    """Whether the file names `resident` or `train_resident`, or hands its clock to a function that may loop over it."""
-    for node in ast.walk(ast.parse(file.read_bytes())):
+def _may_be_resident(tree: ast.Module) -> bool:
+    """Whether a file names `resident` or `train_resident`, or hands its clock to a function that may loop over it."""
+    for node in ast.walk(tree):
         if getattr(node, "attr", getattr(node, "id", None)) in {"resident", "train_resident"}:
             return True
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) not in TAKE_CLOCKS:

@@ -74,6 +74,25 @@ STUDIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class Blueprint:
+    """A model's network and schedule, as `gpubench show` draws them; nothing of it is trained."""
+
+    network: object
+    """A torch module as it is trained: what is frozen needs no gradient."""
+    inputs: tuple[object, ...]
+    """What its forward takes in a step, two samples of it say. Only their shapes matter."""
+    samples: int
+    """Samples in these inputs, counted in the suite's unit."""
+    epochs: int
+    schedule: Mapping[str, Callable[[float], float]]
+    """By name (`learning rate`) the value after so many epochs, from 0 to `epochs`, by the code that trains."""
+    note: str = ""
+    """What is to be known of the schedule, in a sentence without a full stop."""
+    batch_dimension: int = 0
+    """Of the inputs and of what layers give: shapes are shown without it."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """One benchmark: a function that trains, and what may be asked of it.
 
@@ -117,7 +136,8 @@ class Suite:
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
     check: Callable[[Mapping[str, ParamValue], Path, str], None] | None = None
     """Given params, the data's folder and the name that rows carry for it, raises UserError where a trial would fail
-    on them. Asked before anything runs, where the data is not synthetic. Must not import torch."""
+    on them. Asked once the data is there (it may have been downloaded) and before anything trains; not asked where the
+    data is synthetic. Must not import torch."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     precisions: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +148,8 @@ class Suite:
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
     """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
     cannot see them (nn.LSTM)."""
+    blueprint: Callable[..., Blueprint] | None = None
+    """Given a Trial, its network and schedule, for `gpubench show`. It may import torch."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of one sampled trial's projection over a full run's seconds: the error of a projection."""
     processes: bool = False

@@ -9,12 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpubench.training.all_reduce import Sum as Sum
+    from gpubench.training.all_reduce import flat as flat
+    from gpubench.training.all_reduce import group_size as group_size
+    from gpubench.training.all_reduce import hierarchical as hierarchical
+    from gpubench.training.all_reduce import send_gradients as send_gradients
     from gpubench.training.clock.clock import Clock as Clock
     from gpubench.training.clock.clock import Notes as Notes
     from gpubench.training.device import synchronize as synchronize
     from gpubench.training.lars import Lars as Lars
     from gpubench.training.memory_layout import layout as layout
     from gpubench.training.memory_layout import memory_format as memory_format
+    from gpubench.training.networks import alexnet_bn as alexnet_bn
     from gpubench.training.precision import Mode as Mode
     from gpubench.training.precision import mode_of as mode_of
     from gpubench.training.process_group import distributed as distributed
@@ -29,10 +35,12 @@ if TYPE_CHECKING:
     from gpubench.training.stepper import dtypes_of as dtypes_of
 
 _HOMES = {
+    "all_reduce": ("Sum", "flat", "group_size", "hierarchical", "send_gradients"),
     "clock.clock": ("Clock", "Notes"),
     "device": ("synchronize",),
     "lars": ("Lars",),
     "memory_layout": ("layout", "memory_format"),
+    "networks": ("alexnet_bn",),
     "precision": ("Mode", "mode_of"),
     "process_group": ("distributed", "quiet", "weighted_mean"),
     "sharding": ("Shard", "shards"),

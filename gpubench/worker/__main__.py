@@ -1,5 +1,6 @@
 """`python -m gpubench.worker`: takes one task as JSON and answers with JSON. No other process opens the accelerator."""
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -16,9 +17,11 @@ from gpubench.worker.tasks import answer_to
 def main() -> None:
     """Read the task from the socket whose file descriptor is the first argument, and answer on it.
 
-    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives.
+    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives, the third
+    this process's temporary folder.
     """
     faulthandler.enable()
+    _signal_when_parent_dies(signal.SIGKILL)
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     _die_with_parent(channel, int(sys.argv[2]))
@@ -53,10 +56,18 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
     it, and what the suite starts (loader processes, say) ends too.
     """
     if os.fork() == 0:
+        _signal_when_parent_dies(signal.SIGCONT)  # so that it watches again if it was stopped with the others
         channel.close()
         os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
     os.close(lifeline)
+
+
+def _signal_when_parent_dies(number: int) -> None:
+    """Have the system send this signal to this process then, which also reaches one that is stopped; only Linux can."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+        ctypes.CDLL(None).prctl(set_parent_death_signal, number)
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:

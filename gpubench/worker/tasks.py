@@ -1,8 +1,9 @@
-"""The tasks that a child can be given (describe, soak, peak, trial) and what it answers to each."""
+"""The tasks that a child can be given (describe, soak, peak, network, trial) and what it answers to each."""
 
 from collections.abc import Callable, Sequence
 
-from gpubench.suite.trial import trial_from_json
+from gpubench.errors import UserError
+from gpubench.suite.trial import Trial, trial_from_json
 from gpubench.worker.run_trial import Message, Send, clock_for, measure
 
 
@@ -15,6 +16,8 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
     if task["task"] == "peak":
         return _peak(task["device"], task["precision"], task["threads"], task["soak_seconds"])
     trial = trial_from_json(task["trial"])
+    if task["task"] == "network":
+        return _network(trial)
     # Only a parent that reads the card can tell when it has settled.
     return measure(trial, clock_for(trial, send, settled if task.get("watched") else None))
 
@@ -42,3 +45,14 @@ def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> Mes
         return {"rates": measure_rates(device, precision, threads, soak_seconds)}
     except RuntimeError as error:  # no such kernel here, or no memory for it
         return {"reason": str(error).partition("\n")[0]}
+
+
+def _network(trial: Trial) -> Message:
+    from gpubench.worker.trace_network import network_of
+
+    try:
+        return {"network": network_of(trial)}
+    except UserError as error:
+        return {"reason": str(error)}
+    except Exception as error:  # of the suite's own code
+        return {"reason": f"{type(error).__name__}: {error}"}

@@ -17,7 +17,7 @@ To be read in this order: recipe.py, networks.py, optimizers.py, data.py, traini
 
 from collections.abc import Mapping
 
-from gpubench import Clock, Param, ParamValue, Suite, Trial
+from gpubench import Blueprint, Clock, Param, ParamValue, Suite, Trial
 
 from .recipe import GOAL, RECIPES, TRAIN_IMAGES
 
@@ -27,6 +27,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from .training import train_rung
 
     return train_rung(trial, clock)
+
+
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule."""
+    from .training import blueprint_of
+
+    return blueprint_of(trial)
 
 
 def samples_of(params: Mapping[str, ParamValue]) -> int:
@@ -57,6 +64,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 
 SUITE = Suite(
     train=train,
+    blueprint=blueprint,
     version=4,
     models=tuple(RECIPES),
     params={

@@ -2,12 +2,13 @@
 
 import ctypes
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch.nn.functional import cross_entropy, pad
 
-from gpubench import Clock, Trial
+from gpubench import Blueprint, Clock, Trial
 from gpubench.training import Mode, Stepper, mode_of
 from gpubench.training.precision import KINDS
 
@@ -23,6 +24,11 @@ def at(knots: Knots, epoch: float) -> float:
         if epoch <= end:
             return low + (high - low) * (epoch - start) / (end - start)
     return knots[-1][1]
+
+
+def rate_at(recipe: Recipe, epoch: float, epochs: int) -> float:
+    """The learning rate after so many of `epochs`, to which the rung's schedule is stretched."""
+    return at(recipe.lr, epoch * recipe.epochs / epochs)
 
 
 def follow(average: torch.nn.Module, model: torch.nn.Module, decay: float) -> None:
@@ -77,7 +83,7 @@ class Run:
     def step(self, batch: Batch) -> torch.Tensor:
         """One step of the optimizers, at the learning rate of the moment; returns the loss, a scalar."""
         self.steps += 1
-        lr = at(self.recipe.lr, self.steps / self.steps_per_epoch * self.recipe.epochs / self.epochs)
+        lr = rate_at(self.recipe, self.steps / self.steps_per_epoch, self.epochs)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = lr * group["factor"]
@@ -165,6 +171,25 @@ def keep_memory() -> None:
         mallopt(most_mapped_blocks, 0)
         mallopt(trim_threshold_bytes, 2**31 - 1)
         mallopt(padding_bytes, 2**28)
+
+
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The rung's network and learning rate."""
+    recipe = RECIPES[trial.case.model]
+    epochs = trial.params.epochs or recipe.epochs
+    model = network(recipe)
+    if recipe.whiten_epochs:  # over by then in most epochs
+        whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
+    factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
+    faster = [f"{name} {factor:g} times" for name, factor in factors.items() if factor != 1]
+    return Blueprint(
+        network=model,
+        inputs=(torch.zeros(2, 3, SIZE, SIZE),),
+        samples=2,
+        epochs=epochs,
+        schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
+        note=f"This rate; {', '.join(faster)}" if faster else "",
+    )
 
 
 def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:

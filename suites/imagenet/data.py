@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -46,6 +47,40 @@ class Pass:
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.feed.run(self.specs))
+
+
+def parts_of(together: int, wanted: int) -> int:
+    """Batches that a step takes one after the other, where all processes have `together` images in one of each."""
+    return max(1, wanted // together)
+
+
+class Steps:
+    """The batches of a training pass, as many together as a step of the optimizer takes: `global_batch` images.
+
+    Args:
+        batches: of one process.
+        wanted: images in a step of all processes; 0 is a batch of each.
+    """
+
+    def __init__(self, batches: Pass, wanted: int) -> None:
+        self._batches, self._parts = batches, parts_of(batches.images_per_step, wanted)
+        self.images: int = min(batches.samples, batches.images_per_step * self._parts)
+        """In a whole step of all processes."""
+
+    def __len__(self) -> int:
+        return -(-len(self._batches) // self._parts)
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        batches = iter(self._batches)
+        while parts := list(islice(batches, self._parts)):
+            yield parts
+
+    def weights(self, number: int) -> list[float]:
+        """Of the loss of each part of step `number`, so that every image of all processes counts the same."""
+        parts = slice(number * self._parts, (number + 1) * self._parts)
+        own = [len(spec.indices) for spec in self._batches.specs[parts]]
+        every = sum(many / weight for many, weight in zip(own, self._batches.weights[parts], strict=True))
+        return [many / every for many in own]
 
 
 def step_of(samples: int, batch: int, trial: Trial) -> int:

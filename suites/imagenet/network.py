@@ -1,7 +1,7 @@
 """Network, optimizer, precision and the average of weights; and its score in validation."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,18 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from torchvision.models import resnet
 
 from gpubench import Clock, Trial
-from gpubench.training import Stepper, distributed, layout, mode_of, quiet
+from gpubench.training import (
+    Lars,
+    Stepper,
+    alexnet_bn,
+    distributed,
+    flat,
+    hierarchical,
+    layout,
+    mode_of,
+    quiet,
+    send_gradients,
+)
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images, uint8 (N, 3, H, W), and labels, on the device."""
@@ -31,6 +42,26 @@ def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[s
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
 
 
+def network_of(name: str, classes: int) -> torch.nn.Module:
+    """AlexNet with BatchNorm, or torchvision's ResNet, in which the last BatchNorm of each block begins at zero.
+
+    Adaptive pooling takes images of any size.
+    """
+    if name == "alexnet-bn":
+        return alexnet_bn(classes)
+    network: torch.nn.Module = getattr(resnet, name)(num_classes=classes, zero_init_residual=True)
+    return network
+
+
+def optimizer_of(name: str, model: torch.nn.Module, weight_decay: float) -> torch.optim.Optimizer:
+    """SGD with momentum, or LARS, whose norms are fp32 as the weights are. Neither decays BatchNorm and biases."""
+    if name == "lars":
+        return Lars(model.parameters(), lr=0.0, momentum=MOMENTUM, decay=weight_decay)
+    # Where it is not fused, a GradScaler waits for the device in every step.
+    fused = next(model.parameters()).is_cuda
+    return torch.optim.SGD(parameter_groups(model, weight_decay), lr=0.0, momentum=MOMENTUM, fused=fused)
+
+
 class Network:
     """Model, optimizer, precision and the average of weights: everything that a step changes."""
 
@@ -40,18 +71,14 @@ class Network:
         self.layout = layout(trial.case)
         self.clock = clock
         self.mode = mode_of(trial.case.precision, trial.case.device)
-        # Adaptive pooling takes any image size; the last BatchNorm of each block begins at zero.
-        model = getattr(resnet, trial.case.model)(num_classes=classes, zero_init_residual=True)
+        model = network_of(trial.case.model, classes)
         self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
-        self.optimizer = torch.optim.SGD(
-            parameter_groups(self.model, params.weight_decay),
-            lr=0.0,
-            momentum=MOMENTUM,
-            fused=self.device.type == "cuda",  # the others have a GradScaler wait for the device in every step
-        )
+        self.optimizer = optimizer_of(params.optimizer, self.model, params.weight_decay)
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
         # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
-        self.shared = distributed(self.model, trial, broadcast_buffers=False)
+        self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
+        sum_one = hierarchical(trial, params.group) if params.all_reduce == "hierarchical" else flat
+        send_gradients(self.shared, sum_one, torch.float16 if params.gradients_as == "fp16" else torch.float32)
         self.compiled: Callable[[torch.Tensor], torch.Tensor] = (
             torch.compile(self.shared) if params.compile else self.shared
         )
@@ -83,16 +110,22 @@ class Network:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
-    def step(self, batch: Batch, weight: float = 1.0) -> torch.Tensor:
-        """One step of the optimizer, the loss counted `weight` times; returns the loss, a scalar."""
-        x, y = batch
-        with quiet(self.shared, self.clock.together):
-            with self.mode.autocast():
-                loss = cross_entropy(self.compiled(self.prepare(x)).float(), y)
-            self.stepper.backward(loss * weight if weight != 1 else loss)
+    def step(self, parts: Iterable[Batch], weights: Sequence[float] = (1.0,)) -> torch.Tensor:
+        """One step of the optimizer over `parts`, each one's loss counted by its weight; returns their sum, a scalar.
+
+        Only the last part's backward pass sends gradients, of all parts together.
+        """
+        losses: list[torch.Tensor] = []
+        for (x, y), weight in zip(parts, weights, strict=False):
+            with quiet(self.shared, self.clock.together and len(losses) == len(weights) - 1):
+                with self.mode.autocast():
+                    loss = cross_entropy(self.compiled(self.prepare(x)).float(), y)
+                loss = loss * weight if weight != 1 else loss
+                self.stepper.backward(loss)
+            losses.append(loss.detach())
         self.stepper.step()
         self.average()
-        return loss.detach()
+        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def average(self) -> None:
         """Take the weights of this step into their exponential average, where one is wanted."""

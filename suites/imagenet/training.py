@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
-from gpubench import Clock, Trial, UserError
+from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
 from .checkpoint import Checkpoint, Line
-from .data import Files, Synthetic
-from .network import Network, Score, evaluate, no_race
+from .data import Files, Steps, Synthetic, parts_of
+from .network import Batch, Network, Score, evaluate, network_of, no_race
 
+CLASSES = 1000
+"""ImageNet's; a run counts those of its tree."""
 SEARCHED = ("max", "fastest")
 """Batch policies under which a step that is cut to the images there are would look like one that fits."""
 
@@ -47,6 +49,18 @@ def phase_lines(schedule: Schedule, clock: Clock, trial: Trial) -> list[Line]:
         for phase in schedule.phases
         if phase.first in seconds
     ]
+
+
+def images_in(parts: Sequence[Batch]) -> int:
+    """Images of this process in a step."""
+    return sum(len(labels) for _, labels in parts)
+
+
+def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float:
+    """The learning rate of a step of `images`; with a `highest` of its own the schedule only gives the shape."""
+    if highest and schedule.peak:
+        return highest * schedule.lr(epoch, schedule.lr_batch) / schedule.peak
+    return schedule.lr(epoch, images)
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
@@ -96,6 +110,32 @@ class Events:
             self.writer.close()
 
 
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network on images of the first phase, and what the phases and ramps change."""
+    schedule = schedule_of(trial.params.phases)
+
+    def phase(epoch: float) -> Phase:
+        return schedule.phase(min(int(epoch), schedule.epochs - 1))
+
+    def images(epoch: float) -> int:
+        own = schedule.batch(phase(epoch), trial.batch_size) * trial.case.processes
+        return own * parts_of(own, trial.params.global_batch)
+
+    size = schedule.phases[0].size
+    return Blueprint(
+        network=network_of(trial.case.model, CLASSES),
+        inputs=(torch.zeros(2, 3, size, size),),
+        samples=2,
+        epochs=schedule.epochs,
+        schedule={
+            "learning rate": lambda epoch: rate(schedule, epoch, images(epoch), trial.params.lr),
+            "image size": lambda epoch: phase(epoch).size,
+            "images in a step": images,
+        },
+        note=f"The network is drawn for {size} pixels",
+    )
+
+
 def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
     params = trial.params
@@ -114,12 +154,12 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
         training = source.train(epoch, phase, batch_size)
         if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
             raise UserError(f"a step of {batch_size} images a process is more than the tree has")
+        steps = Steps(training, params.global_batch)
         net.model.train()
         losses = []
-        for number, batch in enumerate(clock.steps(training, phase="train", samples=training.samples)):
-            net.set_lr(schedule.lr(epoch + number / len(training), training.images_per_step))
-            weight = training.weights[number]
-            losses.append(net.step(batch, weight) * weight)
+        for number, parts in enumerate(clock.steps(steps, phase="train", samples=training.samples, count=images_in)):
+            net.set_lr(rate(schedule, epoch + number / len(steps), steps.images, params.lr))
+            losses.append(net.step(parts, steps.weights(number)))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
@@ -144,8 +184,8 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
         clock.table += phase_lines(schedule, clock, trial)
     clock.remarks += source.remarks()
     net.model.train()
-    for batch in clock.resident():
-        net.step(batch)
+    for parts in clock.resident():
+        net.step(parts, [1 / len(parts)] * len(parts))
     events.close()
     if not clock.complete:
         return {}

@@ -14,7 +14,7 @@ squares to zero, and the layer gets the wrong rate. For that reason "Training Im
 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
-from gpubench import Case, Clock, Param, Suite, Trial
+from gpubench import Blueprint, Case, Clock, Param, Suite, Trial
 
 from .recipe import RATES, TRAIN_IMAGES
 
@@ -26,6 +26,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     return train_small(trial, clock)
 
 
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule."""
+    from .training import blueprint_of
+
+    return blueprint_of(trial)
+
+
 def refuse(case: Case) -> str:
     """Why a case cannot run: the suite trains by autocast, with fp32 weights."""
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
@@ -33,6 +40,7 @@ def refuse(case: Case) -> str:
 
 SUITE = Suite(
     train=train,
+    blueprint=blueprint,
     version=3,
     models=("small",),
     params={

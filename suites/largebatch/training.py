@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gpubench import Clock, Trial
+from gpubench import Blueprint, Clock, Trial
 from gpubench.data.datasets import load_cifar
 from gpubench.training import (
     Lars,
@@ -100,6 +100,12 @@ def rate_at(step: int, steps: int, warmup: float) -> float:
     return max(0.0, 1 - (step - up) / max(1.0, steps - up)) ** 2
 
 
+def peak_rate(optimizer: str, lr: float, images: int) -> float:
+    """The highest learning rate of steps of so many images; `lr` 0 is the optimizer's own at REFERENCE."""
+    growth = images / REFERENCE
+    return (lr or RATES[optimizer]) * (growth if optimizer == "sgd" else growth**0.5)
+
+
 def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
     """LARS's local rates with norms that fp16 computes: a norm of zero leaves the rate as it is."""
     for weight in weights:
@@ -126,6 +132,24 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
     return optimizer, prepare
 
 
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network and the learning rate, in as many steps as a run takes."""
+    params = trial.params
+    images = params.train_images or TRAIN_IMAGES
+    step = min(images, max(trial.case.processes, params.global_batch))
+    steps = -(-images // step)
+    peak = peak_rate(params.optimizer, params.lr, step)
+    return Blueprint(
+        network=small_network(params.width),
+        inputs=(torch.zeros(2, 3, 32, 32),),
+        samples=2,
+        epochs=params.epochs,
+        schedule={
+            "learning rate": lambda epoch: rate_at(int(epoch * steps), steps * params.epochs, params.warmup) * peak
+        },
+    )
+
+
 def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run; returns accuracy (fraction) and loss on the test images."""
     params, device = trial.params, torch.device(trial.case.device)
@@ -139,9 +163,7 @@ def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
     scale = LossScale(mode, params.loss_scale)
     clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
     steps, taken = len(loader) * params.epochs, 0
-    peak = params.lr or RATES[params.optimizer]
-    growth = loader.step / REFERENCE
-    peak *= growth if params.optimizer == "sgd" else growth**0.5
+    peak = peak_rate(params.optimizer, params.lr, loader.step)
 
     def step(batch: Batch, weight: float) -> None:
         images, labels = batch

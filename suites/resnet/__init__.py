@@ -14,7 +14,7 @@ To be read in this order: data.py, training.py, which has the networks first and
 
 from collections.abc import Mapping
 
-from gpubench import Clock, Param, ParamValue, Suite, Trial
+from gpubench import Blueprint, Clock, Param, ParamValue, Suite, Trial
 
 from .sizes import ARTICLE_VALID_IMAGES, TEST_IMAGES, TRAIN_IMAGES
 
@@ -24,6 +24,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from .training import train_recipe
 
     return train_recipe(trial, clock)
+
+
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule."""
+    from .training import blueprint_of
+
+    return blueprint_of(trial)
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
@@ -44,7 +51,8 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=4,
+    blueprint=blueprint,
+    version=5,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),

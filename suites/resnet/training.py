@@ -2,9 +2,11 @@
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from fastai.callback.core import Callback, CancelFitException
 from fastai.callback.schedule import fit_one_cycle  # noqa: F401  (adds it to Learner)
 from fastai.data.core import DataLoaders
 from fastai.layers import AdaptiveConcatPool2d, Flatten
@@ -15,7 +17,7 @@ from fastai.optimizer import OptimWrapper
 from torch import nn
 from torchvision.models import resnet
 
-from gpubench import Clock, Trial
+from gpubench import Blueprint, Clock, Trial
 from gpubench.data.datasets import locate_weights
 from gpubench.training import layout, mode_of, weighted_mean
 from gpubench.training.fastai import callbacks, share, train_resident
@@ -36,8 +38,13 @@ def body_and_head(model: torch.nn.Sequential) -> list[list[torch.nn.Parameter]]:
     return [list(model[0].parameters()), list(model[1].parameters())]
 
 
-def learner(trial: Trial, data: DataLoaders, clock: Clock, model: torch.nn.Module, **options: Any) -> Learner:
-    """The Learner of both recipes: AdamW with true weight decay 0.01, as fastai v1 used it through torch's Adam."""
+def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
+    """The Learner of both recipes: AdamW with true weight decay 0.01, as fastai v1 used it through torch's Adam.
+
+    Without a clock it is not to train.
+    """
+    # fastai v1's own, of which the one cycle sets the first; torch's are (0.9, 0.999).
+    betas = {"betas": (0.9, 0.99)} if trial.params.recipe == "article" else {}
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
     if trial.params.compile:
@@ -48,20 +55,20 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock, model: torch.nn.Modul
         model,
         loss_func=CrossEntropyLossFlat(),
         metrics=accuracy,
-        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True),
+        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True, **betas),
         wd=1e-2,
-        cbs=callbacks(clock, mode, data.train.samples, data.valid.samples, trial.params.loss_scale),
+        cbs=callbacks(clock, mode, data.train.samples, data.valid.samples, trial.params.loss_scale) if clock else [],
         **options,
     )
 
 
-def full_learner(trial: Trial, data: DataLoaders, clock: Clock) -> Learner:
+def full_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
     """torchvision's network with all weights random and all of them training."""
     model = getattr(resnet, trial.case.model)(num_classes=CLASSES)
     return learner(trial, data, clock, model)
 
 
-def article_learner(trial: Trial, data: DataLoaders, clock: Clock) -> Learner:
+def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
     """The 2019 `create_cnn`: pretrained body, frozen but for its BatchNorm, and fastai's head of that time."""
     network = getattr(resnet, trial.case.model)()
     if trial.case.weights != "random":
@@ -87,6 +94,49 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock) -> Learner:
     return learn
 
 
+def learner_of(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
+    """The recipe's Learner."""
+    return (article_learner if trial.params.recipe == "article" else full_learner)(trial, data, clock)
+
+
+def one_cycle(learn: Learner, trial: Trial) -> None:
+    """Train all epochs, with the recipe's momentum."""
+    params = trial.params
+    momentum = {"moms": (0.95, 0.85, 0.95), "pct_start": 0.3} if params.recipe == "article" else {}
+    learn.fit_one_cycle(params.epochs, params.lr, **momentum)
+
+
+class Unfitted(Callback):
+    """Keeps the schedule of a fit and ends it before anything else happens."""
+
+    order = -1000
+
+    def before_fit(self) -> None:
+        self.schedule = self.learn.param_scheduler.scheds
+        raise CancelFitException
+
+
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The Learner's network, and what fastai's one cycle moves."""
+    nothing, epochs, size = SimpleNamespace(samples=0), trial.params.epochs, trial.params.image_size
+    learn = learner_of(trial, DataLoaders(nothing, nothing), None)
+    unfitted = Unfitted()
+    learn.add_cb(unfitted)
+    with learn.no_bar(), learn.no_logging():
+        one_cycle(learn, trial)
+    rates, momenta = unfitted.schedule["lr"], unfitted.schedule["mom"]
+    return Blueprint(
+        network=learn.model,
+        inputs=(torch.zeros(2, 3, size, size),),
+        samples=2,
+        epochs=epochs,
+        schedule={
+            "learning rate": lambda epoch: float(rates(epoch / epochs)[-1]),  # of each group
+            "momentum": lambda epoch: float(momenta(epoch / epochs)),
+        },
+    )
+
+
 def train_recipe(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
     params = trial.params
@@ -97,11 +147,10 @@ def train_recipe(trial: Trial, clock: Clock) -> dict[str, float]:
     train_loader = loader(*train_images, trial, augment=True)
     valid_loader = loader(*valid_images, trial, augment=False)
     data = DataLoaders(train_loader, valid_loader, device=device)
-    learn = article_learner(trial, data, clock) if params.recipe == "article" else full_learner(trial, data, clock)
+    learn = learner_of(trial, data, clock)
     share(learn, trial)
-    momentum = {"moms": (0.95, 0.85, 0.95), "pct_start": 0.3} if params.recipe == "article" else {}
     with learn.no_bar(), learn.no_logging():
-        learn.fit_one_cycle(params.epochs, params.lr, **momentum)
+        one_cycle(learn, trial)
         train_resident(learn, clock)
     if not clock.complete:
         return {}

@@ -21,7 +21,7 @@ To be read in this order: networks.py, allreduce.py, training.py.
 import math
 from collections.abc import Mapping
 
-from gpubench import Case, Clock, Param, ParamValue, Suite, Trial
+from gpubench import Blueprint, Case, Clock, Param, ParamValue, Suite, Trial
 
 IMAGES = 1_281_167
 """Training images of ImageNet."""
@@ -32,6 +32,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from .training import train_model
 
     return train_model(trial, clock)
+
+
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule."""
+    from .training import blueprint_of
+
+    return blueprint_of(trial)
 
 
 def refuse(case: Case) -> str:
@@ -49,7 +56,8 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    blueprint=blueprint,
+    version=4,
     models=("allreduce", "resnet50", "alexnet-bn"),
     refuse=refuse,
     params={
@@ -63,6 +71,7 @@ SUITE = Suite(
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
         "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
+        "all_reduce": Param("flat", "how DDP sums them, as allreduce does", choices=("flat", "hierarchical")),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": Param(

@@ -1,16 +1,26 @@
-"""All-reduce of single messages and of gradients: what is summed, by which algorithm, exactly, and how fast."""
+"""The model `allreduce`: times sums of messages and of gradients, and proves them exact.
+
+How a training sums is in gpubench/training/all_reduce.py.
+"""
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from gpubench import Clock, Trial
-from gpubench.training import distributed, mode_of, quiet, synchronize
+from gpubench.training import (
+    Sum,
+    distributed,
+    flat,
+    group_size,
+    hierarchical,
+    mode_of,
+    quiet,
+    synchronize,
+)
 
 from .networks import NETWORKS
 
@@ -51,7 +61,7 @@ class Algorithm:
 
     name: str
     fusion_bytes: int
-    sum_one: Callable[[torch.Tensor], None]
+    sum_one: Sum
 
     def sum(self, tensors: Sequence[torch.Tensor]) -> None:
         """Sum each of them."""
@@ -81,38 +91,13 @@ def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[l
         yield bucket
 
 
-def hierarchical(world: int, group: int, rank: int) -> Callable[[torch.Tensor], None]:
-    """Reduce inside each group of neighbours, all-reduce between their first, broadcast back."""
-    first = rank // group * group
-    inside: Any = None
-    for start in range(0, world, group):  # every process has to take part in making each group
-        made = dist.new_group(list(range(start, start + group)))
-        inside = made if start == first else inside
-    between: Any = dist.new_group(list(range(0, world, group)))
-
-    def sum_one(tensor: torch.Tensor) -> None:
-        dist.reduce(tensor, dst=first, group=inside)
-        if rank == first:
-            dist.all_reduce(tensor, group=between)
-        dist.broadcast(tensor, src=first, group=inside)
-
-    return sum_one
-
-
 def algorithms_of(trial: Trial) -> list[Algorithm]:
     """`flat` always; `hierarchical` where groups are neither single processes nor everyone."""
-
-    def flat(tensor: torch.Tensor) -> None:
-        dist.all_reduce(tensor)
-
-    world, fusion = trial.case.processes, trial.params.fusion_mib << 20
-    ways: list[tuple[str, Callable[[torch.Tensor], None]]] = [("flat", flat)]
-    group = trial.params.group or world // trial.case.nodes
-    if world % group:
-        raise ValueError(f"--set group={group}: {world} processes are no multiple of it")
-    if 1 < group < world:
-        ways.append(("hierarchical", hierarchical(world, group, trial.rank)))
-    return [Algorithm(name, fused, way) for name, way in ways for fused in (0, fusion)]
+    params = trial.params
+    ways: list[tuple[str, Sum]] = [("flat", flat)]
+    if 1 < group_size(trial, params.group) < trial.case.processes:
+        ways.append(("hierarchical", hierarchical(trial, params.group)))
+    return [Algorithm(name, fused, way) for name, way in ways for fused in (0, params.fusion_mib << 20)]
 
 
 def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, device: torch.device, trial: Trial) -> int:

@@ -3,12 +3,21 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
-from gpubench import Clock, Trial
-from gpubench.training import Lars, LossScale, Notes, distributed, layout, mode_of, quiet
+from gpubench import Blueprint, Clock, Trial, UserError
+from gpubench.training import (
+    Lars,
+    LossScale,
+    Notes,
+    distributed,
+    flat,
+    hierarchical,
+    layout,
+    mode_of,
+    quiet,
+    send_gradients,
+)
 
 from .allreduce import measure_allreduce
 from .networks import CLASSES, NETWORKS
@@ -46,22 +55,14 @@ class Images:
             yield [self.pool[number % POOL] for number in range(first, first + self.parts)]
 
 
-def compress(model: torch.nn.Module, precision: str) -> torch.dtype:
-    """Have gradients sent in `precision`, whatever they are computed in; returns its dtype."""
-    if precision == "fp32":
-        return torch.float32
-    if isinstance(model, DistributedDataParallel):  # alone, nothing is sent
-        model.register_comm_hook(None, fp16_compress_hook)
-    return torch.float16
-
-
 def train_network(trial: Trial, clock: Clock) -> None:
     """Epochs of ImageNet's size; each step takes `accumulate` batches before processes communicate."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
-    sent = compress(model, params.gradients_as)
+    sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
+    send_gradients(model, hierarchical(trial, params.group) if params.all_reduce == "hierarchical" else flat, sent)
     gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
     clock.table.append(
         {
@@ -90,6 +91,20 @@ def train_network(trial: Trial, clock: Clock) -> None:
             step(parts)
     for parts in clock.resident():
         step(parts)
+
+
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network; its learning rate never changes, for nothing is learnt."""
+    params, size = trial.params, trial.params.image_size
+    if trial.case.model not in NETWORKS:
+        raise UserError(f"it trains no network; {' and '.join(NETWORKS)} do")
+    return Blueprint(
+        network=NETWORKS[trial.case.model](),
+        inputs=(torch.zeros(2, 3, size, size),),
+        samples=2,
+        epochs=params.epochs,
+        schedule={"learning rate": lambda epoch: params.lr},
+    )
 
 
 def train_model(trial: Trial, clock: Clock) -> dict[str, float]:

@@ -16,7 +16,7 @@ and the loop.
 
 from importlib.util import find_spec
 
-from gpubench import Case, Clock, Suite, Trial
+from gpubench import Blueprint, Case, Clock, Suite, Trial
 
 from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 
@@ -26,6 +26,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from .training import train_pipeline
 
     return train_pipeline(trial, clock)
+
+
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule, the same for all tricks."""
+    from .network import blueprint_of
+
+    return blueprint_of(trial)
 
 
 def refuse(case: Case) -> str:
@@ -45,7 +52,8 @@ def refuse(case: Case) -> str:
 
 SUITE = Suite(
     train=train,
-    version=3,
+    blueprint=blueprint,
+    version=4,
     models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},

@@ -5,7 +5,9 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from .recipe import CLASSES
+from gpubench import Blueprint, Trial
+
+from .recipe import CLASSES, SIZE
 
 
 class Residual(nn.Sequential):
@@ -34,3 +36,15 @@ def network(width: int) -> nn.Module:
     stages = [(f"stage{n}", stage(width << (n - 1), width << n)) for n in (1, 2, 3)]
     head = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width << 3, CLASSES))
     return nn.Sequential(OrderedDict([("stem", convolution(3, width)), *stages, ("head", head)]))
+
+
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network, and the learning rate, which never changes."""
+    params = trial.params
+    return Blueprint(
+        network=network(params.width),
+        inputs=(torch.zeros(2, 3, SIZE, SIZE),),
+        samples=2,
+        epochs=params.epochs,
+        schedule={"learning rate": lambda epoch: params.lr},
+    )

@@ -21,7 +21,7 @@ PARAMS = {
     "stopping": Param(False, "trick 4: stop when the validation loss has not improved for `patience` epochs"),
     "sharded": Param(False, "trick 5: several processes that share weights, gradients and moments (FSDP)"),
     "evaluation": Param(False, "trick 6: validate and test without gradients, in larger batches"),
-    "workers": Param(2, "loader processes of `loading`", least=1),
+    "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
     "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
     "patience": Param(10, "epochs without a better validation loss before `stopping` stops", least=1),
     "evaluation_batches": Param(4, "training batches in a batch of `evaluation`", least=1),

@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from gpubench import Clock, Trial
+from gpubench.hardware.environment import cpu_count
 from gpubench.training import Notes, mode_of
 from gpubench.training.precision import set_flags
 from gpubench.training.process_group import leave
@@ -46,10 +47,17 @@ Batch = list[torch.Tensor]
 """Images and labels."""
 
 
+def workers_of(trial: Trial) -> int:
+    """Loader processes of a training process: where nothing else is asked for, its share of the CPUs there are."""
+    if not trial.params.loading:
+        return 0
+    return int(trial.params.workers) or max(1, cpu_count() // ranks_of(trial.case.params))
+
+
 def loader(images: Part, phase: int, trial: Trial, rank: int) -> DataLoader[Sample]:
     """Batches of this process's share. Trick 1: loader processes prepare them, and the memory is pinned."""
     params = trial.params
-    workers = params.workers if params.loading else 0
+    workers = workers_of(trial)
     batch = trial.batch_size * (params.evaluation_batches if params.evaluation and phase != TRAIN else 1)
     batches = Batches(len(images[0]), batch, trial.seed, rank, ranks_of(trial.case.params), phase == TRAIN)
     dataset = Photos(*images, augment=phase == TRAIN)

@@ -17,8 +17,8 @@ To be read in this order: networks.py, data.py, training.py, which ends in the l
 
 from collections.abc import Mapping
 
-from gpubench import Case, Clock, Param, ParamValue, Suite, Trial
-from gpubench.hardware.apex import LAST_WITH_AMP, installed
+from gpubench import Blueprint, Case, Clock, Param, ParamValue, Suite, Trial
+from gpubench.hardware.apex import installed
 from gpubench.suite.trial import rnn_refusal
 
 from .sizes import TRAIN_TOKENS, VOCABULARY
@@ -32,6 +32,13 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     from .training import train_words
 
     return train_words(trial, clock)
+
+
+def blueprint(trial: Trial) -> Blueprint:
+    """The network and the schedule."""
+    from .training import blueprint_of
+
+    return blueprint_of(trial)
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
@@ -70,15 +77,12 @@ def refuse(case: Case) -> str:
     apex = installed()
     if apex is None:
         return "engine=apex: NVIDIA Apex is not installed; engine=torch needs none"
-    if not apex.real:
-        return "engine=apex: the apex here is not NVIDIA's but the package index's unrelated one"
-    if not apex.can_fp16_optimizer:
-        return f"engine=apex: this Apex has lost amp and fp16_utils; the last with them is {LAST_WITH_AMP}"
-    return ""
+    return f"engine=apex: not with the apex here: {apex.why_not}" if apex.why_not else ""
 
 
 SUITE = Suite(
     train=train,
+    blueprint=blueprint,
     version=2,
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),

@@ -64,11 +64,16 @@ def synthetic_text(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor,
     return train_part, valid_part, test_part, VOCABULARY
 
 
+def padded(words: int, multiple: int) -> int:
+    """Words of a vocabulary that is filled up to a multiple."""
+    return -(-words // multiple) * multiple
+
+
 def load_text(trial: Trial, device: torch.device) -> tuple[Slices, Slices, Slices, int]:
     """Training, validation and test text in columns on the device, and how many words the model has."""
     params = trial.params
     *parts, words = synthetic_text(trial.seed) if trial.synthetic else real_text(Path(trial.data_dir))
-    vocabulary = -(-words // params.vocab_multiple) * params.vocab_multiple
+    vocabulary = padded(words, params.vocab_multiple)
     train_part, valid_part, test_part = parts
     few = params.valid_tokens
 

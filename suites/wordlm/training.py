@@ -6,11 +6,15 @@ from collections.abc import Iterable
 import torch
 from torch.nn.functional import cross_entropy
 
-from gpubench import Clock, Trial
+from gpubench import Blueprint, Clock, Trial
 from gpubench.training import Mode, Notes, Stepper, Tally, dtypes_of, mode_of
 
-from .data import Batch, load_text, tokens_of
+from .data import Batch, load_text, padded, tokens_of
 from .networks import State, network
+from .sizes import VOCABULARY
+
+SLOW_DOWN = 4
+"""What the learning rate is divided by when validation does not improve."""
 
 
 class ApexStepper:
@@ -90,6 +94,20 @@ def to_host(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
 
 
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The model on two columns of WikiText-2; the learning rate as long as validation improves."""
+    params = trial.params
+    return Blueprint(
+        network=network(trial, padded(VOCABULARY, params.vocab_multiple)),
+        inputs=(torch.zeros(params.bptt, 2, dtype=torch.int64), None),
+        samples=2 * params.bptt,
+        epochs=params.epochs,
+        schedule={"learning rate": lambda epoch: params.lr},
+        note=f"The rate is divided by {SLOW_DOWN} after each epoch in which validation does not improve",
+        batch_dimension=1,
+    )
+
+
 def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the recipe; returns the perplexity of the best epoch in validation, and of the test text."""
     params = trial.params
@@ -127,7 +145,7 @@ def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
             best, kept = loss, to_host(model)
         else:
             for group in optimizer.param_groups:
-                group["lr"] /= 4
+                group["lr"] /= SLOW_DOWN
     model.train()
     state = None
     for batch in clock.resident():

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pandas as pd
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
+from gpubench.rows.table import BROKEN, number
 from gpubench.runner.batch.search import Say, cap_of, capacity_of, confirm, fit_batch, fits, is_rough, try_fp16
 from gpubench.runner.batch.sizes import roomier
 from gpubench.runner.measure import Answer
@@ -180,7 +181,11 @@ class Batches:
         if case.batch_size or (row := self._known(case)) is None:
             return None
         size, capped = int(row["batch_size"]), bool(row["batch_capped"])
-        curve = tuple(tuple(point) for point in json.loads(str(row["batch_curve"]) or "[]"))
+        try:
+            tried = json.loads(str(row["batch_curve"]) or "[]")
+            curve = tuple((int(number(batch)), number(rate), int(number(peak))) for batch, rate, peak in tried)
+        except BROKEN:
+            return None  # edited, so it is searched again
         return replace(case, batch_size=size, batch_capped=capped, batch_curve=curve)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch
 from gpubench.runner.measure import Answer
 from gpubench.suite.files import LoadedSuite

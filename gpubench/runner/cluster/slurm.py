@@ -18,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.plan.plan import Options
+from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, Row

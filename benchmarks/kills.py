@@ -1,0 +1,325 @@
+"""Kills runs at random moments, resumes them and takes their files away; names what is lost, doubled or left over.
+
+    python benchmarks/kills.py                       # 200 kills and 5 of each other accident, in a quarter of an hour
+    python benchmarks/kills.py --count 6 --seed 7    # as a test does (tests/test_kills.py)
+
+Kills are SIGKILL, SIGTERM, SIGINT, or SIGSTOP and then SIGKILL; of the child, of the parent, or of both. (Both stopped,
+it is the parent alone that is killed: its child has to end by itself.) Each run goes on by the same command until it
+ends well. Then every trial has to be in its file once, and no process, no temporary folder and no other file is there.
+The other accidents: a second run on the same file, a full disk (a small tmpfs, for which one has to be root), a limit
+on the size of files, and a file that is removed, replaced or overwritten during its run.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+
+import psutil
+
+from gpubench.rows.read import load
+
+SUITE = '''"""Sleeps."""
+
+import time
+
+from gpubench import Suite
+
+
+def train(trial, clock):
+    """A fifth of a second."""
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 20, phase="train"):
+            time.sleep(0.01)
+    for _ in clock.resident():
+        time.sleep(0.01)
+    return {}
+
+
+SUITE = Suite(train=train, models=("a", "b"), params={}, version=1, torch=False)
+'''
+ROUNDS = 3
+TRIALS = Counter((model, trial) for model in ("a", "b") for trial in range(ROUNDS))
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP, SIGKILL")
+VICTIMS = ("child", "parent", "both")
+PATIENCE_SECONDS = 120.0
+FOREIGN = "name,price\nbread,3\n"
+DISK_BYTES = 4096
+"""Room for the header and one row."""
+LEAST_BYTES, MOST_BYTES = 3000, 7000
+"""Of a file: the header has 2,500, the whole of a run 7,600."""
+OTHERS = 40
+"""Of every other accident there is one for so many kills; for fewer kills two are drawn."""
+
+
+@dataclass
+class Ground:
+    """A folder in which runs are started, and what went wrong there."""
+
+    folder: Path
+    dice: Random
+    problems: list[str] = field(default_factory=list)
+    outlived: int = 0
+    """Stopped children that were still there five seconds after their parent."""
+
+    def __post_init__(self) -> None:
+        self.temporary = self.folder / "temporary"
+        self.temporary.mkdir()
+        self.suite = self.folder / "sleeps.py"
+        self.suite.write_text(SUITE)
+        self.mark = os.urandom(8).hex()
+        self.files = 0
+
+    def new_file(self, folder: Path | None = None) -> Path:
+        """Where a run is to write; nothing is there."""
+        self.files += 1
+        own = folder or self.folder / f"run{self.files}"
+        own.mkdir(exist_ok=True)
+        return own / "rows.csv"
+
+    def start(self, out: Path, limit: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+        """The command that begins or resumes the run."""
+        command = [sys.executable, "-m", "gpubench", "run", "--suite", str(self.suite), "--device", "cpu"]
+        command += ["--precision", "fp32", "--repeats", str(ROUNDS), "--out", str(out)]
+        env = os.environ | {"TMPDIR": str(self.temporary), "GPUBENCH_KILLS": self.mark}
+        return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, preexec_fn=limit)
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        """Exit code and what it said; a traceback is a problem but of Ctrl-C before the run had begun."""
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        if "Traceback" in said and "KeyboardInterrupt" not in said:
+            self.problems.append(said)
+        return process.returncode, said
+
+    def expect(self, *, true: bool, otherwise: str) -> None:
+        """Note a problem."""
+        if not true:
+            self.problems.append(otherwise)
+
+    def resume(self, out: Path) -> None:
+        """The same command until it ends well, then the check of all that is left."""
+        for _ in range(3):
+            code, said = self.ended(self.start(out))
+            if code == 0:
+                break
+        self.expect(true=code == 0, otherwise=f"{out} does not come to its end: {code}, {said}")
+        self.check(out)
+
+    def check(self, out: Path) -> None:
+        """Every trial is there once, and beside the file nothing."""
+        loaded = load([out])
+        ok = loaded.frame[loaded.frame["status"] == "ok"]
+        found = Counter(zip(ok["model"], ok["trial"].astype(int), strict=True))
+        self.expect(true=found == TRIALS, otherwise=f"{out} has {dict(found)}")
+        wrong = [problem for problem in loaded.problems if "torn" not in problem and "not a whole row" not in problem]
+        self.expect(true=not wrong, otherwise=f"{out}: {wrong}")
+        beside = [path for folder in (out.parent, self.temporary) for path in folder.iterdir() if path != out]
+        self.expect(true=not beside, otherwise=f"left over: {beside}")
+        alive = self.alive()
+        self.expect(true=not alive, otherwise=f"still running: {alive}")
+
+    def alive(self) -> list[psutil.Process]:
+        """Processes that any run here has started."""
+        found = []
+        for process in psutil.process_iter(["status"]):
+            with contextlib.suppress(psutil.Error):
+                ours = process.environ().get("GPUBENCH_KILLS") == self.mark
+                if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+def killed(ground: Ground, count: int) -> None:
+    """Kill runs until so many kills have hit, each run until it has ended well all the same."""
+    dice, hits = ground.dice, 0
+    began = time.monotonic()
+    ground.resume(ground.new_file())
+    longest_seconds = time.monotonic() - began
+    while hits < count:
+        out, process = ground.new_file(), None
+        while True:
+            process = process or ground.start(out)
+            try:
+                process.wait(dice.uniform(0, longest_seconds) if hits < count else PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                hits += strike(ground, process, dice.choice(SIGNALS), dice.choice(VICTIMS))
+            if process.poll() is not None:
+                code, said = ground.ended(process)
+                process = None
+                ground.expect(true=code != 2, otherwise=said)
+                if code in (0, 2):
+                    break
+        ground.check(out)
+    print(f"{hits} kills of {ground.files} runs; {ground.outlived} stopped children were ended by the next run")
+
+
+def strike(ground: Ground, process: subprocess.Popen[str], kind: str, whom: str) -> bool:
+    """Send the signals; whether there was anybody to hit. Where the parent is hit, wait for the end of all."""
+    try:
+        parent = psutil.Process(process.pid)
+        children = parent.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return False
+    if whom == "child" and not children:
+        return False
+    victims = {"child": children, "parent": [parent], "both": [parent, *children]}[whom]
+    *before, last = kind.split(", ")
+    for number in before:
+        send(victims, number)
+        time.sleep(0.05)
+    send([parent] if before and whom == "both" else victims, last)
+    if whom != "child":
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_SECONDS)
+        ground.expect(true=process.poll() is not None, otherwise=f"{kind} of {whom} does not end the run")
+        deadline = time.monotonic() + 5
+        while (left := [each for each in children if lives(each)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        ground.outlived += bool(left)
+    return True
+
+
+def send(processes: Sequence[psutil.Process], name: str) -> None:
+    """A signal to those that are still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(getattr(signal, name))
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it is there and no zombie."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def two_writers(ground: Ground) -> None:
+    """A second run on the same file is refused and names the first."""
+    out = ground.new_file()
+    both = [ground.start(out)]
+    time.sleep(ground.dice.uniform(0, 1.5))
+    both.append(ground.start(out))
+    ends = [ground.ended(each) for each in both]
+    codes = sorted(code for code, _ in ends)
+    ground.expect(true=codes == [0, 2], otherwise=f"two writers end with {codes}")
+    winner = next((each.pid for each, (code, _) in zip(both, ends, strict=True) if code == 0), 0)
+    refusals = [said for code, said in ends if code]
+    ground.expect(true=all(f"process {winner} on" in said for said in refusals), otherwise=f"named {refusals}")
+    ground.check(out)
+
+
+def full_disk(ground: Ground) -> None:
+    """On a disk with little room; without the right to mount one nothing is tried."""
+    folder = ground.folder / "small"
+    folder.mkdir(exist_ok=True)
+    mount = partial(subprocess.run, check=False, capture_output=True)
+    if mount(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder]).returncode:
+        print("no disk could be mounted")
+        return
+    try:
+        no_room(ground, folder, None, lambda: mount(["mount", "-o", "remount,size=10m", folder]))
+    finally:
+        mount(["umount", folder])
+
+
+def limited_files(ground: Ground) -> None:
+    """With a limit on the size of files."""
+    size = ground.dice.randrange(LEAST_BYTES, MOST_BYTES)
+    no_room(ground, None, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)), lambda: None)
+
+
+def no_room(
+    ground: Ground, folder: Path | None, limit: Callable[[], None] | None, make_room: Callable[[], object]
+) -> None:
+    """A row that has no room goes elsewhere, and what is in the file stays whole."""
+    out = ground.new_file(folder)
+    code, said = ground.ended(ground.start(out, limit))
+    ground.expect(true=code == 4, otherwise=f"no room: {code}, {said}")
+    whole = not out.exists() or out.read_bytes()[-1:] == b"\n"
+    ground.expect(true=whole, otherwise=f"half a line in {out}")
+    make_room()
+    join(ground, out, said)
+    ground.resume(out)
+
+
+def taken_away(ground: Ground, how: str) -> None:
+    """A file that is not the run's any more gets nothing; the row goes elsewhere."""
+    out, foreign = ground.new_file(), ground.folder / "foreign.csv"
+    process, rows = ground.start(out), ground.dice.randint(1, 3)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (out.exists() and out.read_bytes().count(b"\n") > rows) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    foreign.write_text(FOREIGN)
+    if how == "removed":
+        out.unlink()
+    elif how == "replaced":
+        foreign.replace(out)
+    else:
+        out.write_text(FOREIGN)
+    code, said = ground.ended(process)
+    ground.expect(true=code == 4 and str(out) in said, otherwise=f"{how}: {code}, {said}")
+    if how != "removed":
+        ground.expect(true=out.read_text() == FOREIGN, otherwise=f"{how}: rows went into a foreign file")
+        out.unlink()
+    ground.expect(true=not out.exists(), otherwise=f"{how}: the file was begun anew")
+    join(ground, out, said)
+    ground.resume(out)
+
+
+def join(ground: Ground, out: Path, said: str) -> None:
+    """Add the rescued rows, of which there is one at least, to the file, as the run said."""
+    named = re.search(r"in (\S+\.csv) instead", said)
+    ground.expect(true=named is not None, otherwise=f"no rescued rows are named: {said}")
+    if named:
+        rescue = Path(named[1])
+        ground.expect(true=len(load([rescue]).frame) > 0, otherwise=f"{rescue} has no rows")
+        with out.open("ab") as file:
+            file.write(rescue.read_bytes())
+        rescue.unlink()
+
+
+ACCIDENTS: dict[str, Callable[[Ground], None]] = {
+    "a second run on the file": two_writers,
+    "a full disk": full_disk,
+    "a limit on the size of files": limited_files,
+    "a file that is removed": partial(taken_away, how="removed"),
+    "a file that is replaced": partial(taken_away, how="replaced"),
+    "a file that is overwritten": partial(taken_away, how="overwritten"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do all of it; 1 where anything was lost, doubled or left over."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200, help="kills")
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(10**6), help="of the moments; else drawn")
+    asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and all they start
+    print(f"seed {asked.seed}", flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        ground = Ground(Path(folder), Random(asked.seed))
+        killed(ground, asked.count)
+        times = asked.count // OTHERS
+        for name in ACCIDENTS if times else ground.dice.sample(list(ACCIDENTS), 2):
+            for _ in range(max(1, times)):
+                ACCIDENTS[name](ground)
+            print(f"{max(1, times)} x {name}")
+    print(*ground.problems, f"{len(ground.problems)} problems, {time.monotonic() - began:.0f} s", sep="\n")
+    return 1 if ground.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

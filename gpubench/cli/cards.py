@@ -1,0 +1,117 @@
+"""`gpubench cards`: its options, as what is shown of published figures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench.cli import completion
+from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, Price
+from gpubench.errors import UserError
+
+CARDS_EXAMPLES = """
+Examples:
+
+Every card that others measured, ranked: `gpubench cards`
+
+Is it worth more than that one? `gpubench cards "RTX 4090" "RTX 3090"`
+
+What transformers gain: `gpubench cards "RTX 4090" "RTX 3090" --family matmul`
+
+Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
+
+How good that is, and whose figures they are: `gpubench cards --score` and `gpubench cards --sources`
+"""
+
+
+def cards(
+    card: Annotated[
+        list[str] | None, typer.Argument(help="One card: all its figures. Two: the first one over the second.")
+    ] = None,
+    relative_to: Annotated[
+        str, typer.Option(metavar="CARD", help="The card that has speed 1.", rich_help_panel=SIDES)
+    ] = "A100-SXM4-80GB",
+    precision: Annotated[
+        str,
+        typer.Option(
+            metavar="CLASS",
+            help="half, single (fp32 as the card does it: TF32 from Ampere on) or strict (fp32 without TF32); by"
+            " default half and single.",
+            autocompletion=completion.one_of("half", "single", "strict"),
+            rich_help_panel=SIDES,
+        ),
+    ] = "",
+    family: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="convolution or matmul (transformers, recurrent nets) alone; by default both count alike.",
+            autocompletion=completion.one_of("convolution", "matmul"),
+            rich_help_panel=SIDES,
+        ),
+    ] = "",
+    price: Price = None,
+    every: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="Every card, not only the best known.", rich_help_panel=SHOWN)
+    ] = False,
+    score: Annotated[
+        bool,
+        typer.Option("--score", metavar=FLAG, help="How well left-out figures are predicted.", rich_help_panel=SHOWN),
+    ] = False,
+    sources: Annotated[
+        bool,
+        typer.Option(
+            "--sources", metavar=FLAG, help="Whose figures they are, and what was left out.", rich_help_panel=SHOWN
+        ),
+    ] = False,
+    source: Annotated[
+        str, typer.Option(metavar="TEXT", help="The figures of one source, card by card.", rich_help_panel=SHOWN)
+    ] = "",
+    table: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="terminal, markdown, csv or json.",
+            autocompletion=completion.one_of(*completion.FORMATS),
+            rich_help_panel=SHOWN,
+        ),
+    ] = "terminal",
+    charts: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the chart.", rich_help_panel=DRAWN)
+    ] = None,
+    theme: Annotated[
+        str,
+        typer.Option(
+            metavar="light|dark",
+            help="Colours of the chart.",
+            autocompletion=completion.one_of("light", "dark"),
+            rich_help_panel=DRAWN,
+        ),
+    ] = "light",
+) -> None:
+    """Rank cards by what others published, with intervals, or compare two of them; measures nothing."""
+    from gpubench.commands.cards import Shape, show_cards, show_score, show_sources
+
+    if theme not in {"light", "dark"}:
+        raise UserError(f"--theme {theme}: there is light and dark")
+    if sum((bool(card), score, sources, bool(source))) > 1:
+        raise UserError("cards, --score, --sources and --source are different questions: ask one of them")
+    if score:
+        show_score(table)
+    elif sources or source:
+        show_sources(source, table)
+    else:
+        show_cards(
+            card or (),
+            Shape(
+                precision=precision,
+                family=family,
+                relative_to=relative_to,
+                price=price,
+                every=every,
+                charts=charts,
+                theme=theme,
+                table=table,
+            ),
+        )

@@ -1,0 +1,134 @@
+"""`gpubench cards`: cards that others measured, ranked; one against another; how good the ranking is; its sources."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpubench.errors import UserError
+from gpubench.printed import say
+from gpubench.show.terminal import WIDTH, table_lines, wrapped
+from gpubench.studies.cards import ranking, score, versus
+from gpubench.studies.cards.figures import Published, published, sources
+from gpubench.studies.cards.model import fitted_model
+from gpubench.studies.section import Answer, Column, Table
+from gpubench.studies.words import listed
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is shown, and how."""
+
+    precision: str = ""
+    family: str = ""
+    relative_to: str = ranking.REFERENCE
+    price: Path | None = None
+    every: bool = False
+    charts: Path | None = None
+    theme: str = "light"
+    table: str = "terminal"
+
+
+def show_cards(cards: Sequence[str], shape: Shape) -> None:
+    """The ranking; of one card every figure, of two the answer and what it rests on. Raises UserError."""
+    found = published()
+    model = fitted_model()
+    names = sorted({cell.card for cell in found.cells})
+    classes, families = ranking.classes_of(shape.precision), ranking.families_of(shape.family)
+    prices = _prices(shape.price)
+    chosen = [ranking.find_card(card, names) for card in cards]
+    if len(chosen) > 2 or len(chosen) != len(set(chosen)):
+        raise UserError("give no card for the ranking, one for its figures, or two that differ to compare them")
+    if len(chosen) == 2:
+        answer = versus.answer(model, found, (chosen[0], chosen[1]), classes, families, prices)
+        tables = [versus.brief(table, shape.every) for table in answer.sections[0].tables[1:]]
+    elif chosen:
+        answer = versus.one_card(found, chosen[0])
+        tables = list(answer.sections[0].tables)
+    else:
+        ranked = ranking.rank(model, ranking.find_card(shape.relative_to, names), classes, families, prices)
+        lines, drawn = (
+            ranked.lines if shape.every else ranked.best_known(most)
+            for most in (ranking.MOST_LINES, ranking.MOST_DRAWN)
+        )
+        answer = ranking.answer(ranked, found, drawn)
+        tables = [ranking.short_table(ranked, lines)]
+    _show(answer, shape.table, tables, notes_first=bool(chosen))
+    if shape.charts is not None:
+        _draw(answer, shape)
+
+
+def _draw(answer: Answer, shape: Shape) -> None:
+    from gpubench.show.charts import draw
+
+    if shape.charts is None or not answer.sections[0].charts:
+        raise UserError("--charts: the ranking has a chart; name no card")
+    for path in draw(answer, shape.charts, every=True, kinds=("png", "svg"), theme=shape.theme):
+        say(str(path), err=shape.table != "terminal")
+
+
+def show_score(form: str) -> None:
+    """How well the model predicts what was left out."""
+    answer = score.answer(fitted_model())
+    _show(answer, form, answer.sections[0].tables)
+
+
+def show_sources(source: str, form: str) -> None:
+    """All sources, or the figures of one. Raises UserError."""
+    found = published()
+    answer = _sources(found)
+    if source:
+        names = sorted({cell.source for cell in found.cells if source.lower() in cell.source.lower()})
+        if len(names) != 1:
+            raise UserError(f"--source {source}: {listed(names) if names else 'no such source'} (--sources lists them)")
+        answer = versus.by_source(found, names[0])
+    _show(answer, form, answer.sections[0].tables)
+
+
+def _sources(found: Published) -> Answer:
+    """Every source with what of it is used; why the rest is not."""
+    columns = (Column("source"), Column("commit"), *(Column(name, "count") for name in ("cards", "used", "left out")))
+    lines = [
+        (source, commit, len({each.card for each in used}), len(used), len(against))
+        for source, commit, used, against in sources(found)
+    ]
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for figure, reason in found.left_out:
+        reasons[reason][figure.source] += 1
+    left_out = [
+        f"{sum(counts.values())}: {reason} ({listed(f'{count} of {source}' for source, count in counts.items())})"
+        for reason, counts in sorted(reasons.items())
+    ]
+    said = f"{len(found.figures):,} published training speeds, of which {len(found.used):,} are used."
+    return ranking.answered(said, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
+
+
+def _prices(path: Path | None) -> dict[str, float] | None:
+    if path is None:
+        return None
+    from gpubench.analysis.metrics import read_prices
+
+    return read_prices(path)
+
+
+def _show(answer: Answer, form: str, tables: Sequence[Table], *, notes_first: bool = False) -> None:
+    """In the format that was asked for; a terminal gets these tables instead of the answer's own."""
+    if form != "terminal":
+        from gpubench.show.text import FORMATS, rendered
+
+        if form not in FORMATS:
+            raise UserError(f"--format {form}: there is terminal, {', '.join(FORMATS)}")
+        say(*rendered(answer, form).removesuffix("\n").split("\n"))
+        return
+    (section,) = answer.sections
+    notes = [line for note in section.notes for line in wrapped(note)]
+    say(*wrapped(answer.headline), *(notes if notes_first else ()))
+    for table in tables:
+        say("", *table_lines(table, WIDTH))
+    if notes and not notes_first:
+        say("", *notes)
+    if section.left_out:
+        say("", "Left out:")
+        for text in section.left_out:
+            first, *more = wrapped(text, WIDTH - 2)
+            say(f"- {first}", *(f"  {line}" for line in more))

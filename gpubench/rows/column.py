@@ -1,0 +1,102 @@
+"""What is known of a column of the row: its meaning, source, unit, digits, and the numbers that it may hold."""
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+DIGITS = 6
+"""Significant digits of a measured figure: finer than any clock here, and short in the file."""
+EXACT = 2**53
+"""Whole numbers up to here are exact in a float, which is how they are read."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a column may hold."""
+
+    words: str = ""
+    """As a message says them, after `a number` or `a whole number`."""
+    least: float = -math.inf
+    most: float = math.inf
+    above: bool = False
+    """Whether `least` itself is too little."""
+
+
+ANY = Range()
+POSITIVE = Range("above 0", 0, above=True)
+NOT_NEGATIVE = Range("from 0", 0)
+SHARE = Range("from 0 to 1", 0, 1)
+AT_MOST_1 = Range("up to 1", most=1)
+"""A share that noise can make negative."""
+CELSIUS = Range("above absolute zero", -273.15)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is known of a column beside its name and its type."""
+
+    doc: str
+    """Its line in results/README.md."""
+    source: str
+    """Where it comes from in a trial: `case` is the case's field of the same name, `trial.index` one of another name.
+
+    `record` is worked out in runner/record.py; a column without a source keeps its default.
+    """
+    unit: str = ""
+    digits: int | None = None
+    """Significant digits that are written; None writes the figure as it is."""
+    title: str = ""
+    """What a quality is called beside a result; empty where it is not shown there."""
+    better: Literal["", "higher", "lower"] = ""
+    allowed: Range = ANY
+
+
+def column(source: str, doc: str, default: str | int | None = "", allowed: Range = ANY) -> Any:
+    """A text, or what else has no unit."""
+    return field(default=default, metadata={"column": Column(doc, source, allowed=allowed)})
+
+
+def number(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE) -> Any:
+    """A number that is written as it is."""
+    return field(default=None, metadata={"column": Column(doc, source, unit, allowed=allowed)})
+
+
+def figure(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE) -> Any:
+    """A measured number, rounded to DIGITS."""
+    return field(default=None, metadata={"column": Column(doc, source, unit, DIGITS, allowed=allowed)})
+
+
+def quality(
+    unit: str,
+    doc: str,
+    *,
+    title: str = "",
+    better: Literal["higher", "lower"] = "higher",
+    allowed: Range = NOT_NEGATIVE,
+) -> Any:
+    """What a suite's training returns under the column's name; only whole runs on real data have it."""
+    return field(default=None, metadata={"column": Column(doc, "quality", unit, DIGITS, title, better, allowed)})
+
+
+def breaks(numbers: "npt.NDArray[np.float64]", allowed: Range, *, whole: bool) -> "npt.NDArray[np.bool_]":
+    """Which of these numbers a column may not hold; NaN, which is an empty cell, it may."""
+    import numpy as np  # `gpubench --help` is to start without it
+
+    least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
+    broken: npt.NDArray[np.bool_] = (numbers < least) | (numbers > most)
+    if allowed.above:
+        broken |= numbers == allowed.least
+    if whole:
+        broken |= np.floor(numbers) < numbers
+    return broken
+
+
+def in_words(allowed: Range, *, whole: bool) -> str:
+    """What a column of this range may hold: `a whole number above 0, at most 2^53`."""
+    if not whole:
+        return f"a number {allowed.words}".strip()
+    return f"a whole number {allowed.words}, at most 2^53".replace(" ,", ",")

@@ -1,0 +1,74 @@
+"""The temporary folders of children. What a killed run left of them, and of the children, is known by its free lock."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from gpubench.errors import UserError
+from gpubench.rows.lock import lock
+
+PREFIX = "gpubench-child-"
+WORKER = "gpubench.worker"
+"""The module that a child runs, by which its command line is known."""
+
+
+@contextmanager
+def folder() -> Iterator[str]:
+    """A new folder that this process has locked until the block ends, when it is removed. Raises UserError."""
+    while True:
+        try:
+            path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        except OSError as error:
+            raise UserError(f"no temporary folder can be made ({error.strerror}); make room or set TMPDIR") from None
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # `sweep` elsewhere was faster
+            descriptor, _ = _locked(path)
+            break
+    try:
+        yield str(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def sweep() -> None:
+    """Remove folders that this user's processes left when they were killed, and end their children.
+
+    A child that was stopped (SIGSTOP) when its parent was killed may still be there.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is in use, or another run is as far as this one
+            if path.lstat().st_uid != os.getuid():
+                continue
+            descriptor, locked = _locked(path)
+            try:
+                if locked:
+                    _end_children_of(path)
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _locked(path: Path) -> tuple[int, bool]:
+    """The folder opened, and whether it could be locked; raises OSError as `lock` does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        return descriptor, lock(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _end_children_of(path: Path) -> None:
+    """Kill the process groups of the workers that were started with this folder."""
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if WORKER in command and str(path) in command:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(process.pid), signal.SIGKILL)

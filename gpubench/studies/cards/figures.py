@@ -1,0 +1,248 @@
+"""Published training speeds: read, sorted into classes of precision, and which are left out by which rule."""
+
+import csv
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from gpubench.studies.cards.boards import architecture
+
+CLASSES = {
+    "half": "half precision: fp16 or bf16, most often mixed with fp32",
+    "single": "fp32 as the card does it: TF32 from Ampere on",
+    "strict": "fp32 without TF32, on cards that have it",
+}
+"""Kinds of precision: speeds are compared within one."""
+CLASS_OF = {
+    "amp-fp16": "half",
+    "bf16": "half",
+    "fp16": "half",
+    "fp32": "single",
+    "tf32": "single",
+    "strict-fp32": "strict",
+}
+"""By the precision of a figure; one that is not here has no class."""
+MAKERS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
+UNSAID = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU"})
+"""Words of a card's name that tables leave out."""
+SECONDS = frozenset({"seconds"})
+"""Units of which less is faster."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published speed."""
+
+    line: int
+    """In public_speeds.csv."""
+    card: str
+    """Without its maker's boilerplate."""
+    source: str
+    """The repository."""
+    commit: str
+    file: str
+    year: int
+    """In which it was published."""
+    workload: str
+    framework: str
+    software: str
+    """The version that ran, where figures of one workload have several."""
+    precision: str
+    batch: str
+    gpus: int
+    figure: float
+    unit: str
+    family: str
+    """`convolution` or `matmul`: of what the model mostly consists."""
+    note: str
+
+    @property
+    def speed(self) -> float:
+        """More is faster."""
+        return 1 / self.figure if self.unit in SECONDS else self.figure
+
+    @property
+    def where(self) -> str:
+        """The repository at its commit, and the file in it."""
+        return f"{self.source}@{self.commit} {self.file}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one source says of a card on one workload in one class: the median of its figures."""
+
+    card: str
+    source: str
+    kind: str
+    """One of CLASSES."""
+    workload: str
+    framework: str
+    software: str
+    family: str
+    figures: tuple[Figure, ...]
+
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """What cells must share so that their speeds can be compared."""
+        return self.source, self.workload, self.framework, self.kind
+
+    @property
+    def log_speed(self) -> float:
+        """Natural logarithm of the median speed."""
+        return statistics.median(math.log(each.speed) for each in self.figures)
+
+
+@dataclass(frozen=True)
+class Published:
+    """All figures: those that are used, as cells, and the others with the reason."""
+
+    figures: tuple[Figure, ...]
+    cells: tuple[Cell, ...]
+    left_out: tuple[tuple[Figure, str], ...]
+
+    @property
+    def used(self) -> list[Figure]:
+        """The figures in the cells."""
+        return [figure for cell in self.cells for figure in cell.figures]
+
+
+def short_name(card: str) -> str:
+    """As people call it: `RTX 3090`, `V100-SXM2-16GB`, `MI100`, `RTX PRO 6000 Server`."""
+    words = card.split()
+    while len(words) > 1 and words[0].lower() in MAKERS:
+        words = words[1:]
+    return " ".join(word for word in words if word not in UNSAID)
+
+
+def read_figures() -> tuple[Figure, ...]:
+    """All lines of public_speeds.csv."""
+    text = (files("gpubench.studies.cards") / "public_speeds.csv").read_text(encoding="utf-8")
+    return tuple(
+        Figure(
+            line=number,
+            card=short_name(row["card"]),
+            source=row["source"],
+            commit=row["commit"],
+            file=row["file"],
+            year=int(row["year"]),
+            workload=row["workload"],
+            framework=row["framework"],
+            software=row["software"],
+            precision=row["precision"],
+            batch=row["batch"],
+            gpus=int(row["gpus"]),
+            figure=float(row["figure"]),
+            unit=row["unit"],
+            family=row["family"],
+            note=row["note"],
+        )
+        for number, row in enumerate(csv.DictReader(text.splitlines()), 2)
+    )
+
+
+@cache
+def published() -> Published:
+    """The figures, sorted by `reason_against`, by `held_back`, and by whether two cards have the same recipe."""
+    figures = read_figures()
+    largest = _largest_batches(figures)
+    reasons = {each.line: reason_against(each, largest) for each in figures}
+    cells = _cells([each for each in figures if not reasons[each.line]])
+    slow = held_back(cells)
+    reasons |= {each.line: HELD_BACK for cell in slow for each in cell.figures}
+    cells = [cell for cell in cells if cell not in slow]
+    cards = defaultdict(set)
+    for cell in cells:
+        cards[cell.recipe].add(cell.card)
+    alone = [cell for cell in cells if len(cards[cell.recipe]) == 1]
+    reasons |= {each.line: "no other card has the same recipe" for cell in alone for each in cell.figures}
+    left_out = tuple((each, reasons[each.line]) for each in figures if reasons[each.line])
+    return Published(figures, tuple(cell for cell in cells if len(cards[cell.recipe]) > 1), left_out)
+
+
+HELD_BACK = "half precision gains 5% or less on a card with units for it: something else was timed"
+LEAST_GAIN = 1.05
+WITHOUT_FAST_HALF = frozenset({"kepler", "pascal"})
+"""Architectures that compute half precision no faster than fp32."""
+
+
+def held_back(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells of cards with units for half precision that gain nothing by them: host or software limits them."""
+    by_program: dict[tuple[str, ...], dict[str, Cell]] = defaultdict(dict)
+    for cell in cells:
+        if architecture(cell.card) not in WITHOUT_FAST_HALF:
+            by_program[cell.card, cell.source, cell.workload, cell.framework, cell.software][cell.kind] = cell
+    found = []
+    for own in by_program.values():
+        if {"half", "single"} <= set(own) and own["half"].log_speed - own["single"].log_speed <= math.log(LEAST_GAIN):
+            found += [own["half"], own["single"]]
+    return found
+
+
+RECIPE_BY_MEMORY = frozenset({"pytorch/torchtune"})
+"""Its table has one model at 18.9 GiB on one card and 37.4 GiB on another: two recipes under one name."""
+CURVES = frozenset({"siasosp23/artifacts"})
+"""Sources that list several batches of a card, which differ from card to card: the largest is what one would use."""
+
+
+def reason_against(figure: Figure, largest: dict[tuple[str, ...], float]) -> str:
+    """Why a figure is not used; empty if it is. Only what its source documents counts, never how well it fits."""
+    if figure.gpus > 1:
+        return "several GPUs at once: that is also how they scale"
+    if figure.precision not in CLASS_OF:
+        return f"precision {figure.precision}: no one class"
+    if figure.source in RECIPE_BY_MEMORY:
+        return "the recipe changes with the memory of the card"
+    if figure.note.startswith("doubtful"):
+        return figure.note
+    if figure.source in CURVES and float(figure.batch) < largest[_curve(figure)]:
+        return "not the largest batch of the card"
+    return ""
+
+
+def _curve(figure: Figure) -> tuple[str, ...]:
+    return figure.card, figure.source, figure.workload, figure.precision
+
+
+def _largest_batches(figures: Sequence[Figure]) -> dict[tuple[str, ...], float]:
+    found: dict[tuple[str, ...], float] = {}
+    for each in figures:
+        if each.source in CURVES:
+            found[_curve(each)] = max(float(each.batch), found.get(_curve(each), 0.0))
+    return found
+
+
+def _cells(figures: Sequence[Figure]) -> list[Cell]:
+    members: dict[tuple[str, ...], list[Figure]] = defaultdict(list)
+    for each in figures:
+        kind = CLASS_OF[each.precision]
+        members[each.card, each.source, kind, each.workload, each.framework, each.software].append(each)
+    return [
+        Cell(
+            card=own[0].card,
+            source=own[0].source,
+            kind=CLASS_OF[own[0].precision],
+            workload=own[0].workload,
+            framework=own[0].framework,
+            software=own[0].software,
+            family=own[0].family,
+            figures=tuple(own),
+        )
+        for own in members.values()
+    ]
+
+
+def sources(found: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:
+    """Each source with its commit, the figures that are used and those that are not; the one with the most first."""
+    used, against = found.used, found.left_out
+    counts = Counter((each.source, each.commit) for each in found.figures)
+    for (source, commit), _ in counts.most_common():
+        yield (
+            source,
+            commit,
+            [each for each in used if each.source == source],
+            [(each, reason) for each, reason in against if each.source == source],
+        )

@@ -1,0 +1,200 @@
+"""Is a CSV fit to be published? Schema, provenance, privacy, enough trials, and rows that nothing speaks against."""
+
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from gpubench.printed import shown as harmless
+from gpubench.rows.read import Loaded, load
+from gpubench.rows.row import COLUMNS, DIGEST
+from gpubench.studies.roofline import listed_peaks
+from gpubench.submit import figures, limits, replay, together
+from gpubench.submit.entry import Doubt, Entry, entry_of
+
+PROVENANCE = (
+    "card",
+    "device",
+    "device_hash",
+    "cpu",
+    "os",
+    "torch",
+    "python",
+    "gpubench",
+    "session",
+    "started",
+    "params",
+)
+PUBLISHED = ("card", "source", "params")
+"""What a figure from elsewhere has to say."""
+OWN = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
+"""What only a run of gpubench can say."""
+FEWEST = {"sampled": 6, "full": 1, "quick": 6, "published": 1}
+"""Trials a case, by mode."""
+PRIVATE = {
+    "a folder of a user": re.compile(r"(?:/home/|/Users/|/root/|[A-Za-z]:\\Users\\)[^\s/\\,]+"),
+    "an e-mail address": re.compile(r"[\w.+-]@[\w-]+\.[A-Za-z]{2,}"),
+    "an address of a network": re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"),
+}
+VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
+"""Columns whose dots are versions, not addresses."""
+CASE = [
+    "suite", "model", "precision", "batch_policy", "batch_size", "processes", "params", "card", "device_hash",
+    "session",
+]  # fmt: skip
+NAMED = 3
+"""Lines of one kind that are named one by one."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is to be said of a file."""
+
+    missing: list[str] = field(default_factory=list)
+    """What stands between the file and a pull request, in sentences; empty where nothing does."""
+    notes: list[str] = field(default_factory=list)
+    """What nobody can tell from the file, for those who read the pull request."""
+
+
+def reports(paths: Sequence[Path]) -> dict[Path, Report]:
+    """By file what is to be said of it; the rows of all of them are held against each other."""
+    files = {path: load([path], keep=True) for path in dict.fromkeys(paths)}
+    entries = {path: _entries(loaded) for path, loaded in files.items()}
+    between: dict[Path, list[Doubt]] = defaultdict(list)
+    owner = {id(entry): path for path, own in entries.items() for entry in own}
+    for entry, doubt in together.doubts([entry for own in entries.values() for entry in own]):
+        between[owner[id(entry)]].append(doubt)
+    return {
+        path: Report([*_missing(path, loaded, entries[path], between[path])], [*_notes(loaded, entries[path])])
+        for path, loaded in files.items()
+    }
+
+
+def _entries(loaded: Loaded) -> list[Entry]:
+    """The ok rows of our own."""
+    rows = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
+    found = [entry_of(place, {str(name): value for name, value in row.items()}) for place, row in rows]
+    return [entry for entry in found if entry.text("status") == "ok" and not entry.text("source")]
+
+
+def _missing(path: Path, loaded: Loaded, entries: Sequence[Entry], between: Iterable[Doubt]) -> Iterator[str]:
+    yield from loaded.problems
+    if loaded.frame.empty:
+        yield f"{path}: no row to publish"
+        return
+    texts = pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False)
+    yield from _provenance(loaded.frame)
+    yield from _undigested(loaded)
+    yield from _private(texts)
+    yield from _implausible(loaded.frame)
+    doubts = [doubt for entry in entries for check in (limits, figures, replay) for doubt in check.doubts(entry)]
+    yield from _sentences([*between, *doubts])
+    yield from _trials(loaded.frame)
+
+
+def _sentences(doubts: Iterable[Doubt]) -> Iterator[str]:
+    """A sentence for each doubt; of several in one column the first ones, and how many more there are."""
+    cells: dict[str, dict[int, list[Doubt]]] = defaultdict(lambda: defaultdict(list))
+    for doubt in doubts:
+        cells[doubt.column][doubt.line].append(doubt)
+    for column, lines in cells.items():
+        for line in sorted(lines)[:NAMED]:
+            follows = "; ".join(list(dict.fromkeys(doubt.follows for doubt in lines[line]))[:2])
+            yield harmless(f"line {line}, {column}: it says {lines[line][0].said}; {follows}")
+        if len(lines) > NAMED:
+            yield f"{column}: the same of {len(lines) - NAMED} more lines"
+
+
+def _provenance(frame: pd.DataFrame) -> Iterator[str]:
+    own = frame["source"] == ""
+    for rows, names, whose in ((frame[own], PROVENANCE, ""), (frame[~own], PUBLISHED, " of a published figure")):
+        for name in names:
+            lacking = int((rows[name].astype(str) == "").sum())
+            if lacking:
+                yield f"provenance: {lacking} row(s){whose} without {name}"
+    edited = int((frame[own]["commit"].str.endswith("+")).sum())
+    if edited:
+        yield f"provenance: {edited} row(s) by an edited checkout (commit ends in +): commit the edit, or use a release"
+    named = frame[~own & (frame["status"] == "ok")]
+    both = (named["mode"] != "published") | (named[list(OWN)] != "").any(axis=1)
+    if both.any():
+        yield f"provenance: {int(both.sum())} row(s) with a source that are not published figures, but of a run here"
+
+
+def _undigested(loaded: Loaded) -> Iterator[str]:
+    """Rows of our own without a digest, where others of the file have one."""
+    lacking = [
+        place.line
+        for place, digest, source in zip(loaded.places, loaded.frame[DIGEST], loaded.frame["source"], strict=True)
+        if DIGEST in place.header and not digest and not source
+    ]
+    if lacking:
+        yield f"line {lacking[0]}, {DIGEST}: it says nothing; {len(lacking)} row(s) lack what gpubench writes in each"
+
+
+def _private(texts: pd.DataFrame) -> Iterator[str]:
+    for name in texts.columns:
+        counts = Counter(map(str, texts[name]))
+        for what, pattern in PRIVATE.items():
+            if name == "source" or (name in VERSIONS and what == "an address of a network"):
+                continue
+            hits = sum(count for text, count in counts.items() if pattern.search(text))
+            if hits:
+                yield (
+                    f"private: column {name} holds {what} in {hits} row(s); blank it out, and say so in the"
+                    " pull request: the row will be called changed"
+                )
+
+
+def _implausible(frame: pd.DataFrame) -> Iterator[str]:
+    """What no figure can be, whoever published it."""
+    ok = frame[frame["status"] == "ok"]
+    rate = ok["samples_per_second"]
+    # A published figure may be an accuracy, or a gain in its table, and have no time.
+    stated = (ok["mode"] == "published") & (ok["accuracy"].notna() | (ok["table"] != ""))
+    checks = {
+        "seconds that are not above 0": ok["seconds"] <= 0,
+        "neither seconds nor a rate": ok["seconds"].isna() & rate.isna() & ~stated,
+        "a rate that is not above 0": rate <= 0,
+        "more memory used than the card has": ok["peak_memory_bytes"] > ok["card_memory_bytes"] * 1.05,
+    }
+    for what, hits in checks.items():
+        if hits.any():
+            models = ", ".join(dict.fromkeys(ok[hits]["model"]))
+            yield harmless(f"implausible: {int(hits.sum())} row(s) with {what} ({models})")
+
+
+def _trials(frame: pd.DataFrame) -> Iterator[str]:
+    ok = frame[frame["status"] == "ok"]
+    if ok.empty:
+        yield "trials: no row is ok"
+    for _, case in ok.groupby([*CASE, "mode"], dropna=False, sort=False):
+        first = case.iloc[0]
+        least = FEWEST.get(first["mode"], 6)
+        name = harmless(f"{first['model']} {first['precision']}")
+        if first["mode"] == "quick":
+            yield f"trials: {name} was timed by --quick, a first look: run it without"
+        elif len(case) < least:
+            yield f"trials: {name} has {len(case)} of the {least} that a {first['mode']} case needs"
+
+
+def _notes(loaded: Loaded, entries: Sequence[Entry]) -> Iterator[str]:
+    """What cannot be checked."""
+    if not entries:
+        return
+    header = loaded.places[0].header
+    if DIGEST not in header:
+        yield f"no {DIGEST}: of an older gpubench, or taken away; nobody can see whether a row was edited"
+    if absent := [name for name in COLUMNS if name not in header and name != DIGEST]:
+        named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
+        yield f"without the columns {named}, which gpubench has by now: what follows from them is not checked"
+    cards = {(entry.text("card"), entry.number("card_memory_bytes")) for entry in entries}
+    if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
+        yield harmless(f"{', '.join(unlisted)}: no peak is listed for it, to hold rates against")
+    uncounted = sum(not entry.known("flops_per_sample", "measured_peak_flops") for entry in entries)
+    if uncounted:
+        yield f"{uncounted} row(s) without FLOPs or a measured peak: their rates are held against no limit"

@@ -1,0 +1,33 @@
+"""Networks that several suites train and torchvision has not."""
+
+from torch import nn
+
+
+def alexnet_bn(classes: int = 1000) -> nn.Module:
+    """AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm in the place of its normalisation.
+
+    Takes images of 63 pixels a side or more. BatchNorm was added for large batches by Jia and others 2018 (arXiv
+    1807.11205).
+    """
+
+    def block(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+    def dense(inputs: int, outputs: int) -> list[nn.Module]:
+        return [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
+
+    return nn.Sequential(
+        *block(3, 96, 11, 4, 2),
+        nn.MaxPool2d(3, 2),
+        *block(96, 256, 5, 1, 2),
+        nn.MaxPool2d(3, 2),
+        *block(256, 384, 3, 1, 1),
+        *block(384, 384, 3, 1, 1),
+        *block(384, 256, 3, 1, 1),
+        nn.AdaptiveAvgPool2d(6),
+        nn.Flatten(),
+        *dense(256 * 6 * 6, 4096),
+        *dense(4096, 4096),
+        nn.Linear(4096, classes),
+    )

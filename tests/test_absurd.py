@@ -1,0 +1,189 @@
+"""Whatever finite figure a field holds, and however deep it is nested, a command ends with an answer or a sentence."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from rows import row, rows
+from typer.testing import CliRunner
+
+from gpubench.analysis import stats
+from gpubench.analysis.compare import Question, compare
+from gpubench.analysis.metrics import read_prices
+from gpubench.cli.app import app
+from gpubench.data import schedules
+from gpubench.data.built_in_schedules import TITAN_RTX
+from gpubench.errors import UserError
+from gpubench.interop.exports import export
+from gpubench.rows import write as records
+from gpubench.rows.row import NUMBERS
+from gpubench.rows.table import number, parsed
+from gpubench.runner.batch.batches import Batches
+from gpubench.show import style
+from gpubench.show.terminal import everything
+from gpubench.show.text import FORMATS, rendered
+from gpubench.studies.answer import answer
+from gpubench.submit.check import reports
+
+DEEP = "[" * 100_000
+DAYS = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
+OTHER = {"card": "RTX 3090", "device_hash": "bbbb"}
+
+
+def whole(path):
+    """Everything that is said of a file."""
+    said = answer([path], keep=True)
+    for name in FORMATS:
+        assert rendered(said, name)
+    assert everything(said, 80)
+    return said
+
+
+@pytest.mark.parametrize("other", [{}, {"session": "s2"}, OTHER, {"precision": "fp16"}])
+def test_the_largest_number_against_the_smallest(tmp_path, other):
+    records.append(
+        tmp_path / "a.csv", [*rows([1e308, 1e308]), *rows([1e-308, 1e-308], **other), *rows(DAYS, model="m")]
+    )
+    said = whole(tmp_path / "a.csv")
+    assert [problem.partition("; ")[0] for problem in said.problems] == ["4 row(s) with seconds 1e+308"]
+    assert said.rows == 6
+
+
+@pytest.mark.parametrize("names", [NUMBERS[at::12] for at in range(12)])
+def test_no_figure_of_a_column_is_too_absurd(tmp_path, names):
+    path = tmp_path / "a.csv"
+    usual = {**dict.fromkeys(NUMBERS, 2), "schema": 1, "accuracy": 0.5}
+    usual |= {"studies": "ladder ablation batch", "params": "global_batch=8"}
+    for at, value in enumerate([1e308, 1e-308, -1e308, 1e49, -1e49, 1e-49, -0.0, 0, -1, 0.5, 10**18, 5e-324]):
+        changes = [{**each, name: value} for each in ({}, OTHER, {"model": "plain"}) for name in names]
+        records.append(path, [row(**{**usual, "trial": at, **each}) for each in changes])
+    records.append(path, [row(**{**usual, "trial": 99}), *rows(DAYS, **OTHER)])
+    whole(path)
+
+
+def test_intervals_of_absurd_times_are_numbers():
+    wide = [1e49, 1e-49, 1.0]
+    for ratio in (
+        stats.ratio(wide, DAYS),
+        stats.ratio(wide[:2], wide[1:]),
+        stats.specimens_ratio([wide[:2]], [wide[1:]]),
+        stats.paired_specimens_ratio(wide, [1.0, 1e49, 1e-49]),
+    ):
+        for each in (ratio, ratio.inverse):
+            ends = [each.low, each.high, *(each.narrow or ()), *(each.decisive or ())]
+            assert all(0 < end < 1e100 for end in ends)
+        assert stats.verdict(ratio, 0.01, 6) in {"slower", "faster", "unsure", "few specimens", "one specimen"}
+
+
+@pytest.mark.parametrize("column", ["power_limit_watts", "load_average"])
+def test_minus_nothing_is_nothing(tmp_path, column):
+    records.append(tmp_path / "a.csv", [row(**{column: value, "trial": at}) for at, value in enumerate((0.0, -0.0, 0))])
+    assert len(compare([tmp_path / "a.csv"]).groups[0].cells) == 1
+
+
+@pytest.mark.parametrize(
+    "value", [None, "1", "1e308", [], {}, 1e308, 1e-308, -1e51, float("nan"), float("inf"), 10**400]
+)
+def test_what_is_no_figure_of_a_table(value):
+    with pytest.raises(ValueError, match="not a figure"):
+        number(value)
+
+
+@pytest.mark.parametrize("value", [0, -0.0, 1, 2.5, -3, 1e49, 1e-49, 10**18])
+def test_what_is_one(value):
+    assert number(value) == value
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"a":' * 50_000, "9" * 5000, '[["hours","size"],[1e999,1e999]]', "[[8,1e300]]"]
+)
+def test_deep_and_endless_json_in_a_field_is_none(tmp_path, text):
+    path = tmp_path / "a.csv"
+    for at, column in enumerate(("table", "laps", "batch_curve", "params", "reason")):
+        records.append(path, rows(DAYS[:2], **{column: text}, train_seconds=90.0, accuracy=0.5, model=f"m{at}"))
+    whole(path)
+    for name in ("timm", "mllog"):
+        export([path], name, tmp_path / "out")
+    export([path], "dawnbench", tmp_path / "entries")
+
+
+@pytest.mark.parametrize("line", [[1, None, 0.5, 0.9], [1, 0.5, "x", 0.9], ["1", 0.5, 0.5, 0.9], [1, [], 0.5, 1e308]])
+def test_a_table_with_odd_figures_is_no_table_of_epochs(tmp_path, line):
+    table = json.dumps([["epoch", "hours", "top1", "top5", "size"], [*line, 128]])
+    assert parsed(table)[1]
+    records.append(tmp_path / "a.csv", rows(DAYS, table=table, accuracy=0.5, epochs=3))
+    whole(tmp_path / "a.csv")
+    export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
+    assert next((tmp_path / "dawn").glob("*.tsv")).read_text().startswith("epoch\thours\ttop1Accuracy\n3\t")
+
+
+@pytest.mark.parametrize("started", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59", "x", "2026-11-22"])
+def test_any_date_goes_out(tmp_path, started):
+    records.append(tmp_path / "a.csv", [row(started=started)])
+    (text,) = export([tmp_path / "a.csv"], "mllog", None)
+    assert "run_stop" in text
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, f"x = {DEEP}", "x = " + "9" * 5000, f"x = {'{a=' * 50_000}", "[[phase]]\n" * 3000]
+)
+def test_deep_toml_is_a_sentence(tmp_path, text):
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(UserError):
+        read_prices(tmp_path / "a.toml")
+    with pytest.raises(UserError):
+        schedules.parse(text, "a.toml")
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "0x" + "f" * 5000, "-1e308", "1e308", "nan", "[[[1]]]", "true", '"1"'])
+def test_absurd_figures_of_a_schedule_and_of_a_price_are_sentences(tmp_path, value):
+    for old in ("4096", "13]", "160", "2.0,", "0.087"):
+        with pytest.raises(UserError, match=r"a\.toml, line"):
+            schedules.parse(TITAN_RTX.replace(old, value + old.lstrip("0123456789."), 1), "a.toml")
+    for line in (f"hourly = {value}", f"price = {value}\nyears = 1", f"price = 1\nyears = {value}"):
+        (tmp_path / "a.toml").write_text(f'["RTX"]\n{line}\n')
+        if value not in {"true", '"1"'}:
+            with pytest.raises(UserError, match="needs hourly"):
+                read_prices(tmp_path / "a.toml")
+
+
+def test_a_price_that_makes_no_cost_is_said(tmp_path):
+    records.append(tmp_path / "a.csv", [*rows([1e40]), *rows([1e40], **OTHER)])
+    with pytest.raises(UserError, match="no ok row has it"):
+        compare([tmp_path / "a.csv"], Question(metric="cost", prices={"RTX": 1e40}))
+
+
+def test_what_is_left_out_is_said(tmp_path):
+    records.append(tmp_path / "a.csv", [*rows(DAYS), *rows([1.0], processes=1e308)])
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "a.csv")])
+    assert re.search(r"a.csv, line 8: processes is 10+\S*, not a whole number above 0, .*; left out", done.output)
+    assert max(map(len, done.output.splitlines())) < 400
+
+
+@pytest.mark.parametrize("params", ["image_size=", "group=", "global_batch=", "threads=", "goal=", "epochs="])
+def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
+    sums = [["what", "algorithm", "bytes", "fusion_bytes", "seconds", "busbw"], ["message", "ring", 1024, 0, 1, 2]]
+    more = {"params": params + "9" * 5000, "studies": "batch", "accuracy": 0.5, "processes": 2}
+    records.append(tmp_path / "a.csv", [*rows(DAYS, **more), *rows(DAYS, **more, table=json.dumps(sums))])
+    whole(tmp_path / "a.csv")
+    (text,) = export([tmp_path / "a.csv"], "timm", None)
+    assert "resnet18" in text
+
+
+def test_a_name_of_millions_of_letters_is_drawn(tmp_path):
+    assert style.wide("x" * 3_000_000, 9.6) == style.wide("x" * style.LONGEST, 9.6)
+    assert style.fitted("x" * 3_000_000, 1.0, 9.6).startswith("xxx")
+    assert style.wrapped("x" * 3_000_000 + " y" * 1_000_000, 1.0, 9.6, 2)[0].startswith("xxx")
+
+
+def test_a_text_of_millions_of_letters_is_no_address(tmp_path):
+    records.append(tmp_path / "a.csv", rows(DAYS, reason="x" * 3_000_000))
+    assert not [line for line in reports([tmp_path / "a.csv"])[tmp_path / "a.csv"].missing if "private" in line]
+
+
+@pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])
+def test_a_broken_curve_of_an_earlier_run_is_not_gone_on_with(text):
+    known = {"batch_size": 8.0, "batch_capped": False, "batch_curve": text}
+    batches = Batches({}, {}, None, known=lambda case: known, measure=None, say=None)
+    assert batches._read(SimpleNamespace(batch_size=None)) is None

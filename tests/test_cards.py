@@ -1,0 +1,409 @@
+"""Published speeds: where each comes from, what the model makes of them and how far it is off, and `gpubench cards`."""
+
+import csv
+import json
+import math
+import re
+import statistics
+from dataclasses import replace
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpubench.errors import UserError
+from gpubench.studies.cards import ranking, versus
+from gpubench.studies.cards.boards import boards
+from gpubench.studies.cards.figures import (
+    CLASS_OF,
+    Cell,
+    held_back,
+    published,
+    read_figures,
+    reason_against,
+    short_name,
+)
+from gpubench.studies.cards.model import (
+    EFFECTS,
+    FAMILIES,
+    Model,
+    Spreads,
+    centred,
+    checked,
+    covariance,
+    fitted_model,
+    fitted_spreads,
+)
+from gpubench.studies.cards.score import LEFT_OUT, errors_of, judged
+from gpubench.studies.roofline import listed_peaks
+
+FIGURES = read_figures()
+NAMES = sorted({cell.card for cell in published().cells})
+
+
+def test_every_figure_names_the_file_at_a_commit_that_it_stands_in():
+    assert len(FIGURES) > 1400
+    for each in FIGURES:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", each.source), each
+        assert re.fullmatch(r"[0-9a-f]{7,40}", each.commit), each
+        assert each.file, each
+        assert each.figure > 0, each
+        assert 2016 < each.year < 2027, each
+        assert each.family in FAMILIES, each
+        assert each.gpus > 1 or each.precision in CLASS_OF, each
+    assert FIGURES[0].line == 2
+
+
+def test_no_figure_is_there_twice():
+    facts = [(*(getattr(each, name) for name in vars(each) if name != "line"),) for each in FIGURES]
+    assert len(set(facts)) == len(facts)
+
+
+def test_figures_are_left_out_by_what_their_sources_say():
+    reasons = {figure.line: reason for figure, reason in published().left_out}
+    assert len(reasons) + len(published().used) == len(FIGURES)
+    assert {each.line for each in FIGURES if each.gpus > 1} <= reasons.keys()
+    assert all(reasons[each.line] for each in FIGURES if each.source == "pytorch/torchtune")
+    good = next(each for each in FIGURES if each.line not in reasons)
+    assert reason_against(good, {}) == ""
+    assert "several GPUs" in reason_against(replace(good, gpus=8), {})
+    assert "doubtful" in reason_against(replace(good, note="doubtful: no such card"), {})
+    curve = replace(good, source="siasosp23/artifacts", batch="16")
+    largest = {(curve.card, curve.source, curve.workload, curve.precision): 64.0}
+    assert "largest batch" in reason_against(curve, largest)
+    assert reason_against(replace(curve, batch="64"), largest) == ""
+
+
+def test_what_gains_nothing_by_half_precision_timed_something_else():
+    """The rule looks at one source's two figures of a card, never at the model."""
+    cell = next(each for each in published().cells if each.card == "RTX 4090" and each.kind == "half")
+    speed = math.exp(cell.log_speed)
+    for gain, out in ((1.04, True), (1.06, False)):
+        slow = replace(cell.figures[0], figure=speed / gain, unit="images/s")
+        assert bool(held_back([cell, replace(cell, kind="single", figures=(slow,))])) is out
+    old = replace(cell, card="GTX 1080 Ti")
+    assert held_back([old, replace(old, kind="single")]) == []
+    reasons = {figure.card: reason for figure, reason in published().left_out if "something else" in reason}
+    assert "B200" in reasons
+
+
+def test_two_cards_of_one_recipe_are_what_is_compared():
+    """And what a recipe is does not depend on the card: fp32 and TF32 of one program are one class."""
+    cards = {}
+    for cell in published().cells:
+        cards.setdefault(cell.recipe, set()).add(cell.card)
+    assert min(map(len, cards.values())) > 1
+    assert {cell.kind for cell in published().cells} == {"half", "single", "strict"}
+
+
+def test_what_data_sheets_say_is_known_of_every_card_and_the_same_everywhere():
+    assert set(NAMES) <= set(boards())
+    full = {short_name(figure["card"]): figure["card"] for figure in _rows("public_speeds.csv")}
+    for card in NAMES:
+        name = full[card].removeprefix("NVIDIA ")
+        listed = [each for each in listed_peaks.cards() if re.fullmatch(each.match, name, re.IGNORECASE)]
+        if len(listed) == 1:
+            assert boards()[card].gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    path = Path(listed_peaks.__file__).parents[1] / "cards" / name
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_the_spreads_are_those_of_the_model_and_its_sources():
+    spreads = fitted_spreads()
+    assert set(spreads.effects) == set(EFFECTS)
+    assert set(spreads.sources) == {cell.source for cell in published().cells}
+    assert spreads.widening >= 1
+    assert checked()["figures"] == len(errors_of(fitted_model(), "figure"))  # made from the figures that are there
+
+
+def test_left_out_figures_are_predicted_as_well_as_is_said():
+    model = fitted_model()
+    scores = {what: judged(errors_of(model, what)) for what in LEFT_OUT}
+    assert scores["figure"].median < 0.08
+    assert scores["source"].median < 0.13
+    assert scores["card"].median < 0.16
+    assert all(0.85 < score.held < 0.95 for score in scores.values())
+    # With spreads that were fitted without the card; benchmarks/cards_model.py takes minutes.
+    assert checked()["median_error"] < 0.12
+    assert 0.85 < checked()["in_interval"] < 0.95
+    assert 0.85 < checked()["in_interval_source"] < 0.95
+
+
+SOME = [
+    cell
+    for cell in published().cells
+    if cell.source in {"u39kun/deep-learning-benchmark", "mli/transformers-benchmarks"}
+]
+
+
+@pytest.mark.parametrize("block", [[3], [0, 1, 2, 7]])
+def test_what_is_left_out_in_closed_form_is_what_the_others_predict(block):
+    spreads = replace(fitted_spreads(), widening=1.0)
+    errors, deviations = Model(SOME, spreads).left_out([block])
+    matrix, values = covariance(SOME, spreads), centred(SOME)
+    rest = [at for at in range(len(SOME)) if at not in block]
+    gain = matrix[np.ix_(block, rest)] @ np.linalg.inv(matrix[np.ix_(rest, rest)])
+    spread = matrix[np.ix_(block, block)] - gain @ matrix[np.ix_(rest, block)]
+    np.testing.assert_allclose(errors[block], values[block] - gain @ values[rest], rtol=1e-6)
+    np.testing.assert_allclose(deviations[block], np.sqrt(np.diag(spread)), rtol=1e-6)
+    assert np.isnan(errors[rest]).all()
+
+
+def made(card: str, source: str, workload: str, speed: float) -> Cell:
+    """A cell with one figure."""
+    figure = replace(FIGURES[0], card=card, source=source, workload=workload, figure=speed, unit="images/s")
+    return Cell(card, source, "half", workload, "made", "", FAMILIES[int(workload[-1]) % 2], (figure,))
+
+
+def test_a_card_that_is_twice_as_fast_everywhere_is_twice_as_fast():
+    """And the more sources say so, the surer it is; how fast is a matter of the card, not of the unit."""
+    spreads = replace(fitted_spreads(), widening=1.0)
+    few, many = (
+        Model(
+            [
+                made(card, f"source{source}", f"model{model}", factor * (1 + model) * 10**source)
+                for source in range(sources)
+                for model in range(4)
+                for card, factor in (("RTX 3090", 1.0), ("RTX 4090", 2.0))
+            ],
+            spreads,
+        ).ratio("RTX 4090", "RTX 3090", "half")
+        for sources in (1, 12)
+    )
+    assert many.value == pytest.approx(2, rel=0.1)  # their data sheets say 1.08, and speak too
+    assert 1.08 < few.value < many.value
+    assert few.high / few.low > 1.1 * many.high / many.low
+
+
+def test_intervals_hold_in_simulated_figures():
+    """Cards, sources and recipes drawn from the model itself: nine of ten intervals hold what was drawn."""
+    spreads = Spreads(dict.fromkeys(EFFECTS, 0.1), {}, 0.1)
+    cards = ["RTX 3090", "RTX 4090", "GTX 1080 Ti", "V100-SXM2-16GB", "H200"]
+    cells = [made(card, f"source{s}", f"model{s}{m}", 1.0) for card in cards for s in range(3) for m in range(3)]
+    probes = [Cell(card, "", "half", "new", "", "", "matmul", ()) for card in cards]
+    matrix = covariance([*cells, *probes], spreads)
+    root = np.linalg.cholesky(matrix + 1e-9 * np.eye(len(matrix)))
+    rng = np.random.default_rng(1)
+    held = []
+    own = [name for name in EFFECTS if name in {"card_source", "card_source_class", "card_workload"}]
+    noise = (len(own) + 2) * 0.1**2  # architecture_recipe and software are new for a new workload too
+    for _ in range(60):
+        drawn = root @ rng.standard_normal(len(matrix))
+        seen = [
+            replace(cell, figures=(replace(cell.figures[0], figure=math.exp(value)),))
+            for cell, value in zip(cells, drawn, strict=False)
+        ]
+        model = Model(seen, spreads)
+        means, spread = model.speeds(cards, "half", ["matmul"])
+        for at in range(1, len(cards)):
+            truth = drawn[len(cells) + at] - drawn[len(cells)]
+            deviation = math.sqrt(spread[0, 0] + spread[at, at] - 2 * spread[0, at] + 2 * (noise + 0.1**2))
+            held.append(float(abs(means[at] - means[0] - truth) < 1.645 * deviation))
+    assert statistics.mean(held) == pytest.approx(0.9, abs=0.06)
+
+
+def test_the_2080_ti_over_the_1080_ti_is_what_was_published_of_it():
+    """1.26 to 1.58 by model and precision (results/2019-rtx-2080-ti-gtx-1080-ti.csv, which the model has not seen)."""
+    ratio = fitted_model().ratio("RTX 2080 Ti", "GTX 1080 Ti", "single")
+    assert 1.26 <= ratio.value <= 1.58
+    assert ratio.low <= 1.30 <= ratio.high  # the mean in fp32
+    alone = fitted_model().one_workload("RTX 2080 Ti", "GTX 1080 Ti", "half")
+    assert alone.low <= 1.58 <= alone.high
+    assert alone.low < fitted_model().ratio("RTX 2080 Ti", "GTX 1080 Ti", "half").low
+
+
+def test_mlperf_agrees_although_the_model_has_not_seen_it():
+    """Ratios of cards in its results, of which each side had as many GPUs."""
+    known = set(NAMES)
+    speeds: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for each in FIGURES:
+        if each.source.startswith("mlcommons/") and each.card in known:
+            speeds.setdefault((each.workload, each.gpus), {}).setdefault(each.card, []).append(each.speed)
+    inside, errors = [], []
+    for own in speeds.values():
+        for one, two in combinations(sorted(own), 2):
+            measured = statistics.median(own[one]) / statistics.median(own[two])
+            said = fitted_model().one_workload(one, two, "half")
+            inside.append(said.low < measured < said.high)
+            errors.append(abs(math.log(measured / said.value)))
+    assert len(inside) == 16
+    assert sum(inside) >= 14
+    assert statistics.median(errors) < 0.2
+
+
+def test_cards_from_2017_to_2025_are_ranked_and_neighbours_share_a_tier():
+    ranked = ranking.rank(fitted_model())
+    assert sum(2017 <= boards()[line.card].year <= 2025 for line in ranked.lines) >= 45
+    assert len(ranked.lines) == len({line.card for line in ranked.lines}) >= 60
+    tiers = [line.tier for line in ranked.lines if line.tier]
+    assert tiers == sorted(tiers)
+    assert 1 < max(tiers) < len(tiers) / 3
+    firsts = [next(line for line in ranked.lines if line.tier == tier) for tier in sorted(set(tiers))]
+    for above, below in pairwise(firsts):
+        assert fitted_model().ratio(above.card, below.card, "half").told_apart
+    (own,) = [line for line in ranked.lines if line.card == ranking.REFERENCE]
+    assert {(each.value, each.low, each.high) for each in own.ratios.values()} == {(1.0, 1.0, 1.0)}
+
+
+def test_a_card_of_one_source_is_less_sure():
+    wide = {line.card: line.ratios["half"] for line in ranking.rank(fitted_model()).lines if "half" in line.ratios}
+    assert wide["RTX 4080"].high / wide["RTX 4080"].low > wide["RTX 3090"].high / wide["RTX 3090"].low
+
+
+@pytest.mark.parametrize(
+    ("wish", "card"),
+    [
+        ("RTX 4090", "RTX 4090"),
+        ("4090", "RTX 4090"),
+        ("nvidia geforce rtx 4090", "RTX 4090"),
+        ("1080ti", "GTX 1080 Ti"),
+        ("Tesla T4", "T4"),
+        ("a100 sxm4 80gb", "A100-SXM4-80GB"),
+        ("MI325", "MI325X"),
+    ],
+)
+def test_a_card_is_found_by_what_people_call_it(wish, card):
+    assert ranking.find_card(wish, NAMES) == card
+
+
+def test_a_card_that_is_not_there_or_not_one_is_said(cli):
+    with pytest.raises(UserError, match=r"which one\? There is .*A100-SXM4-40GB and A100-SXM4-80GB"):
+        ranking.find_card("A100", NAMES)
+    done = cli("cards", "RTX 4095")
+    assert done.returncode == 2
+    assert "did you mean RTX 4090?" in done.stderr
+    for wrong in (["4090", "RTX 4090"], ["--score", "4090"], ["--precision", "fp8"], ["--family", "cnn"]):
+        assert cli("cards", *wrong).returncode == 2
+
+
+def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
+    done = cli("cards")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("Of 69 cards B200 trains fastest in half precision")
+    start, end = lines.index("times as fast as A100-SXM4-80GB"), lines.index("", 4)
+    assert end - start <= 30
+    for card in ("B200", "H100 80GB HBM3", "RTX 5090", "RTX 4090", "RTX 3090", "RTX 2080 Ti", "GTX 1080 Ti"):
+        assert any(f"  {card}  " in line for line in lines), card
+    said = " ".join(lines[end:])
+    assert "misses by 7% (median; 12% where the source is new to the card)" in said
+    every = cli("cards", "--all").stdout
+    assert all(f" {line.card} " in every for line in ranking.rank(fitted_model()).lines)
+    assert "times as fast as RTX 3090" in cli("cards", "--relative-to", "3090").stdout
+
+
+def test_two_cards_are_a_sentence_and_every_figure_that_speaks_for_it(cli):
+    done = cli("cards", "RTX 4090", "RTX 3090", "--all")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    value = fitted_model().ratio("RTX 4090", "RTX 3090", "half").value
+    assert said.startswith(f"RTX 4090 trains {value:.2f} times as fast as RTX 3090 in half precision (90%: ")
+    assert f"is worth {value:.2f} times the price of RTX 3090" in said
+    pairs = versus.pairs_of(published().cells, "RTX 4090", "RTX 3090")
+    assert f"4 sources have both, {len(pairs)} times on one recipe; none says the contrary" in said
+    ratios = [float(each) for each in re.findall(r"(?:half|single) +(\d\.\d\d) ", done.stdout)]
+    assert ratios == sorted(ratios)
+    assert len(ratios) == len(pairs)
+    for pair in pairs:
+        assert f"{pair.one.source}@{pair.one.figures[0].commit}" in done.stdout
+        assert pair.one.workload in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_what_says_the_contrary_comes_first_and_is_named(cli):
+    said = " ".join(cli("cards", "V100-SXM2-16GB", "P100-PCIE-16GB", "--precision", "single").stdout.split())
+    assert re.search(r"3 of them say the contrary \(stanford-futuredata/gavel\)\. They are first", said)
+    first = re.search(r"gavel-\S+ batch \d+ \(a\) (0\.\d\d) ", said)
+    assert first
+    assert float(first[1]) < 1
+
+
+def test_cards_without_a_class_in_common_are_still_compared(cli):
+    said = " ".join(cli("cards", "4060", "3060").stdout.split())
+    assert "RTX 4060 may train" in said
+    assert "No source has both" in said
+    assert "RTX 3060 has no figure in half precision: it is placed by its others and by its architecture" in said
+
+
+def test_dollars_are_counted_where_cards_have_a_price(cli, tmp_path):
+    (tmp_path / "prices.toml").write_text('"RTX 4090" = 0.40\n"RTX 3090" = 0.20\n')
+    ratio = fitted_model().ratio("RTX 4090", "RTX 3090", "half").value / 2
+    said = " ".join(cli("cards", "4090", "3090", "--price", "prices.toml").stdout.split())
+    assert f"At 0.4 and 0.2 dollars an hour RTX 4090 trains {ratio:.2f} times as much for a dollar" in said
+    table = cli("cards", "--relative-to", "3090", "--price", "prices.toml").stdout
+    assert re.search(rf"RTX 4090 .* 0\.40 +{ratio:.2f}$", table, re.MULTILINE)
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_one_card_shows_each_figure_with_its_line_and_file(cli):
+    out = " ".join(cli("cards", "B200").stdout.split())
+    for each in published().used:
+        if each.card == "B200":
+            assert each.file in out
+            assert f" {each.line} " in out
+    assert "several GPUs at once" in out
+
+
+def test_sources_and_errors_are_commands(cli):
+    out = cli("cards", "--sources").stdout
+    for each in FIGURES:
+        assert re.search(rf"{re.escape(each.source)} +{each.commit}", out)
+    assert "no other card has the same recipe" in out
+    out = cli("cards", "--source", "transformers-benchmarks").stdout
+    assert re.search(r"bert-layer-fwdbwd +A100-SXM4-80GB +136", out)
+    out = cli("cards", "--score").stdout
+    for name in LEFT_OUT.values():
+        assert f"{name} " in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_other_formats_have_every_card_with_its_interval(cli):
+    whole = json.loads(cli("cards", "--format", "json").stdout)
+    (table,) = whole["sections"][0]["tables"]
+    names = [column["name"] for column in table["columns"]]
+    assert len(table["lines"]) == len(ranking.rank(fitted_model()).lines)
+    for line in table["lines"]:
+        half = dict(zip(names, line, strict=True))["half"]
+        assert half is None or half["low"] <= half["value"] <= half["high"]
+    rows = list(csv.DictReader(cli("cards", "--format", "csv").stdout.splitlines()))
+    assert {"card", "half", "half low", "half high", "memory", "watts"} <= set(rows[0])
+    assert "| B200 |" in cli("cards", "--format", "markdown").stdout
+    pairs = json.loads(cli("cards", "4090", "3090", "--format", "json").stdout)["sections"][0]["tables"][1]
+    assert [column["name"] for column in pairs["columns"]][-2:] == ["unit", "files"]
+
+
+def test_the_chart_is_a_picture_of_the_usual_size(cli, tmp_path):
+    done = cli("cards", "--charts", "out", "--precision", "single")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "out" / "cards-single.png") as picture:
+        assert picture.size == (1200, 675)
+    assert cli("cards", "4090", "3090", "--charts", "out").returncode == 2
+
+
+def test_one_kind_of_model_can_be_asked_for(cli):
+    done = cli("cards", "RTX 4090", "RTX 3090", "--family", "matmul", "--all")
+    assert "bert-large" in done.stdout
+    assert "resnet50" not in done.stdout
+
+
+def test_the_fit_goes_uphill(benchmark_script):
+    """Its gradient is the one that its density has."""
+    fitted = benchmark_script("cards_model").fit(SOME)
+    base = _log_density(fitted)
+    for name in ("card_source", "architecture_class"):
+        for factor in (0.8, 1.25):
+            other = replace(fitted, effects={**fitted.effects, name: factor * fitted.effects[name]})
+            assert _log_density(other) < base + 1e-3
+
+
+def _log_density(spreads: Spreads) -> float:
+    matrix, values = covariance(SOME, spreads), centred(SOME)
+    prior = sum((math.log(each / 0.1) / 2.0) ** 2 for each in spreads.effects.values())
+    prior += sum((math.log(each / 0.1) / 0.7) ** 2 for each in spreads.sources.values())
+    return -0.5 * float(values @ np.linalg.solve(matrix, values) + np.linalg.slogdet(matrix)[1] + prior)

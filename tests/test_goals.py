@@ -1,0 +1,199 @@
+"""Ways to a goal: accuracy over hours, published series by processes, works beside what they are compared with."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from answers import answered, section, table
+from rows import row
+
+from gpubench.rows.table import epochs_in
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED = sorted((ROOT / "results").glob("2018-*.csv"))
+EPOCHS = [["epoch", "hours", "top1", "top5", "crop", "size"], [1, 0.5, 0.25, 0.5, "square", 128],
+          [2, 1.25, 0.75, 0.9375, "rectangle", 288], [2, 1.25, 0.5, 0.75, "square", 288]]  # fmt: skip
+OWN = {"suite": "imagenet", "model": "resnet50", "table": json.dumps(EPOCHS), "params": "goal=0.93"}
+SERIES = {"suite": "imagenet", "model": "resnet50", "mode": "published", "session": "a-2018", "source": "a/b"}
+
+
+def others(answer, study):
+    return [each for each in answer.findings if each.kind == study]
+
+
+# Epochs
+
+
+def test_the_epochs_of_a_table():
+    first, last = epochs_in(json.dumps(EPOCHS))
+    assert (first.number, first.hours, first.top1, first.size) == (1, 0.5, 0.25, 128)
+    assert (last.number, last.top5) == (2, 0.9375), "of an epoch's lines the first"
+    theirs = [["epoch", "hours", "top1Accuracy"], ["1.0", "0.5", "50.0"], ["2", "N/A", "60"], ["3", "1.5", "N/A"]]
+    assert [(each.number, each.top1) for each in epochs_in(json.dumps(theirs))] == [(1, 0.5), (3, None)]
+    phases = json.dumps([["epochs", "size", "hours"], ["0-13", 128, 1.25]])
+    for other in ("", "[]", "3", phases, '[["epoch","hours"],[null,1]]', '[["epoch","hours"],[1,"inf"]]'):
+        assert epochs_in(other) == []
+
+
+def test_own_runs_are_drawn_beside_published_ones(tmp_path):
+    theirs = row(**OWN | SERIES, card="NVIDIA TITAN RTX", processes=8)
+    missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
+    found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
+    said = [each.said for each in found.findings]
+    assert "resnet50 has 93.8% top-5 after epoch 2, 1.25 h, on RTX 2080 Ti" in said
+    assert "missed its goal" in " ".join(each.sentence for each in found.findings if each.origin == "fp16")
+    top5, top1 = found.charts
+    assert (top5.y, top1.y) == ("top-5, %", "top-1, %")
+    assert {line.name for line in top5.lines} == {
+        "resnet50, fp32, RTX 2080 Ti", "resnet50, fp16, RTX 2080 Ti", "resnet50, fp32, 8 x TITAN RTX",
+    }  # fmt: skip
+    assert [(point.x, point.y) for point in top1.lines[0].points] == [(0.5, 25.0), (1.25, 75.0)]
+    assert [line["top-5"] for line in table(found, "epochs of resnet50, fp16")] == ["50.00%", "93.75%"]
+
+
+def test_one_epoch_is_no_curve_and_another_figure_has_none(tmp_path):
+    one = row(**OWN | {"table": json.dumps(EPOCHS[:2])})
+    assert "epochs" not in {each.study for each in answered(tmp_path, [one]).sections}
+    assert "epochs" not in {each.study for each in answered(tmp_path, [row(**OWN)], metric="rate").sections}
+
+
+# A published series by processes
+
+
+def series(*counts_and_seconds, **changes):
+    return [
+        row(**SERIES | {"params": f"goal=0.93 phases=p{count}", "processes": count, "nodes": count // 8} | changes,
+            seconds=seconds)
+        for count, seconds in counts_and_seconds
+    ]  # fmt: skip
+
+
+def test_a_published_series_keeps_a_share_of_perfect_scaling(tmp_path):
+    found = section(answered(tmp_path, series((8, 6400.0), (16, 3200.0), (64, 1600.0))), "scaling")
+    (said,) = found.findings
+    assert said.sentence == (
+        "64 processes reach the goal 4.00 times as soon as 8 on RTX 2080 Ti: 50% kept"
+        " (imagenet, resnet50, one run each, published, each has its own schedule)."
+    )
+    lines = [list(line.values()) for line in table(found, "minutes")]
+    assert [line[:5] for line in lines] == [
+        ["1", "8", "107", "1.00", "100.0%"],
+        ["2", "16", "53.3", "2.00", "100.0%"],
+        ["8", "64", "26.7", "4.00", "50.0%"],
+    ]
+    assert [chart.name for chart in said.charts] == ["imagenet-goal-minutes", "imagenet-goal-efficiency"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"params": "phases=p"}, {"params": "goal=0"}, {"params": "goal=soon"}, {"mode": "full"}, {"session": ""},
+     {"status": "goal_missed"}],
+)  # fmt: skip
+def test_what_is_no_published_series_to_a_goal(tmp_path, changes):
+    assert not others(answered(tmp_path, series((8, 6400.0), (16, 3200.0), **changes)), "scaling")
+
+
+def test_two_works_are_two_series(tmp_path):
+    both = [*series((8, 6400.0), (16, 3200.0)), *series((8, 640.0), (32, 320.0), session="b-2019")]
+    assert sorted(each.value for each in others(answered(tmp_path, both), "scaling")) == [2.0, 2.0]
+
+
+# A work beside those that it compares itself with
+
+
+def test_a_work_stands_beside_what_it_compares_itself_with(tmp_path):
+    work = {**SERIES, "studies": "published", "params": "a=1"}
+    gains = json.dumps([["what", "times", "baseline"], ["its own all-reduce", 11, "NCCL's"], ["x", "no", "y"]])
+    rows = [
+        row(**work, seconds=396.0, processes=2048, accuracy=0.758),
+        row(**work | {"source": "c/d"}, card="Tesla P100", seconds=900.0, processes=1024, accuracy=0.749),
+        row(**work | {"source": "c/d"}, card="Tesla P100", seconds=None, samples_per_second=None, accuracy=0.7),
+        row(**work, seconds=None, samples_per_second=None, table=gains),
+        row(**work | {"session": "another"}, seconds=1.0),
+        row(**work | {"studies": "", "source": "e/f"}, seconds=1.0),
+    ]
+    answer = answered(tmp_path, rows)
+    sooner, stated = others(answer, "published")
+    assert sooner.sentence == (
+        "resnet50 takes 6.6 min on 2,048 x RTX 2080 Ti, 2.27 times as soon as 15 min of c on 1,024 x Tesla P100"
+        " (imagenet, resnet50, one run each, so no verdict)."
+    )
+    assert sooner.origin == "75.8% against 74.9%"
+    assert stated.said == "resnet50 on RTX 2080 Ti is up to 11.0 times as fast with its own all-reduce as with NCCL's"
+    assert stated.doubts
+    assert answer.failed == 0, "what never stated a time lacks none"
+    (found, _) = [each for each in answer.sections if each.study == "published"]
+    assert [line["accuracy"] for line in table(found, "published")] == ["75.8%", "74.9%", "70.0%"]
+    assert [bar.value for group in found.charts[0].groups for bar in group.bars] == [396.0, 900.0]
+
+
+def test_a_work_without_a_source_is_no_crash(tmp_path):
+    lone = row(**SERIES | {"studies": "published", "source": "", "session": ""})
+    assert not others(answered(tmp_path, [lone]), "published")
+
+
+# Dollars
+
+
+def test_stated_dollars_are_taken_before_a_price(tmp_path):
+    rows = [row(seconds=3600.0, mode="published", dollars=40.0), row(seconds=3600.0, precision="fp16")]
+
+    def costs(**question):
+        (found,) = answered(tmp_path, rows, metric="cost", **question).sections
+        return [line["dollars/run"] for line in table(found, "cases")]
+
+    rows[1] = row(seconds=7200.0, precision="fp16", mode="published")
+    assert costs(prices={"2080": 3.0}) == ["40.0", "6.00"]
+    assert costs() == ["40.0", ""]
+
+
+# The published files
+
+
+@pytest.mark.parametrize("script", ["published_2018", "published_imagenet"])
+def test_the_published_file_is_what_its_script_writes(tmp_path, script):
+    runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"))["main"](tmp_path)
+    (written,) = tmp_path.iterdir()
+    assert written.read_text() == (ROOT / "results" / written.name).read_text()
+
+
+def test_the_first_screen_of_2018(cli):
+    lines = cli("compare", *PUBLISHED).stdout.splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) < 80
+    text = " ".join(" ".join(lines).split())
+    for said in ("38% kept", "epoch 27, 2.37 h", "3.03 one run 2,048 x Tesla P40", "2.27", "2.75", "1.38"):
+        assert said in text
+
+
+def test_all_of_2018(cli):
+    lines = [line.split() for line in cli("compare", *PUBLISHED, "--all").stdout.splitlines()]
+    assert ["1", "0.0539", "7.28%", "19.20%", "128"] in lines
+    assert ["27", "2.3657", "75.92%", "93.02%", "288"] in lines
+    epochs = [line for line in lines if len(line) == 5 and line[-1] in {"128", "224", "288"}]
+    assert [int(line[0]) for line in epochs] == list(range(1, 28))
+    machines = [(line[0], line[-3], line[-1]) for line in lines if len(line) == 6 and line[1] in {"(a)", "(b)"}]
+    assert machines == [
+        ("1", "109", "100.0%"), ("2", "54.0", "101.1%"), ("4", "29.7", "91.8%"), ("8", "19.1", "71.6%"),
+        ("16", "18.0", "37.9%"),
+    ]  # fmt: skip
+    text = " ".join(word for line in lines for word in line)
+    assert "15 min of Akiba and others 2017 on 1,024 x Tesla P100" in text
+    assert "11 min of You and others 2018" in text
+    assert "3.27 h of fast.ai on 8 x Tesla V100" in text
+    assert "Batch 65,536 has -2.2 pt of accuracy against batch 32,768" in text
+    for gain in ("11.0", "3.00"):
+        assert f"up to {gain} times as fast with its own all-reduce as with NCCL's" in text
+
+
+def test_what_a_success_takes_on_the_first_rungs(cli):
+    ladder = ROOT / "results" / "2019-cifar10-ladder-v100.csv"
+    text = " ".join(cli("compare", ladder, "--only", "ladder").stdout.split())
+    assert "baseline (a) 60% of the runs 593" in text
+    assert "no-duplicates (a) 80% of the runs 404" in text
+    assert "174 s of fast.ai" in " ".join(cli("compare", ladder, "--only", "published").stdout.split())
+
+
+def test_dollars_of_2018_are_data(cli):
+    assert "40.0" in cli("compare", *PUBLISHED, "--metric", "cost").stdout

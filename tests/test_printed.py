@@ -1,0 +1,191 @@
+"""What stands in a file, or is its name, steers no terminal; data that goes elsewhere is exact."""
+
+import ast
+import csv
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+import typer
+from rows import row, rows
+from typer.testing import CliRunner
+
+from gpubench.cli.app import app
+from gpubench.console import Screen
+from gpubench.printed import say, shown, shown_lines
+from gpubench.rows import write as records
+from gpubench.rows.row import COLUMNS, to_cells
+
+PACKAGE = Path(__file__).parents[1] / "gpubench"
+STEERS = "\x1b[2J\x1b]0;owned\x07\u202ea\u2066b\u061cc\u200bd\u200fe\ufefff\x9b31m"
+FIELDS = ("card", "model", "params", "data", "driver", "cpu", "torch", "reason", "marks", "studies", "os", "python")
+NAME = "a\x1b[2J\u202e\u200b.csv"
+DAYS = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
+
+
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self):
+        return True
+
+
+def on_a_terminal(*arguments):
+    """What a command prints on both streams."""
+    out = Terminal()
+    with redirect_stdout(out), redirect_stderr(out), pytest.raises(SystemExit):
+        app([str(each) for each in arguments])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("character", STEERS.replace("owned", "").translate(dict.fromkeys(map(ord, "[2J]0;abcdef31m"))))
+def test_what_steers_hides_or_turns_is_marked(character):
+    assert shown(f"a{character}b") == "a\ufffdb"
+
+
+def test_half_a_character_can_be_printed():
+    assert shown("a\udcffb\ud800") == "a\ufffdb\ufffd"
+
+
+def test_other_scripts_stay_as_they_are():
+    for text in ("Müller 中文 עברית हिन्दी", "5\u00a0ms ± 0.1 µs", "\U0001f600", "a\ufffdb", "1½ * 2 °C „a“"):
+        assert shown(text) == text
+
+
+def test_lines_stay_lines():
+    assert shown_lines("a\x1b\n\tb\r\n") == "a\ufffd\n        b\ufffd\n"
+
+
+def test_data_is_exact_but_for_a_terminal(capsys):
+    say("a\x1b\n\tb", exact=True)
+    assert capsys.readouterr().out == "a\x1b\n\tb\n"
+    with redirect_stdout(Terminal()) as out:
+        say("a\x1b\n\tb", exact=True)
+    assert out.getvalue() == "a\ufffd\n        b\n"
+
+
+def test_a_name_makes_no_line_of_its_own(capsys):
+    """`a.csv: not yet` might else begin with the line `b.csv: ready`."""
+    say("b\na.csv: not yet", "  why")
+    assert capsys.readouterr().out == "b\ufffda.csv: not yet\n  why\n"
+
+
+def test_a_console_shows_brackets_and_colons_as_they_are():
+    out = io.StringIO()
+    Screen(file=out).print("[bold]a[/] :smile: \x1b[2Jb")
+    assert out.getvalue() == "[bold]a[/] :smile: \ufffd[2Jb\n"
+
+
+@pytest.fixture
+def hostile(tmp_path, monkeypatch):
+    """A folder of files whose fields and names steer a terminal."""
+    monkeypatch.setenv("TERM", "dumb")  # rich's own colours are no one's field
+    monkeypatch.chdir(tmp_path)
+    odd = {**dict.fromkeys(FIELDS, f"x{STEERS}"), "accuracy": 0.5}
+    other = {**odd, "card": f"y{STEERS}", "device_hash": "bbbb"}
+    path = tmp_path / NAME
+    records.append(path, [*rows(DAYS, **odd), *rows([2 * value for value in DAYS], **other)])
+    records.append(path, [row(**odd, status=f"failed{STEERS}", trial=9)])
+    with path.open("a") as file:
+        file.write("torn\n")
+    (tmp_path / f"{NAME}.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / NAME).with_suffix(".py").write_text(f'"""Does {STEERS.encode("unicode_escape").decode()}."""\n1 +\n')
+    suite = (Path(__file__).parent / "suites" / "scripted.py").read_text().replace("A scripted", "A \\x1b[2J\\u202e")
+    (tmp_path / "b\x1b\u202e.py").write_text(suite)
+    header = "model,train_samples_per_sec,train_step_time,train_batch_size,train_img_size,param_count"
+    (tmp_path / "timm\x1b.csv").write_text(f"{header}\n{STEERS},1,2{STEERS},3,4,5\n")
+    return path
+
+
+def lines_of(hostile):
+    """By command, what is asked of it; nothing where it prints no text of a file and no file's name."""
+    suite, broken = hostile.with_name("b\x1b\u202e.py"), hostile.with_suffix(".py")
+    picture, published = hostile.with_name(f"{NAME}.png"), hostile.with_name("timm\x1b.csv")
+    asked = ["--source", "x", "--card", "y", "--precision", "fp32", "--out", hostile.with_name("o\x1b.csv")]
+    images = hostile.with_name("t\x1b\u202e") / "imagenet"
+    for part in ("train", "val"):
+        (images / part / f"n\x1b{STEERS[-5:]}").mkdir(parents=True, exist_ok=True)
+        (images / part / f"n\x1b{STEERS[-5:]}" / "a\x1b\u202e.JPEG").write_bytes(b"no image")
+    return {
+        "compare": [
+            *([hostile, "--all", "--format", name] for name in ("terminal", "markdown")),
+            *([hostile, "--where", f"card={name}"] for name in ("z", STEERS)),
+            *([hostile, "--baseline", "z"], [hostile, "--only", "z"], [picture]),
+            [hostile, "--charts", hostile.with_name("c\x1b\u202e")],
+            [hostile, "--by", "card", "--baseline", "x", "--fail-on-slower", "5%"],
+        ],
+        "report": [[hostile, "-o", hostile.with_suffix(".html")], [picture]],
+        "export": [
+            *([hostile, "--format", name] for name in ("benchstat", "timm")),
+            [hostile, "--format", "pyperf", "--out", hostile.with_suffix(".json")],
+            [hostile, "--format", "dawnbench", "--out", hostile.with_name("d\x1b")],
+            [picture, "--format", "mllog"],
+        ],
+        "import": [[published, "--format", name, *asked] for name in ("timm", "lambda", "dawnbench", "notebooks")],
+        "submit": [[hostile], [picture]],
+        "doctor": [[hostile, "--against", picture]],
+        "list": [["--suite", suite], ["--suite", broken], ["--suite", picture]],
+        "show": [[suite], [broken], [picture]],
+        "cards": [[f"z{STEERS}"], ["--price", picture], ["--source", f"z{STEERS}"]],
+        "run": [
+            ["--suite", suite, "--synthetic", "--dry-run"],
+            ["--suite", suite, "--dry-run", "--device", "cpu", "--out", hostile],
+            ["--suite", suite, "--dry-run", "--device", "cpu", "--data", hostile],
+        ],
+        "data prepare": [["imagenet", "--sizes", "16", "--processes", "1", "--data", images.parent]],
+        "peak": [], "selftest": [], "columns": [], "data fetch": [], "data list": [],
+    }  # fmt: skip
+
+
+def commands():
+    """The names of all commands."""
+    group = typer.main.get_command(app)
+    data = group.commands["data"].commands
+    return {*(set(group.commands) - {"data"}), *(f"data {name}" for name in data)}
+
+
+def test_every_command_is_looked_at(hostile):
+    assert set(lines_of(hostile)) == commands()
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_no_field_and_no_name_of_a_file_steers_a_terminal(hostile, command):
+    for line in lines_of(hostile)[command]:
+        told = on_a_terminal(*command.split(), *line)
+        told = told.replace("\r", "\n") if command == "data prepare" else told  # its bar goes back to its beginning
+        assert "Traceback" not in told
+        assert "\ufffd" in told, line
+        assert shown_lines(told) == told, line
+
+
+def test_an_export_is_exact_in_a_pipe_and_in_a_file(hostile):
+    done = CliRunner().invoke(app, ["export", str(hostile), "--format", "timm"])
+    CliRunner().invoke(app, ["export", str(hostile), "--format", "timm", "--out", "out.csv"])
+    assert done.stdout == Path("out.csv").read_text()
+    assert f"y{STEERS}" in {line["card"] for line in csv.DictReader(io.StringIO(done.stdout, newline=""))}
+
+
+def test_a_file_whose_name_is_no_text_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = ",".join(COLUMNS) + "\n" + ",".join(to_cells(row())) + "\ntorn\n"
+    path = Path("a\udcff.csv")
+    path.write_text(content)
+    for command in (["compare", path], ["submit", path], ["export", path, "--format", "timm", "--out", path / "x"]):
+        assert "a\ufffd.csv" in on_a_terminal(*command)
+
+
+PRINTERS = {"printed.py", "console.py", "runner/progress.py"}
+"""Who may print by other means: the function itself, rich's console, and what erases a line of its own."""
+
+
+def test_all_that_is_printed_goes_through_one_function():
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name in PRINTERS or name.startswith(("worker/", "training/", "suites/", "commands/selftest_suite")):
+            continue  # what a child prints is its parent's to show
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "typer.echo", "Console"}:
+                wrong.append(f"{name}, line {node.lineno}: {ast.unparse(node)[:60]}")
+    assert wrong == []

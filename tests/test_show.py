@@ -1,0 +1,234 @@
+"""`gpubench show`: networks and schedules are those that train, blocks are found, all fits a screen and a picture."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+import pytest
+from gpubench.suites.cifar10 import training as cifar10
+from gpubench.suites.largebatch import training as largebatch
+from gpubench.suites.wordlm.sizes import VOCABULARY
+from inside import run_inside
+from matplotlib.text import Text
+from PIL import Image
+
+from gpubench.commands import show_model
+from gpubench.show import network as text
+from gpubench.show.network import Layer, Network, blocks_of, lines
+from gpubench.show.network_chart import figure_of
+from gpubench.show.style import themed
+from gpubench.suite import files
+
+MINE = re.search(
+    r"```python title=mine\.py\n(.*?)```", (Path(__file__).parents[1] / "docs/adding-a-suite.md").read_text(), re.DOTALL
+)[1]
+BLUEPRINT = re.search(
+    r"```python title=blueprint\n(.*?)```",
+    (Path(__file__).parents[1] / "docs/adding-a-suite.md").read_text(),
+    re.DOTALL,
+)[1]
+
+
+@pytest.fixture(autouse=True)
+def inside(monkeypatch):
+    monkeypatch.setattr(show_model, "run_child", run_inside)
+
+
+@cache
+def network(suite, model="", processes=1, **settings):
+    return show_model.network_of(suite, model, settings, processes)
+
+
+ALL = [
+    ("cifar10", "baseline", {}),
+    ("cifar10", "speedrun", {}),
+    ("imagenet", "resnet50", {}),
+    ("largebatch", "small", {}),
+    ("resnet", "resnet18", {"recipe": "article"}),
+    ("scaling", "alexnet-bn", {}),
+    ("tricks", "plain", {}),
+    ("wordlm", "transformer", {}),
+]
+
+
+def test_every_suite_has_one():
+    assert {name for name, *_ in ALL} == set(files.built_in_names())
+    assert all(files.find(name).suite.blueprint for name in files.built_in_names())
+
+
+@pytest.mark.parametrize(("suite", "model", "settings"), ALL, ids=[f"{suite}-{model}" for suite, model, _ in ALL])
+def test_it_fits_a_screen_and_a_picture(suite, model, settings):
+    found = network(suite, model, **settings)
+    said = list(lines(found, every=False))
+    assert len(said) <= 40
+    assert max(map(len, [*said, *lines(found, every=True)])) <= 79
+    assert sum(layer.weights for layer in found.layers) == found.weights
+    assert sum(layer.flops for layer in found.layers) == pytest.approx(found.flops), "of each layer alone"
+    with matplotlib.rc_context(themed("light")):
+        figure = figure_of(found)
+        assert tuple(figure.get_size_inches()) == (8.0, 4.5)
+        texts = [each for each in figure.findobj(Text) if each.get_text() and each.get_visible()]
+        assert min(each.get_fontsize() for each in texts) * 150 / 72 >= 20
+        edge = figure.bbox
+        assert all(
+            edge.contains(*box.min) and edge.contains(*box.max) for box in (t.get_window_extent() for t in texts)
+        )
+
+
+@pytest.mark.parametrize(
+    ("suite", "model", "settings"),
+    [("cifar10", "baseline", {}), ("cifar10", "resnet9", {}), ("cifar10", "tta", {})]
+    + [("wordlm", model, {"nhid": "100"}) for model in ("lstm", "transformer")],
+)
+def test_flops_are_those_that_the_suite_states(suite, model, settings):
+    loaded = files.find(suite)
+    stated = loaded.suite.flops(model, loaded.resolve_params(settings, model))
+    # An RNN's first step has no state to go back to: less than one of 35 back-propagations in one of its products.
+    exact = suite != "wordlm" or model == "transformer"
+    assert network(suite, model, **settings).flops == pytest.approx(stated, rel=1e-6 if exact else 1e-3)
+
+
+def looks(found):
+    return [
+        (f"{'+ ' * block.residual}{block.label}", block.shortcut, block.times, block.shape)
+        for block in blocks_of(found.layers)
+    ]
+
+
+def test_a_resnet_is_folded_to_its_blocks():
+    blocks = looks(network("imagenet", "resnet50"))
+    assert blocks[0] == ("conv 7x7 /2, norm, ReLU, max pool", "", 1, (64, 32, 32))
+    assert blocks[1] == ("+ conv 1x1, 3x3, 1x1", "conv 1x1", 1, (256, 32, 32))
+    assert blocks[2] == ("+ conv 1x1, 3x3, 1x1", "", 2, (256, 32, 32))
+    assert [times for *_, times, _ in blocks] == [1, 1, 2, 1, 3, 1, 5, 1, 2, 1, 1]
+    assert blocks[-2:] == [("average pool", "", 1, (2048, 1, 1)), ("linear", "", 1, (1000,))]
+
+
+def test_a_shortcut_that_begins_inside_its_block_is_found():
+    """PreActivation's leaves after the first norm."""
+    blocks = looks(network("cifar10", "baseline"))
+    assert blocks[1:3] == [
+        ("+ conv 3x3, 3x3", "", 2, (64, 32, 32)),
+        ("+ conv 3x3 /2, 3x3", "conv 1x1 /2", 1, (128, 16, 16)),
+    ]
+
+
+def test_frozen_and_shared_weights_are_counted_as_such():
+    article = network("resnet", "resnet18", recipe="article")
+    assert article.trained < article.weights / 10
+    assert "11.2 million of them frozen" in article.headline
+    tied, apart = (network("wordlm", "lstm", tied=tied, bptt="2") for tied in ("true", "false"))
+    assert apart.weights - tied.weights == 200 * VOCABULARY
+
+
+def test_the_schedule_is_the_one_that_steps(monkeypatch):
+    from test_cifar10 import run_small
+
+    rates = []
+    step = cifar10.Run.step
+
+    def watched(self, batch):
+        loss = step(self, batch)
+        groups = self.optimizers[0].param_groups
+        rates.append((self.steps / self.steps_per_epoch, groups[0]["lr"] / groups[0]["factor"]))
+        return loss
+
+    monkeypatch.setattr(cifar10.Run, "step", watched)
+    run_small("gpu-preprocessing", train_images="16", epochs="2", batch=8)
+    shown = dict(network("cifar10", "gpu-preprocessing", epochs="2").schedule["learning rate"])
+    steps = [(epoch, rate) for epoch, rate in rates if epoch <= 2]
+    assert len(steps) >= 4
+    for epoch, rate in steps:
+        assert shown[epoch] == pytest.approx(rate)
+
+
+def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
+    from fastai.callback.schedule import ParamScheduler
+    from test_resnet import run_small
+
+    kept = []
+    begin = ParamScheduler.before_fit
+    monkeypatch.setattr(ParamScheduler, "before_fit", lambda self: (begin(self), kept.append(self.hps)))
+    run_small(monkeypatch, recipe="article", pipeline="device", epochs="2", train_images="16")
+    hyper = kept[0]
+    found = network("resnet", "resnet18", recipe="article", epochs="2").schedule
+    steps = len(hyper["lr"])
+    for name, own in (("learning rate", "lr"), ("momentum", "mom")):
+        shown = dict(found[name])
+        assert [shown[2 * step / steps] for step in range(steps)] == pytest.approx([float(each) for each in hyper[own]])
+
+
+def test_processes_and_batches_move_the_rate_as_in_training():
+    alone, eight = network("imagenet", "resnet50").schedule, network("imagenet", "resnet18", 8).schedule
+    assert dict(alone["learning rate"])[7] == pytest.approx(2.0 / 8)
+    assert dict(eight["learning rate"])[7] == pytest.approx(2.0)
+    assert [dict(eight["images in a step"])[epoch] for epoch in (0, 13, 28)] == [4096, 1792, 1024]
+    found = dict(network("largebatch", global_batch="2048", optimizer="sgd").schedule["learning rate"])
+    assert max(found.values()) == pytest.approx(largebatch.peak_rate("sgd", 0.0, 2048)) == pytest.approx(0.4)
+
+
+def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(show_model, "run_child", run_inside)
+    (tmp_path / "mine.py").write_text(MINE)
+    silent = cli("show", "mine.py")
+    assert silent.returncode == 2
+    assert "mine does not say what its networks are" in silent.stderr
+    assert "docs/adding-a-suite.md" in silent.stderr
+    code = MINE.replace("import Param, Suite", "import Blueprint, Param, Suite")
+    (tmp_path / "mine.py").write_text(code.replace("\nSUITE = ", f"\n{BLUEPRINT}\n\nSUITE = ").replace(
+        "Suite(train,", "Suite(train, blueprint=blueprint,"))  # fmt: skip
+    done = cli("show", "mine.py", "linear", "--all", "--chart", "mine.png")
+    assert done.returncode == 0, done.stderr
+    assert "mine linear: 650 weights" in done.stdout
+    assert "learning rate 0.1, with no schedule over the 2 epochs" in done.stdout
+    with Image.open(tmp_path / "mine.png") as picture:
+        assert picture.size == (1200, 675)
+
+
+def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(show_model, "run_child", run_inside)
+    said = [
+        cli("show", "scaling"),
+        cli("show", "cifar10", "resnet18"),
+        cli("show", "tricks", "plain", "--chart", "a.gif"),
+        cli("show", "tricks", "plain", "--chart", "none/a.png"),
+    ]
+    assert {done.returncode for done in said} == {2}
+    assert "scaling allreduce cannot be shown: it trains no network; resnet50 and alexnet-bn do" in said[0].stderr
+    assert "cifar10 has no such model; it has baseline, no-duplicates" in said[1].stderr
+    assert "--chart a.gif: give a name that ends in .png, .svg, .pdf" in said[2].stderr
+    assert "cannot be written" in said[3].stderr
+    broken = MINE.replace("\nSUITE = ", "\ndef blueprint(trial):\n    return 1 / 0\n\n\nSUITE = ")
+    (tmp_path / "mine.py").write_text(broken.replace("Suite(train,", "Suite(train, blueprint=blueprint,"))
+    assert "mine linear cannot be shown: ZeroDivisionError: division by zero" in cli("show", "mine.py").stderr
+
+
+def layer(number, **changes):
+    usual = {"name": f"l{number}", "kind": f"conv {number}x{number}", "shape": (number,), "weights": 1, "flops": 1e6}
+    return Layer(**{**usual, **changes})
+
+
+def test_a_deep_network_without_repetition_keeps_its_end_in_the_picture():
+    deep = Network(
+        "demo deep",
+        "image",
+        (3,),
+        tuple(map(layer, range(1, 61))),
+        60,
+        60,
+        6e7,
+        10,
+        {"learning rate": ((0.0, 0.0), (10.0, 1.0))},
+    )
+    with matplotlib.rc_context(themed("light")):
+        drawn = [each.get_text() for each in figure_of(deep).findobj(Text)]
+    assert {"conv 1x1", "conv 60x60", "48 more"} <= set(drawn)
+
+
+def test_what_stands_in_one_line():
+    assert text.count_text(1_234_567) == "1.23 million"
+    assert text.count_text(650) == "650"
+    assert [block.times for block in blocks_of([layer(1), layer(1), layer(2)])] == [2, 1]
+    passed_on = [layer(1), layer(1, kind="ReLU", flops=0), layer(1, kind="Dropout", flops=0, weights=0)]
+    assert [block.label for block in blocks_of(passed_on)] == ["conv 1x1, ReLU"]
