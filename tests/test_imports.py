@@ -145,14 +145,24 @@ def test_no_rate_is_a_failed_row(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("0.10814591277777778", "inf"), ("0.10814591277777778", "0.1..8"), ("\t25\t", "\t1e400\t"), ("25\t", "2\0005\t")],
+    [
+        *(("0.10814591277777778", text) for text in ("inf", "0.1..8", "-", "")),
+        *(("94.04000012397766", text) for text in ("nan", "-", "")),
+        *(("25\t", text) for text in ("1e400\t", "2\0005\t")),
+    ],
 )
 def test_a_broken_entry_of_dawnbench_is_refused(tmp_path, old, new):
     for name in ("dawnbench.json", "dawnbench.tsv"):
         (tmp_path / name).write_text((PUBLISHED / name).read_text().replace(old, new))
-    if old in (PUBLISHED / "dawnbench.tsv").read_text():
-        with pytest.raises(UserError, match="not a file of the format dawnbench"):
-            import_files([tmp_path / "dawnbench.json"], "dawnbench", Facts(), tmp_path / "out.csv")
+    with pytest.raises(UserError, match="not a file of the format dawnbench"):
+        import_files([tmp_path / "dawnbench.json"], "dawnbench", Facts(), tmp_path / "out.csv")
+
+
+def test_an_epoch_that_was_not_evaluated_is_passed_over(tmp_path):
+    for name in ("dawnbench.json", "dawnbench.tsv"):
+        (tmp_path / name).write_text((PUBLISHED / name).read_text().replace("93.76000012397766", "N/A"))
+    import_files([tmp_path / "dawnbench.json"], "dawnbench", Facts(), tmp_path / "out.csv")
+    assert load([tmp_path / "out.csv"]).frame["epochs"].tolist() == [26]
 
 
 ODD_NOTEBOOKS = [

@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -200,11 +200,8 @@ def dawnbench(path: Path, facts: Facts) -> list[Row]:
         there = ", ".join(sorted(names))
         raise UserError(f"{path}: no column {' or '.join(GOALS)}, so no goal that a suite here has; it has {there}")
     data, goal = GOALS[quality]
-    lines = [
-        {name: figure for name, cell in line.items() if (figure := _number(cell)) is not None}
-        for line in entry.by_column()
-    ]
-    lines = [line for line in lines if {"epoch", "hours", quality} <= set(line)]
+    # An epoch that was not evaluated says so; any other gap could be the one that reached the goal.
+    lines = [_figures(line, needed=("epoch", "hours", quality)) for line in entry.by_column() if line[quality] != "N/A"]
     reached = next((line for line in lines if line[quality] >= 100 * goal), None)
     last = reached or lines[-1]
     hourly = _number(str(about.get("costPerHour") or "").lstrip("$"))
@@ -232,6 +229,15 @@ def dawnbench(path: Path, facts: Facts) -> list[Row]:
             table=entry.table,
         )
     ]
+
+
+def _figures(line: Mapping[str, str], needed: tuple[str, ...]) -> dict[str, float]:
+    """The numbers in a line by column. Raises ValueError where a needed one is missing, or a cell is something else."""
+    figures = {name: number for name, cell in line.items() if (number := _number(cell)) is not None}
+    for name in needed:
+        if name not in figures:
+            raise ValueError(f"{name} is missing in the line {', '.join(line.values())}")
+    return figures
 
 
 def notebooks(path: Path, facts: Facts) -> list[Row]:
