@@ -100,6 +100,7 @@ def test_two_cards_of_one_recipe_are_what_is_compared():
 
 def test_what_data_sheets_say_is_known_of_every_card_and_the_same_everywhere():
     assert set(NAMES) <= set(boards())
+    assert all(row["source"] for row in _rows("boards.csv"))
     full = {short_name(figure["card"]): figure["card"] for figure in _rows("public_speeds.csv")}
     for card in NAMES:
         name = full[card].removeprefix("NVIDIA ")

@@ -25,7 +25,7 @@ KNOWN = [
     ("NVIDIA H100 80GB HBM3", 80, None, 494.7, 989.4, 3350),
     ("NVIDIA H200", 140, None, 494.7, 989.4, 4800),
     ("NVIDIA H100 PCIe", 80, None, 378.2, 756.4, 2000),
-    ("NVIDIA B200", 180, None, 1121.5, 2243.0, 8000),
+    ("NVIDIA B200", 180, None, 1121.5, 2243.0, 7700),
     ("NVIDIA GeForce RTX 5090", 32, 104.8, 104.8, 209.5, 1792),
     ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 96, 126.0, 251.9, 503.8, 1792),
 ]
