@@ -58,7 +58,7 @@ def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int
         imagenet.suite.check(params, arguments.data, name)
     source = Files(Trial(case, 0, 1, data_dir=str(arguments.data)))
     phase = schedule_of(str(params["phases"])).phases[0]
-    return source.train(0, phase, arguments.batch)
+    return source.train(0, phase, arguments.batch).batches
 
 
 def rate(loader: Iterable[torch.Tensor]) -> float:

@@ -171,6 +171,7 @@ def test_a_training_stands_before_tries_and_of_those_one_stands_whatever_the_ord
         ({"marks": "shared"}, "marks"),
         ({"status": "goal_missed"}, "status"),
         ({"batch_policy": "max", "batch_size": 65}, ""),  # which is another case
+        ({"commit": "b" * 40, "seconds": 7.0}, ""),  # versions that take turns
         ({"threads": 4, "seconds": 7.0, "epochs": 2, "samples": 5}, "seconds, threads, epochs"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from brief import brief
 from gpubench.suites.imagenet import data
-from gpubench.suites.imagenet.data import Files, Steps, workers_of
+from gpubench.suites.imagenet.data import Files, workers_of
 from gpubench.suites.imagenet.network import Network, no_race, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
@@ -134,27 +134,59 @@ def test_the_processes_share_every_image_once(photos, rectangles):
     assert all(a.width == b.width and a.height == b.height for a, b in zip(*validated, strict=True))
     assert sorted(index for specs in validated for spec in specs for index in spec.indices) == list(range(18))
     trained = [file.train(1, phase, 8) for file in files]
-    indices = [index for each in trained for spec in each.specs for index in spec.indices]
+    indices = [index for each in trained for spec in each.batches.specs for index in spec.indices]
     assert len(indices) == len(set(indices)) == 43
-    steps = list(zip(*(each.specs for each in trained), strict=True))
+    steps = list(zip(*(each.batches.specs for each in trained), strict=True))
     assert [tuple(len(spec.indices) for spec in step) for step in steps] == [(8, 8), (8, 8), (5, 6)]
-    weights = list(zip(*(each.weights for each in trained), strict=True))
-    assert weights[-1] == pytest.approx((10 / 11, 12 / 11))
+    weights = [each.weights[-1] for each in trained]
+    assert weights == [[pytest.approx(10 / 11)], [pytest.approx(12 / 11)]]
     assert trained[0].images_per_step == 16
     assert files[0].train(1, phase, 64).images_per_step == 42, "the rate is for the step that is taken"
 
 
-def test_a_step_of_several_batches_counts_every_image_alike(photos):
-    """43 images in batches of 2 x 8: two of them in the first step, the 11 of the last batch in the second."""
+def trained_by(photos, rank, batch, **settings):
     phase = schedule_of(PHASES).phases[-1]
-    steps = [Steps(files_of(photos, rank, train_images="43").train(1, phase, 8), 32) for rank in (0, 1)]
+    return files_of(photos, rank, train_images="43", **settings).train(1, phase, batch)
+
+
+def test_a_step_of_several_batches_counts_every_image_alike(photos):
+    """43 images of two processes: 32 in the first step, 11 in the second."""
+    steps = [trained_by(photos, rank, 8, global_batch="32") for rank in (0, 1)]
     assert [len(each) for each in steps] == [2, 2]
-    assert [each.images for each in steps] == [32, 32]
-    assert [each.weights(0) for each in steps] == [[0.5, 0.5]] * 2
-    assert [each.weights(1) for each in steps] == [pytest.approx([10 / 11]), pytest.approx([12 / 11])]
+    assert [each.images_per_step for each in steps] == [32, 32]
+    assert [each.weights[0] for each in steps] == [[0.5, 0.5]] * 2
+    assert [each.weights[1] for each in steps] == [[pytest.approx(10 / 11)], [pytest.approx(12 / 11)]]
     assert [len(parts) for parts in steps[0]] == [2, 1]
-    alone = Steps(files_of(photos, 0, train_images="43").train(1, phase, 8), 0)
-    assert (len(alone), alone.images) == (3, 16)
+    alone = trained_by(photos, 0, 8)
+    assert (len(alone), alone.images_per_step) == (3, 16)
+
+
+@pytest.mark.parametrize(
+    ("batch", "parts"), [(7, [7, 7, 2]), (5, [5, 5, 4, 2]), (16, [16]), (1, [1] * 16), (3, [3, 3, 3, 3, 2, 2])]
+)
+def test_a_step_has_exactly_global_batch_images(photos, batch, parts):
+    training = trained_by(photos, 0, batch, global_batch="32")
+    assert training.images_per_step == 32
+    sizes = [len(spec.indices) for spec in training.batches.specs]
+    assert sizes[: len(parts)] == parts
+    assert training.weights[0] == pytest.approx([size / 16 for size in parts])
+    assert sum(sizes) == 16 + 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"global_batch": 33}, "multiple"),
+        ({"global_batch": 8}, "smaller --batch"),
+        ({"global_batch": 36}, ""),
+        ({"global_batch": 0}, ""),
+    ],
+)
+def test_a_step_that_cannot_be_shared_is_refused(photos, settings, words):
+    case = replace(trial_of(photos, batch=8).case, processes=2)
+    said = IMAGENET.suite.refuse(replace(case, params={**case.params, **settings}))
+    assert words in said
+    assert bool(said) == bool(words)
 
 
 def test_the_rate_is_the_schedules_or_only_has_its_shape():
@@ -301,7 +333,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(photos):
     for (x, y), (x2, y2) in zip(first, again, strict=True):
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
-    assert first.specs != Files(trial).train(2, phase, 8).specs
+    assert first.batches.specs != Files(trial).train(2, phase, 8).batches.specs
 
 
 def test_bad_training_files_are_skipped_and_named(tmp_path):

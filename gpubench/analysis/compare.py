@@ -216,7 +216,10 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     ):
         if len(superseded):
             left_out.append(f"{len(superseded)} {what}")
-    return _with_conflicts(frame.drop(index=ran_again.union(copies)), trial[trained.index], file_of)
+    # Two versions that take turns in one session each have a trial of that number.
+    by_version = pd.MultiIndex.from_arrays([trial[trained.index], trained["commit"]])
+    contested = pd.Series(by_version.factorize()[0], trained.index)
+    return _with_conflicts(frame.drop(index=ran_again.union(copies)), contested, file_of)
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Trees of images: finds, splits, names, opens and resizes them; the decoding suites do with PIL. Never imports torch.
+"""Trees of images: finds, splits and names them, reads their sizes, and makes resized copies. Never imports torch.
 
 A tree is what torchvision's ImageFolder reads: `train/CLASS/*.jpg` and `val/CLASS/*.jpg`, or `CLASS/*.jpg`
 alone, which is split here by a seeded rule.

@@ -62,7 +62,11 @@ def refuse(case: Case) -> str:
     if case.params["ema"] and case.precision.startswith("fp16-"):
         return "ema: weights of 16 bits are too coarse for the steps of their average; ask for fp16 or bf16"
     schedule = schedule_of(str(case.params["phases"]))
-    batch = case.batch_size or 0
+    batch, step = case.batch_size or 0, int(case.params["global_batch"])
+    if step % case.processes:
+        return f"global_batch={step}: {case.processes} processes take equal parts of a step; give a multiple of them"
+    if step and max(schedule.batch(phase, batch) for phase in schedule.phases) * case.processes > step:
+        return f"global_batch={step}: a step has fewer images than the processes take at once; give a smaller --batch"
     pixels = max(phase.size**2 * schedule.batch(phase, batch) for phase in schedule.phases)
     most = pixels * case.processes // case.nodes  # they share a machine's memory
     if case.device != "cpu" or most <= CPU_PIXELS:

@@ -31,16 +31,12 @@ MANY_NAMED = 5
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over training or validation images, in the batches of `specs`."""
+    """One pass over images, in the batches of `specs`."""
 
     feed: "Feed | Synthetic"
     specs: Sequence[Spec]
     samples: int
     """Of all processes."""
-    images_per_step: int = 0
-    """Of all processes."""
-    weights: Sequence[float] = ()
-    """Of the loss in each step, where processes have unequal shares of it (gpubench.training.sharding)."""
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -49,54 +45,54 @@ class Pass:
         return iter(self.feed.run(self.specs))
 
 
-def parts_of(together: int, wanted: int) -> int:
-    """Batches that a step takes one after the other, where all processes have `together` images in one of each."""
-    return max(1, wanted // together)
+@dataclass(frozen=True)
+class Training:
+    """A pass over training images, step by step: in each, the batches whose gradients are added up."""
 
-
-class Steps:
-    """The batches of a training pass, as many together as a step of the optimizer takes: `global_batch` images.
-
-    Args:
-        batches: of one process.
-        wanted: images in a step of all processes; 0 is a batch of each.
-    """
-
-    def __init__(self, batches: Pass, wanted: int) -> None:
-        self._batches, self._parts = batches, parts_of(batches.images_per_step, wanted)
-        self.images: int = min(batches.samples, batches.images_per_step * self._parts)
-        """In a whole step of all processes."""
+    batches: Pass
+    images_per_step: int
+    """Of all processes."""
+    weights: Sequence[Sequence[float]]
+    """Of the loss of each batch of each step, so that every image of all processes counts the same."""
 
     def __len__(self) -> int:
-        return -(-len(self._batches) // self._parts)
+        return len(self.weights)
 
     def __iter__(self) -> Iterator[list[Batch]]:
-        batches = iter(self._batches)
-        while parts := list(islice(batches, self._parts)):
-            yield parts
-
-    def weights(self, number: int) -> list[float]:
-        """Of the loss of each part of step `number`, so that every image of all processes counts the same."""
-        parts = slice(number * self._parts, (number + 1) * self._parts)
-        own = [len(spec.indices) for spec in self._batches.specs[parts]]
-        every = sum(many / weight for many, weight in zip(own, self._batches.weights[parts], strict=True))
-        return [many / every for many in own]
+        batches = iter(self.batches)
+        for weights in self.weights:
+            yield list(islice(batches, len(weights)))
 
 
-def step_of(samples: int, batch: int, trial: Trial) -> int:
-    """Images in a step of all processes, where an epoch has so many."""
-    world = trial.case.processes
-    return min(batch, max(1, samples // world)) * world
+def training_of(
+    feed: "Feed | Synthetic", samples: int, batch: int, trial: Trial, spec: Callable[[int, int], Spec]
+) -> Training:
+    """This process's part of an epoch of `samples` images, at most `batch` of them at once.
 
+    A step has `global_batch` images of all processes, or `batch` of each. A lone image cannot train a BatchNorm, so a
+    last step with fewer than two for each process is left out.
 
-def shares(samples: int, batch: int, trial: Trial) -> list[Shard]:
-    """This process's part of each step of an epoch.
-
-    A lone image cannot train a BatchNorm, so a last step with fewer than two for each process is left out.
+    Args:
+        spec: makes the spec of the images from one place of the epoch's order to another.
     """
     world = trial.case.processes
-    batch = step_of(samples, batch, trial) // world
-    return shards(samples, batch, rank=trial.rank, world=world, least=2 if batch > 1 else 1)
+    own = min(trial.params.global_batch // world or batch, max(1, samples // world))
+    steps = shards(samples, own, rank=trial.rank, world=world, least=2 if own > 1 else 1)
+    parts = [cut(step, batch) for step in steps]
+    specs = [spec(part.start, part.stop) for step in parts for part in step]
+    return Training(Pass(feed, specs, samples), own * world, [[part.weight for part in step] for step in parts])
+
+
+def cut(shard: Shard, batch: int) -> list[Shard]:
+    """A shard in parts of `batch` samples and what is left; their weights add up to the shard's."""
+    starts = list(range(shard.start, shard.stop, batch))
+    if batch > 2 and len(starts) > 1 and shard.stop - starts[-1] == 1:
+        starts[-1] -= 1  # no BatchNorm sees a lone image
+    scale = shard.weight / (shard.stop - shard.start)
+    return [
+        Shard(start, stop, (stop - start) * scale)
+        for start, stop in zip(starts, [*starts[1:], shard.stop], strict=True)
+    ]
 
 
 def own(places: Sequence[int], trial: Trial) -> Sequence[int]:
@@ -210,7 +206,7 @@ class Files:
         # A bad file has any size: it will be refused by name.
         self.sizes = [size or (1, 1) for size in images.sizes_of(files)]
 
-    def train(self, epoch: int, phase: Phase, batch: int) -> Pass:
+    def train(self, epoch: int, phase: Phase, batch: int) -> Training:
         """The training images in an order and by crops that depend on seed and epoch alone."""
         trial = self.trial
         dice = torch.Generator().manual_seed((trial.seed << 16) + epoch)
@@ -219,20 +215,12 @@ class Files:
         order = chosen[torch.randperm(self.few, generator=dice)].tolist()
         crop_seed = (trial.seed << 16) + epoch
         copies = phase.copies if trial.params.copies else 0
-        mine = shares(self.few, batch, trial)
-        specs = [
-            Spec(
-                "train",
-                tuple(order[each.start : each.stop]),
-                phase.size,
-                phase.size,
-                copies,
-                phase.min_scale,
-                crop_seed,
-            )
-            for each in mine
-        ]
-        return Pass(self.feed, specs, self.few, step_of(self.few, batch, trial), [each.weight for each in mine])
+
+        def spec(start: int, stop: int) -> Spec:
+            indices = tuple(order[start:stop])
+            return Spec("train", indices, phase.size, phase.size, copies, phase.min_scale, crop_seed)
+
+        return training_of(self.feed, self.few, batch, trial, spec)
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """The validation images: centre squares, or rectangles of each image's own shape, batched by shape."""
@@ -302,12 +290,14 @@ class Synthetic:
                 self.made[shape] = x.to(self.device).permute(0, 3, 1, 2), y.to(self.device)
             yield self.made[shape]
 
-    def train(self, epoch: int, phase: Phase, batch: int) -> Pass:
+    def train(self, epoch: int, phase: Phase, batch: int) -> Training:
         """As many images as ImageNet trains on."""
         many = few(SYNTHETIC_TRAIN, self.trial.params.train_images)
-        mine = shares(many, batch, self.trial)
-        specs = [Spec("train", tuple(range(each.start, each.stop)), phase.size, phase.size, 0) for each in mine]
-        return Pass(self, specs, many, step_of(many, batch, self.trial), [each.weight for each in mine])
+
+        def spec(start: int, stop: int) -> Spec:
+            return Spec("train", tuple(range(start, stop)), phase.size, phase.size, 0)
+
+        return training_of(self, many, batch, self.trial, spec)
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
         """As many as it validates on."""

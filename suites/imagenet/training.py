@@ -13,7 +13,7 @@ from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
 from .checkpoint import Checkpoint, Line
-from .data import Files, Steps, Synthetic, parts_of
+from .data import Files, Synthetic
 from .network import Batch, Network, Score, evaluate, network_of, no_race
 
 CLASSES = 1000
@@ -118,8 +118,8 @@ def blueprint_of(trial: Trial) -> Blueprint:
         return schedule.phase(min(int(epoch), schedule.epochs - 1))
 
     def images(epoch: float) -> int:
-        own = schedule.batch(phase(epoch), trial.batch_size) * trial.case.processes
-        return own * parts_of(own, trial.params.global_batch)
+        batch = schedule.batch(phase(epoch), trial.batch_size)
+        return int(trial.params.global_batch) or batch * trial.case.processes
 
     size = schedule.phases[0].size
     return Blueprint(
@@ -152,14 +152,14 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
         phase = schedule.phase(epoch)
         batch_size = schedule.batch(phase, trial.batch_size)
         training = source.train(epoch, phase, batch_size)
+        many = training.batches.samples
         if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
-            raise UserError(f"a step of {batch_size} images a process is more than the tree has")
-        steps = Steps(training, params.global_batch)
+            raise UserError(f"{batch_size} images a process are more than the tree, or global_batch, has for a step")
         net.model.train()
         losses = []
-        for number, parts in enumerate(clock.steps(steps, phase="train", samples=training.samples, count=images_in)):
-            net.set_lr(rate(schedule, epoch + number / len(steps), steps.images, params.lr))
-            losses.append(net.step(parts, steps.weights(number)))
+        for number, parts in enumerate(clock.steps(training, phase="train", samples=many, count=images_in)):
+            net.set_lr(rate(schedule, epoch + number / len(training), training.images_per_step, params.lr))
+            losses.append(net.step(parts, training.weights[number]))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
@@ -170,7 +170,7 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
         crop = "rectangle" if phase.rect_val else "square"
         loss = mean_loss(losses, trial)
         lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
-        events.write(lines[-1], seconds=time.perf_counter() - began, samples=training.samples * (epoch + 1))
+        events.write(lines[-1], seconds=time.perf_counter() - began, samples=many * (epoch + 1))
 
     reached = first_reached(lines, trial)
     if reached:
