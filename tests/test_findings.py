@@ -207,7 +207,7 @@ LARGER = {"peak_memory_bytes": 2**31}
         (
             tuple(rows([1.0], processes=n, samples_per_second=r, session=f"s{n}") for n, r in ((1, 10.0), (8, 64.0))),
             {},
-            "8 processes train 6.40 times as fast as 1 on RTX 2080 Ti: 80% kept",
+            "8 processes train 6.40 times as fast as 1 on RTX 2080 Ti: scaling efficiency 80%",
         ),
     ],
 )

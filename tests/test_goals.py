@@ -73,7 +73,7 @@ def test_a_published_series_keeps_a_share_of_perfect_scaling(tmp_path):
     found = section(answered(tmp_path, series((8, 6400.0), (16, 3200.0), (64, 1600.0))), "scaling")
     (said,) = found.findings
     assert said.sentence == (
-        "64 processes reach the goal 4.00 times as soon as 8 on RTX 2080 Ti: 50% kept"
+        "64 processes reach the goal 4.00 times as soon as 8 on RTX 2080 Ti: scaling efficiency 50%"
         " (imagenet, resnet50, one run each, published, each has its own schedule)."
     )
     lines = [list(line.values()) for line in table(found, "minutes")]
@@ -163,7 +163,7 @@ def test_the_first_screen_of_2018(cli):
     assert len(lines) <= 25
     assert max(map(len, lines)) < 80
     text = " ".join(" ".join(lines).split())
-    for said in ("38% kept", "epoch 27, 2.37 h", "3.03 one run 2,048 x Tesla P40", "2.27", "2.75", "1.38"):
+    for said in ("efficiency 38%", "epoch 27, 2.37 h", "3.03 one run 2,048 x Tesla P40", "2.27", "2.75", "1.38"):
         assert said in text
 
 

@@ -196,7 +196,8 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
-    head = ("" if all(each.figure for each in findings) else gain, *COLUMNS[1:])
+    own = [bool(each.figure) for each in findings]
+    head = ("" if all(own) else "value" if any(own) else gain, *COLUMNS[1:])
     cells = [cells_of(each) for each in findings]
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # What is left beside the figures is shared by what is compared and where it comes from.
@@ -207,8 +208,8 @@ def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
         texts = list(line)
         if each and cell_len(texts[4]) > widths[4]:
             texts[4] = shown(_from(each, on=""))
-        own = [widths[at] for at in columns]
-        yield from _folded([texts[at] for at in columns], own, [at == 0 for at in columns], WIDTH)
+        across = [widths[at] for at in columns]
+        yield from _folded([texts[at] for at in columns], across, [at == 0 for at in columns], WIDTH)
 
 
 def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:

@@ -75,8 +75,8 @@ def _finding(curve: Curve, title: str) -> Finding:
         value=gain,
         models=(model,),
         trials=(last.trials, first.trials),
-        said=f"{said}: {last.efficiency:.0%} kept",
-        origin=f"{last.efficiency:.0%} kept",
+        said=f"{said}: scaling efficiency {last.efficiency:.0%}",
+        origin=f"efficiency {last.efficiency:.0%}",
         place=card,
         facts={"title": title},
         cases=curve.cases,
@@ -164,7 +164,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
     first, last = curve.points[0], curve.points[-1]
     gain = first.seconds / last.seconds
     said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
-    said += f" on {words.name(card)}: {last.efficiency:.0%} kept"
+    said += f" on {words.name(card)}: scaling efficiency {last.efficiency:.0%}"
     return Finding(
         kind="scaling",
         suite=str(curve.known["suite"]),
@@ -174,7 +174,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
         models=(str(curve.known["model"]),),
         trials=(last.trials, first.trials),
         said=said,
-        origin=f"to the goal, {last.efficiency:.0%} kept",
+        origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
         caveats=("published", *(["each has its own schedule"] if curve.recipes > 1 else [])),
         charts=tuple(_goal_charts(curve, said, card)),

@@ -84,7 +84,8 @@ def _entries(loaded: Loaded) -> list[Entry]:
 def _missing(path: Path, loaded: Loaded, entries: Sequence[Entry], between: Iterable[Doubt]) -> Iterator[str]:
     yield from loaded.problems
     if loaded.frame.empty:
-        yield f"{path}: no row to publish"
+        if not loaded.problems:
+            yield f"{path}: no row to publish"
         return
     texts = pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False)
     yield from _provenance(loaded.frame)
@@ -172,14 +173,17 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     ok = frame[frame["status"] == "ok"]
     if ok.empty:
         yield "trials: no row is ok"
+    lacking: Counter[str] = Counter()
     for _, case in ok.groupby([*CASE, "mode"], dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
         name = harmless(f"{first['model']} {first['precision']}")
         if first["mode"] == "quick":
-            yield f"trials: {name} was timed by --quick, a first look: run it without"
+            lacking[f"{name} was timed by --quick, a first look: run it without"] += 1
         elif len(case) < least:
-            yield f"trials: {name} has {len(case)} of the {least} that a {first['mode']} case needs"
+            lacking[f"{name} has {len(case)} of the {least} that a {first['mode']} case needs"] += 1
+    for what, cases in lacking.items():
+        yield f"trials: {what}" + (f" ({cases} cases)" if cases > 1 else "")
 
 
 def _notes(loaded: Loaded, entries: Sequence[Entry]) -> Iterator[str]:
