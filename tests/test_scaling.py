@@ -201,7 +201,8 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     lines = texts(curve.tables[0])
     assert [line["efficiency over 1"] for line in lines if line["kind"] == "measured"] == ["100.0%", "93.3%", "87.1%"]
     assert {line["kind"] for line in lines} == {"measured", "model, not measured"}
-    assert "4 processes train 3.48 times as fast as 1 on RTX 2080 Ti: scaling efficiency 87%" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "4 processes train 3.48 times as fast as 1 on RTX 2080 Ti: scaling efficiency 87%" in said
     assert table(section(found, "batch"), "accuracy")[1]["change"] == "-3.58"
     (sums,) = [each for each in found.sections if each.title.startswith("all-reduce")]
     assert {line["fastest"] for line in table(sums, "all-reduces")} == {"flat"}
