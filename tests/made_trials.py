@@ -45,7 +45,7 @@ def summary_of(mode, rng, *, accelerator=False, **wishes):
         "stages": rng.choice(((), (), (1,))), "uncounted": rng.choice((0, 0, 2)), "between": rng.choice((False, True)),
         "left_out": rng.choice((0, 0, 5)), "has_length": rng.random() < 0.8, "world": rng.choice((1, 1, 2)),
         "leaves": rng.random() < 0.1, "killed": rng.choice((0, 0, 1)),
-        "settled": rng.choice((None, lambda: rng.random() < 0.2)),
+        "settled": rng.choice((None, lambda: rng.random() < 0.2)), "after": rng.choice((False, False, True)),
     } | wishes  # fmt: skip
     time, done = [0.0], 0
 
@@ -89,10 +89,12 @@ def summary_of(mode, rng, *, accelerator=False, **wishes):
     for epoch in clock.epochs(drawn["epochs"], drawn["stages"]):
         pace = drawn["step"] * (2 if epoch in drawn["stages"] else 1)
         pass_over(clock, drawn["steps"], "train", pace, samples=known, has_length=drawn["has_length"])
-        if drawn["valid"]:
+        if drawn["valid"] and not drawn["after"]:
             last = epoch == drawn["epochs"] - 1
             pass_over(clock, drawn["valid"], "valid", pace / 2, counted=last or not drawn["between"])
         time[0] += 0.05
+    if drawn["after"]:
+        pass_over(clock, drawn["valid"], "valid", drawn["step"] / 2)
     for _ in clock.resident():
         time[0] += drawn["step"] * max(0.2, rng.gauss(1, drawn["noise"]))
     return clock.summary()
@@ -152,7 +154,7 @@ def made_file(rng, *, mode="sampled", trials=6, **wishes):
 USUAL = {
     "epochs": 2, "steps": 400, "step": 0.02, "noise": 0.05, "drift": 0.0, "first": 5, "valid": 40, "last": 8,
     "stages": (), "uncounted": 0, "between": False, "left_out": 0, "has_length": True, "world": 1, "leaves": False,
-    "settled": None, "killed": 0,
+    "settled": None, "killed": 0, "after": False,
 }  # fmt: skip
 """A training without peculiarities."""
 

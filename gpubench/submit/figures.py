@@ -1,7 +1,7 @@
 """Recomputes the figures of a row from its laps, with the code that made them, and holds them against each other."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -81,7 +81,7 @@ def readings(entry: Entry) -> Iterator[Reading]:
     """What the clock would say of these laps, by each way in which they may have come about.
 
     Laps that do not count stand first, and nothing in the row says how many they are; nor which passes of a sampled
-    training were stopped, and which left out a last, smaller batch.
+    training were stopped, which left out a last, smaller batch, and which came after the epochs.
     """
     own, resident = split(entry)
     sampled = entry.text("mode") != "full" and entry.text("measured") == "projected"
@@ -90,8 +90,9 @@ def readings(entry: Entry) -> Iterator[Reading]:
     first = next((at for at, each in enumerate(own) if each[0].phase == "train" and each[0].epoch >= 0), len(own))
     for uncounted in dict.fromkeys([*range(min(first + 1, PASSES)), first]):
         counted = own[uncounted:]
-        for start, cut, totals in product(starts, (True, False) if sampled else (False,), totals_of(entry, counted)):
-            yield _reading(entry, counted, resident, _Way(start, cut, totals))
+        cuts, afters = ((True, False), _afters(counted)) if sampled else ((False,), (0,))
+        for start, cut, after, totals in product(starts, cuts, afters, totals_of(entry, counted)):
+            yield _reading(entry, counted, resident, _Way(start, cut, after, totals))
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,19 @@ class _Way:
     """Epochs that stages begin with."""
     cut: bool
     """Whether any pass was stopped."""
+    after: int
+    """How many passes came after the epochs."""
     totals: Sequence[int]
     """Samples of each whole pass of the training; empty where nobody can tell."""
+
+
+def _afters(counted: Sequence[Pass]) -> Sequence[int]:
+    """How many passes may have come after the epochs: they bear the last one's number, and no other epoch has them."""
+    if not counted:
+        return (0,)
+    ran = Counter(each[0].epoch for each in counted if each[0].epoch >= 0)
+    own = ran.pop(counted[-1][0].epoch, 1)
+    return range(min(own - min(ran.values(), default=1), PASSES) + 1) or (0,)
 
 
 def totals_of(entry: Entry, counted: Sequence[Pass]) -> list[list[int]]:
@@ -141,68 +153,81 @@ def _reading(entry: Entry, counted: Sequence[Pass], resident: Sequence[Lap], way
         total = totals.pop(0) if totals and own[0].phase == "train" else seen
         phases.append(Phase(own[0].phase, own[0].epoch, own, total, way.cut))
     by_epoch: dict[int, list[Phase]] = defaultdict(list)
-    for phase in phases:
+    inside, after = phases[: len(phases) - way.after], phases[len(phases) - way.after :]
+    for phase in inside:
         by_epoch[phase.epoch].append(phase)
     epochs = [
-        Epoch(index, sum(each.seconds for each in inside), tuple(inside))
-        for index, inside in by_epoch.items()
+        Epoch(index, sum(each.seconds for each in within), tuple(within))
+        for index, within in by_epoch.items()
         if index >= 0
     ]
-    once = [phase for phase in phases if phase.epoch < 0]
+    once = [*(phase for phase in inside if phase.epoch < 0), *after]
     planned = int(entry.number("epochs")) if epochs and entry.known("epochs") else 0
     summary = summarise(epochs, once, resident, planned, way.starts)
     found = {name: (float(summary[name]),) * 2 for name in FROM_LAPS if summary.get(name) is not None}
-    if not projected:
-        return {**found, "epochs": (len(epochs) or 1,) * 2}
-    for name in ("run_samples", "epochs"):
-        found.pop(name, None)
-    found["valid_seconds"] = (found["valid_seconds"][0], math.inf)
-    if not way.totals or len(way.starts) > 1:
-        found["train_seconds"] = (sum(phase.seconds for phase in phases if phase.name == "train"), math.inf)
-    if len(way.starts) > 1:  # each counts with samples that nobody knows
+    if projected:
+        for name in ("run_samples", "epochs"):
+            found.pop(name, None)
+        found["valid_seconds"] = (found["valid_seconds"][0], math.inf)
+        if not way.totals or len(way.starts) > 1:
+            found["train_seconds"] = (sum(phase.seconds for phase in phases if phase.name == "train"), math.inf)
+    else:
+        found["epochs"] = (len(epochs) or 1,) * 2
+    # Stages count with samples that nobody knows; those trained before a kill leave no trace of where they began.
+    if entry.text("resumed") or (projected and len(way.starts) > 1):
         timed = [lap for phase in phases for lap in phase.laps if phase.name == "train" and lap.kind == "timed"]
         found = {name: each for name, each in found.items() if name not in ("loader_wait", "data_stall")}
-        rates = {"samples_per_second": _rates(timed), "resident_samples_per_second": _rates(resident)}
-        found |= {name: each for name, each in rates.items() if name in found}
+        bounds = {"samples_per_second": rates(timed), "resident_samples_per_second": rates(resident)}
+        found |= {name: each for name, each in bounds.items() if name in found}
     return found
 
 
-def _rates(laps: Sequence[Lap]) -> tuple[float, float]:
+def rates(laps: Sequence[Lap]) -> tuple[float, float]:
     """The rates of the slowest and of the fastest epoch."""
-    rates = []
+    found = []
     by_epoch: dict[int, list[Lap]] = defaultdict(list)
     for lap in laps:
         by_epoch[lap.epoch].append(lap)
     for own in by_epoch.values():
-        rates.append(sum(lap.samples for lap in own) / max(LAP_SECONDS, sum(lap.seconds for lap in own)))
-    return min(rates, default=0.0), max(rates, default=math.inf)
+        found.append(sum(lap.samples for lap in own) / max(LAP_SECONDS, sum(lap.seconds for lap in own)))
+    return min(found, default=0.0), max(found, default=math.inf)
 
 
 def took(entry: Entry) -> float:
-    """Seconds that the trial took at least, by its own figures: its laps, what lay between them, and its start."""
-    laps = entry.laps or ()
+    """Seconds that the trial took at least, by its own figures: its laps, what lay between them, and its start.
+
+    Of a run that was gone on with only what the last process surely did, whose start the row has.
+    """
+    resumed = entry.text("resumed")
+    laps = [lap for lap in entry.laps or () if lap.kind == "resident" or not resumed]
     found = sum(lap.seconds for lap in laps)
     found += sum(entry.number(name) for name in ("startup_seconds", "setup_seconds") if entry.known(name))
     ran = len({lap.epoch for lap in laps if lap.epoch >= 0 and lap.kind != "resident"})
-    if ran and entry.known("seconds", "train_seconds", "valid_seconds", "epochs") and not entry.text("resumed"):
+    if ran and entry.known("seconds", "train_seconds", "valid_seconds", "epochs"):
         others = sum(lap.seconds for lap in laps if lap.phase not in ("train", "valid"))
         between = entry.number("seconds") - entry.number("train_seconds") - entry.number("valid_seconds")
         found += max(0.0, between * ran / max(ran, entry.number("epochs")) - others)
     return found
 
 
-def validated(entry: Entry) -> tuple[float, float]:
-    """Samples of a validation that its projected seconds stand for, and by how many that may be off; NaN if unknown."""
+def validated(entry: Entry, *, after: bool) -> tuple[float, float]:
+    """Samples of a validation that its projected seconds stand for, and by how many that may be off; NaN if unknown.
+
+    With `after` as if it had come once, after the epochs, and not in each.
+    """
     own, _ = split(entry)
     valid = [each for each in own if each[0].phase == "valid" and each[0].epoch >= 0]
     timed = sum(lap.seconds for each in valid for lap in each if lap.kind == "timed")
     if not timed or len({each[0].epoch for each in valid}) != len(valid) or not entry.known("epochs", "valid_seconds"):
         return math.nan, math.nan
+    if after and not len(valid) <= max(_afters(own)):
+        return math.nan, math.nan
 
     def seconds(samples: int) -> float:
         phases = [Phase("valid", each[0].epoch, each, samples, cut=True) for each in valid]
-        epochs = [Epoch(phase.epoch, phase.seconds, (phase,)) for phase in phases]
-        return float(summarise(epochs, (), (), int(entry.number("epochs")))["valid_seconds"])
+        epochs = [] if after else [Epoch(phase.epoch, phase.seconds, (phase,)) for phase in phases]
+        planned = int(entry.number("epochs"))
+        return float(summarise(epochs, phases if after else (), (), planned)["valid_seconds"])
 
     most = max(sum(lap.samples for lap in each) for each in valid)
     least, further = seconds(most), seconds(2 * most)

@@ -11,6 +11,7 @@ from gpubench.rows.row import QUALITIES
 from gpubench.studies.roofline import listed_peaks
 from gpubench.studies.roofline.bound import IMPOSSIBLE, peaks_used
 from gpubench.submit.entry import Doubt, Entry, shown
+from gpubench.submit.figures import rates
 from gpubench.suite import files
 from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.suite import Suite
@@ -125,7 +126,10 @@ def _of_card(entry: Entry) -> Iterator[Doubt]:
 
 def _of_work(entry: Entry) -> Iterator[Doubt]:
     """Where it would compute or move more than the card does."""
-    done = entry.number("flops_per_sample") * entry.number("samples_per_second") / peaks_used(entry.row)
+    rate = entry.number("samples_per_second")
+    if entry.text("resumed"):  # the step that was counted may be of a later stage, which is heavier than the whole run
+        rate = min(rate, rates([lap for lap in entry.laps or () if lap.phase == "train" and lap.kind == "timed"])[0])
+    done = entry.number("flops_per_sample") * rate / peaks_used(entry.row)
     peak, moved = entry.number("measured_peak_flops"), entry.number("measured_bandwidth_bytes_per_second")
     if done > peak * SAME_PEAK:
         yield entry.doubt(

@@ -143,8 +143,9 @@ def _first_epochs(entry: Entry, laps: Pass, known: Sequence[int]) -> Sequence[bo
     epoch = max(0, laps[0].epoch)
     # A card is warm once it has trained. On a CPU nothing is left of an earlier phase.
     may_be_warm = entry.accelerator and laps[0].phase != "train"
-    # Where no batch was resident nobody knows the stages, and before 0.2 it was stamped with any epoch.
-    if may_be_warm or (epoch and (epoch in known or not known)):
+    # Where no batch was resident nobody knows the stages, and before 0.2 it was stamped with any epoch. Those trained
+    # before a kill have none.
+    if may_be_warm or (epoch and (epoch in known or not known or entry.text("resumed"))):
         return (True, False)
     return (epoch in known or not known,)
 

@@ -107,18 +107,24 @@ def overlaps(entries: Sequence[Entry]) -> Found:
 def unlike(entries: Sequence[Entry]) -> Found:
     """Cells that differ where all rows of a run, or of a recipe, have the same."""
     alike = (*RECIPE, "precision", "batch_size", "processes", "device")
+    whole = _in_one_go(entries)
     groups = (
         (SETTING, _by(entries, *CASE)),
         (MACHINE, _by(entries, "session", "device", "device_hash", "torch", "gpubench")),
-        (WORK, _by(entries, *alike)),
+        (WORK, _by(whole, *alike)),
         (LENGTH, _by([entry for entry in entries if entry.text("mode") != "full"], *alike)),
     )
     for columns, own in groups:
         for group in own:
             for name in columns:
                 yield from _odd_ones(group, name, [entry.row[name] for entry in group])
-    for group in _by(entries, "suite", "suite_digest", "params", "model", "data"):
+    for group in _by(whole, "suite", "suite_digest", "params", "model", "data"):
         yield from _odd_ones(group, "batch_size", [*map(_samples_a_unit, group)])
+
+
+def _in_one_go(entries: Sequence[Entry]) -> list[Entry]:
+    """Without those that a later process went on with: it has no batch of the stages before, and counts another step."""
+    return [entry for entry in entries if not entry.text("resumed")]
 
 
 def _samples_a_unit(entry: Entry) -> float:
@@ -143,7 +149,8 @@ def _odd_ones(group: Sequence[Entry], name: str, values: Sequence[object]) -> Fo
 def blanks(entries: Sequence[Entry]) -> Found:
     """Numbers that are missing where other rows of the suite, measured alike, have them."""
     counted = [name for name in NUMBERS if ABOUT[name].source.startswith(("measurement", "case", "quality", "peak"))]
-    for group in _by(entries, "suite", "suite_digest", "gpubench", "mode", "data", "precision", "processes", "studies"):
+    alike = ("suite", "suite_digest", "model", "gpubench", "mode", "data", "precision", "processes", "studies")
+    for group in _by(_in_one_go(entries), *alike):
         for compiled in (True, False):  # what is compiled nobody can count
             own = [entry for entry in group if ("compile=true" in entry.text("params")) is compiled]
             for name in counted:
@@ -215,12 +222,26 @@ def validation(entries: Sequence[Entry]) -> Found:
     """Validations whose seconds stand for another number of samples than those of other rows."""
     projected = [entry for entry in entries if entry.text("measured") == "projected" and entry.laps]
     for group in _by(projected, "suite", "suite_digest", "params", "data"):
-        known = [(*each, entry) for entry in group if (each := validated(entry))[0] > 0]
-        usual = round(float(np.median([samples for samples, _, _ in known]))) if known else 0
-        for samples, slack, entry in known:
-            if abs(samples - usual) > max(slack, 1e-9):
-                follows = f"it stands for {shown(samples)} samples, and those of alike rows for {usual}"
-                yield entry, entry.doubt("valid_seconds", follows)
+        # A suite validates in each epoch, or once after them: the way in which more rows agree is the true one.
+        readings = [_samples_validated(group, after=after) for after in (False, True)]
+        yield from max(readings, key=lambda each: each[0])[1]
+
+
+def _samples_validated(group: Sequence[Entry], *, after: bool) -> tuple[int, list[tuple[Entry, Doubt]]]:
+    """How many rows have validations of the same number of samples, and the doubts of the others."""
+    known = [(*each, entry) for entry in group if (each := validated(entry, after=after))[0] > 0]
+    usual = round(float(np.median([samples for samples, _, _ in known]))) if known else 0
+    odd = [
+        (
+            entry,
+            entry.doubt(
+                "valid_seconds", f"it stands for {shown(samples)} samples, and those of alike rows for {usual}"
+            ),
+        )
+        for samples, slack, entry in known
+        if abs(samples - usual) > max(slack, 1e-9)
+    ]
+    return len(known) - len(odd), odd
 
 
 def round_figures(entries: Sequence[Entry]) -> Found:
