@@ -29,6 +29,7 @@ from gpubench.rows.read import load
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, INTEGERS, NUMBERS, digest_of
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.submit.check import reports
+from gpubench.submit.together import CASE
 
 RESULTS = Path(__file__).parents[1] / "results"
 MOST_THAT_MAY_PASS = 0.02
@@ -42,7 +43,6 @@ OF_A_TRIAL = ("measurement", "record", "telemetry", "peak", "quality")
 FIGURES = [n for n in NUMBERS if ABOUT[n].source.startswith(OF_A_TRIAL) and n != "threads"] + ["batch_size"]
 TIMES = ("seconds", "seconds_low", "seconds_high", "train_seconds", "valid_seconds", "startup_seconds", "setup_seconds")
 RATES = ("samples_per_second", "resident_samples_per_second", "mean_power_watts")
-CASE = ("model", "precision", "batch_size", "params", "processes", "session")
 
 
 def real_files() -> Iterator[tuple[str, list[Line]]]:

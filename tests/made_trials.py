@@ -16,7 +16,7 @@ CPU = Device("cpu", "cpu", "AMD EPYC", 25 * 10**9, "", "", "aaaa", {})
 GPU = Device("cuda:0", "cuda", "NVIDIA H100 80GB HBM3", 85 * 10**9, "9.0", "550.54", "bbbb", {})
 HOST = Environment(
     torch="2.15.0", torchvision="0.30.0", fastai="2.8.7", cuda="13.2", cudnn="92600", python="3.11.7",
-    gpubench="0.2.0", commit="abc", cpu="AMD EPYC", cpu_count=16, os="Linux 6", load_average=0.25,
+    gpubench="0.2.0", commit="abc", cpu="AMD EPYC", cpu_count=16, os="Linux 6", container="none", load_average=0.25,
     host_reference_seconds=0.0712345,
 )  # fmt: skip
 ERRORS = {"fp32": 2.4e-7, "tf32": 3.1e-4, "fp16": 3.2e-4, "bf16": 3.8e-3}

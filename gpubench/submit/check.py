@@ -23,6 +23,8 @@ PROVENANCE = (
     "cpu",
     "os",
     "torch",
+    "torchvision",
+    "fastai",
     "python",
     "gpubench",
     "session",
@@ -42,10 +44,6 @@ PRIVATE = {
 }
 VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
 """Columns whose dots are versions, not addresses."""
-CASE = [
-    "suite", "model", "precision", "batch_policy", "batch_size", "processes", "params", "card", "device_hash",
-    "session",
-]  # fmt: skip
 NAMED = 3
 """Lines of one kind that are named one by one."""
 
@@ -174,7 +172,7 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     if ok.empty:
         yield "trials: no row is ok"
     lacking: Counter[str] = Counter()
-    for _, case in ok.groupby([*CASE, "mode"], dropna=False, sort=False):
+    for _, case in ok.groupby([*together.CASE], dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
         name = harmless(f"{first['model']} {first['precision']}")
@@ -196,6 +194,10 @@ def _notes(loaded: Loaded, entries: Sequence[Entry]) -> Iterator[str]:
     if absent := [name for name in COLUMNS if name not in header and name != DIGEST]:
         named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
         yield f"without the columns {named}, which gpubench has by now: what follows from them is not checked"
+    if others := sorted({entry.text("suite") for entry in entries if limits.suite_of(entry) is None}):
+        yield harmless(
+            f"{', '.join(others)}: not the suite of this gpubench (suite_digest); its models are not checked"
+        )
     cards = {(entry.text("card"), entry.number("card_memory_bytes")) for entry in entries}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no peak is listed for it, to hold rates against")

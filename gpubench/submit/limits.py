@@ -27,23 +27,33 @@ GIVEN = (
     "startup_seconds", "laps", "precision_error", "precision_proof", "peak_memory_bytes", "processes", "mode", "trial",
     "seed", "card_memory_bytes", "suite_digest", "suite_version", "threads", "cpu_count", "batch_size", "batch_policy",
 )  # fmt: skip
-"""What every row of gpubench says that is ok."""
+"""What every row says that is ok, and of a suite with torch."""
 COUNTED = ("step_samples", "bytes_per_sample", "ops_per_step")
 """The same, by the step that is counted."""
+HOST = ("container", "load_average", "host_reference_seconds")
+"""The same, of the host; older rows have no such columns."""
 MODES = ("sampled", "full", "quick")
 
 
 def doubts(entry: Entry) -> Iterator[Doubt]:
     """What no such card, time or precision allows."""
+    if not entry.known("torch") and not entry.known("precision_proof"):
+        yield entry.doubt("torch", "rows of a suite without torch are not taken: nothing proves their precision")
+        return
     for name in GIVEN:
         if not entry.known(name):
-            yield entry.doubt(name, "and every row of gpubench says it")
+            yield entry.doubt(name, "and every row that is taken says it")
+    for name in HOST:
+        if entry.has(name) and not entry.known(name):
+            yield entry.doubt(name, "and gpubench finds it on every host")
     if entry.text("mode") not in MODES:
         yield entry.doubt("mode", f"and has to be {', '.join(MODES)}")
     if "compile=true" not in entry.text("params"):  # which nobody can count
         for name in COUNTED:
             if entry.has(name) and not entry.known(name):
                 yield entry.doubt(name, "and every row says it where nothing was compiled")
+    if entry.known("odd_flops_share") and not entry.known("flops_per_sample"):
+        yield entry.doubt("flops_per_sample", "and it has a share of them")
     if entry.has("run_samples") and entry.number("samples") > 0 and not entry.known("run_samples"):
         yield entry.doubt("run_samples", "and a training has some")
     if entry.known("measured_peak_flops") and not entry.known("op_overhead_seconds"):
@@ -59,10 +69,9 @@ def doubts(entry: Entry) -> Iterator[Doubt]:
 
 
 def _of_suite(entry: Entry) -> Iterator[Doubt]:
-    """Where a suite of ours has no such model, or would have judged it; that of a newer version nobody knows here."""
-    name = entry.text("suite")
-    suite = _built_in(name)
-    if suite is None or not entry.number("suite_version") <= suite.version:
+    """Where a suite of ours has no such model, or would have judged it; nobody knows here what another's has."""
+    name, suite = entry.text("suite"), suite_of(entry)
+    if suite is None:
         return
     if entry.text("model") not in suite.models:
         yield entry.doubt("model", f"and {name} has {', '.join(suite.models)}")
@@ -71,9 +80,15 @@ def _of_suite(entry: Entry) -> Iterator[Doubt]:
         yield entry.doubt(suite.quality, f"and {name} gives it after every full run on real data")
 
 
+def suite_of(entry: Entry) -> Suite | None:
+    """The suite that it ran; None where this gpubench has none of that name and code: an older one, or a user's own."""
+    loaded = _built_in(entry.text("suite"))
+    return loaded.suite if loaded and loaded.digest == entry.text("suite_digest") else None
+
+
 @cache
-def _built_in(name: str) -> Suite | None:
-    return files.find(name).suite if name in files.built_in_names() else None
+def _built_in(name: str) -> files.LoadedSuite | None:
+    return files.find(name) if name in files.built_in_names() else None
 
 
 def _of_marks(entry: Entry) -> Iterator[Doubt]:

@@ -34,6 +34,8 @@ WORK = ("flops_per_sample", "bytes_per_sample", "ops_per_step", "odd_flops_share
 """The same, of rows that compute it alike."""
 LENGTH = ("run_samples", "epochs")
 """The same, where no training ends by what it has learnt."""
+PEAKS = [name for name, about in ABOUT.items() if about.source.startswith("peak.")]
+"""What is measured of a device in a precision, once a run."""
 CLOCK_SECONDS = 1.2
 """A start is written to the second, and a clock may be set right meanwhile."""
 TOO_ROUND = 1e-6
@@ -168,10 +170,15 @@ def peaks(entries: Sequence[Entry]) -> Found:
             if multiplied_in(entry.text("precision")) != multiplied_in(group[0].text("precision")):
                 follows = f"{entry.where(group[0])} has the same for {group[0].text('precision')}"
                 yield entry, entry.doubt("measured_peak_flops", follows)
+    # They are measured together: where two are the same, so is the third.
+    for name in PEAKS:
+        others = [each for each in PEAKS if each != name]
+        for group in _by([entry for entry in known if entry.known(*PEAKS)], "device_hash", "precision", *others):
+            yield from _odd_ones(group, name, [entry.number(name) for entry in group])
     # Measured once a run, for all cases of a precision; again perhaps where the run was gone on with.
     for group in _by(known, "session", "device", "device_hash", "precision", "threads", "torch", "gpubench"):
         ordered = sorted(group, key=lambda entry: entry.text("started"))
-        for name in (name for name, about in ABOUT.items() if about.source.startswith("peak.")):
+        for name in PEAKS:
             for before, entry, after in zip(ordered, ordered[1:], ordered[2:], strict=False):
                 if before.number(name) == after.number(name) != entry.number(name):
                     follows = f"{entry.where(before)} and {entry.where(after)} have {shown(before.number(name))}"
@@ -181,7 +188,9 @@ def peaks(entries: Sequence[Entry]) -> Found:
 def grains(entries: Sequence[Entry]) -> Found:
     """Figures that are no multiples of what those of most other rows of the suite are multiples of."""
     for name in ("accuracy", "top5", "peak_memory_bytes"):
-        for group in _by([entry for entry in entries if entry.known(name)], "suite", "suite_digest", "device"):
+        # A mean over several runs of a trial, say, is another fraction; memory is in pages all the same.
+        alike = ("suite", "suite_digest", "device", *(() if name == "peak_memory_bytes" else ("params",)))
+        for group in _by([entry for entry in entries if entry.known(name)], *alike):
             odd = [entry for entry in group if not _is_whole(entry, name)]
             if 2 * len(odd) < len(group):
                 of = "whole pages" if name == "peak_memory_bytes" else "whole samples of the validation"
