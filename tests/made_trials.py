@@ -42,9 +42,9 @@ def summary_of(mode, rng, *, accelerator=False, **wishes):
         "epochs": rng.choice((1, 2, 3, 7)), "steps": rng.choice((3, 20, 90, 400)), "step": 10 ** rng.uniform(-2.5, 0.3),
         "noise": rng.choice((0.0, 0.003, 0.05, 0.3)), "drift": rng.choice((0.0, 0.0, 0.001)),
         "first": rng.choice((1, 5)), "valid": rng.choice((0, 5, 40)), "last": rng.choice((8, 3)),
-        "stages": rng.choice(((), (), (1,))), "uncounted": rng.choice((0, 0, 2)), "between": rng.choice((False, True)),
+        "stages": rng.choice(((), (), (1,), (1, 2))), "uncounted": rng.choice((0, 0, 2)), "between": rng.choice((False, True)),
         "left_out": rng.choice((0, 0, 5)), "has_length": rng.random() < 0.8, "world": rng.choice((1, 1, 2)),
-        "leaves": rng.random() < 0.1, "killed": rng.choice((0, 0, 1)),
+        "leaves": rng.random() < 0.1, "killed": rng.choice((0, 0, 1, 2)),
         "settled": rng.choice((None, lambda: rng.random() < 0.2)), "after": rng.choice((False, False, True)),
     } | wishes  # fmt: skip
     time, done = [0.0], 0

@@ -216,6 +216,8 @@ def test_the_same_again_may_go_on(file_of):
         ({"environment": replace(HOST, cuda="1", cudnn="1", python="1")}, ["cuda", "cudnn", "python"]),
         ({"environment": replace(HOST, cpu="1", cpu_count=1, gpubench="1")}, ["cpu", "cpu_count", "gpubench"]),
         ({"environment": replace(HOST, commit="1", os="1", load_average=9.0)}, []),
+        ({"environment": replace(HOST, cpu_governor="1", container="1", numa_nodes=2)}, []),
+        ({"environment": replace(HOST, switches="CUDA_LAUNCH_BLOCKING=1")}, ["switches"]),
         ({"options": Options(seed=41)}, ["seed"]),
         ({"options": Options(until=0.01)}, ["until"]),
         ({"options": Options(session="s1")}, []),
@@ -338,7 +340,7 @@ def test_what_must_agree_for_one_session():
         "torch": "2.15.0", "torchvision": "0.30.0", "fastai": "2.8.7", "cuda": "13.2", "cudnn": "92600",
         "python": "3.11.7", "cpu": "AMD EPYC", "cpu_count": 16, "gpubench": "0.2.0", "suite_version": 4,
         "suite_digest": "0123456789abcdef", "params": "epochs=3 wide=true", "mode": "full", "data": "toy",
-        "weights": "imagenet", "memory_limit_bytes": 5,
+        "weights": "imagenet", "memory_limit_bytes": 5, "switches": "",
     }  # fmt: skip
 
 

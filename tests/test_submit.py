@@ -121,7 +121,7 @@ FORGED = {
     "validation": ({"valid_seconds": lambda value: value * 0.99}, "line 4, valid_seconds: it says"),
     "a stall": ({"data_stall": 0.5}, "line 4, data_stall: it says 0.5; its"),
     "samples": ({"samples": 8}, "line 4, samples: it says 8; its laps give"),
-    "no laps": ({"laps": ""}, "line 4, laps: it says nothing; and every row of gpubench says it"),
+    "no laps": ({"laps": ""}, "line 4, laps: it says nothing; and every row that is taken says it"),
     "laps of nothing": ({"laps": "[]"}, "line 4, laps: it says []"),
     "laps that are none": ({"laps": '[["train",0,"timed",1,8,-1,0]]'}, "line 4, laps: it says"),
     "laps in another order": ({"laps": laps_where(lambda laps: laps.reverse())}, "line 4, laps: it says"),

@@ -1,6 +1,7 @@
 """Rows to and from other people: `gpubench export`, `import`, `submit` and `columns`."""
 
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Annotated
 
 import typer
@@ -78,6 +79,7 @@ def import_(
     say(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
 
 
+WRAPPED = TextWrapper(80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 SUBMIT_EXAMPLES = "Example: `gpubench submit results/mine.csv`; nothing is sent"
 
 
@@ -95,7 +97,9 @@ def submit(
     for path, report in reports(files).items():
         found = report.missing
         verdict = "not yet" if found else "ready for a pull request (docs/contributing-results.md)"
-        say(f"{path}: {verdict}", *(f"  {line}" for line in [*found, *(f"note: {note}" for note in report.notes)]))
+        say(f"{path}: {verdict}")
+        for line in [*found, *(f"note: {note}" for note in report.notes)]:
+            say(*WRAPPED.wrap(line))
         code = 4 if found else code
     return code
 

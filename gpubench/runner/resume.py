@@ -18,6 +18,7 @@ from gpubench.suite.trial import FINISHED, Case, Trial
 CASE_TERMS = (
     "card", "device_hash", "driver", "power_limit_watts", "torch", "torchvision", "fastai", "cuda", "cudnn", "python",
     "cpu", "cpu_count", "gpubench", "suite_version", "suite_digest", "mode", "data", "weights", "memory_limit_bytes",
+    "switches",
 )  # fmt: skip
 """Columns in which the trials of one case and session agree, beside its parameters."""
 

@@ -195,9 +195,7 @@ def _notes(loaded: Loaded, entries: Sequence[Entry]) -> Iterator[str]:
         named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
         yield f"without the columns {named}, which gpubench has by now: what follows from them is not checked"
     if others := sorted({entry.text("suite") for entry in entries if limits.suite_of(entry) is None}):
-        yield harmless(
-            f"{', '.join(others)}: not the suite of this gpubench (suite_digest); its models are not checked"
-        )
+        yield harmless(f"{', '.join(others)}: not as this gpubench has it (suite_digest); its models are not checked")
     cards = {(entry.text("card"), entry.number("card_memory_bytes")) for entry in entries}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no peak is listed for it, to hold rates against")

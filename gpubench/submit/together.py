@@ -21,13 +21,14 @@ CASE = (
 """What the trials of one case in one run agree in."""
 SETTING = [name for name, about in ABOUT.items() if about.source.startswith("case")]
 """The same, one by one."""
+MAY_CHANGE = ("device", "commit", "load_average", "host_reference_seconds", "os", "cpu_governor", "container")
+"""What may be another when a run goes on."""
 MACHINE = [
     name
     for name, about in ABOUT.items()
-    if about.source.startswith(("device", "environment"))
-    and name not in ("device", "commit", "load_average", "host_reference_seconds")
+    if about.source.startswith(("device", "environment")) and name not in MAY_CHANGE
 ]
-"""What the rows of a device in one run agree in, but for what may be another when the run goes on."""
+"""What the rows of a device in one run agree in; its memory is the host's, of which each system takes a part."""
 RECIPE = ("suite", "suite_digest", "model", "params", "data", "torch")
 """What rows agree in that do the same work on a sample."""
 WORK = ("flops_per_sample", "bytes_per_sample", "ops_per_step", "odd_flops_share", "step_samples")
@@ -112,7 +113,7 @@ def unlike(entries: Sequence[Entry]) -> Found:
     whole = _in_one_go(entries)
     groups = (
         (SETTING, _by(entries, *CASE)),
-        (MACHINE, _by(entries, "session", "device", "device_hash", "torch", "gpubench")),
+        (MACHINE, _by(entries, "session", "device", "device_hash", "torch", "gpubench", "os")),
         (WORK, _by(whole, *alike)),
         (LENGTH, _by([entry for entry in entries if entry.text("mode") != "full"], *alike)),
     )
@@ -125,7 +126,7 @@ def unlike(entries: Sequence[Entry]) -> Found:
 
 
 def _in_one_go(entries: Sequence[Entry]) -> list[Entry]:
-    """Without those that a later process went on with: it has no batch of the stages before, and counts another step."""
+    """Without those that were gone on with: the last process has no batch of stages before, and counts another step."""
     return [entry for entry in entries if not entry.text("resumed")]
 
 
