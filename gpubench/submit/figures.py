@@ -220,7 +220,7 @@ def validated(entry: Entry, *, after: bool) -> tuple[float, float]:
     timed = sum(lap.seconds for each in valid for lap in each if lap.kind == "timed")
     if not timed or len({each[0].epoch for each in valid}) != len(valid) or not entry.known("epochs", "valid_seconds"):
         return math.nan, math.nan
-    if after and not len(valid) <= max(_afters(own)):
+    if after and len(valid) > max(_afters(own)):
         return math.nan, math.nan
 
     def seconds(samples: int) -> float:

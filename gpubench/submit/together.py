@@ -241,16 +241,11 @@ def _samples_validated(group: Sequence[Entry], *, after: bool) -> tuple[int, lis
     """How many rows have validations of the same number of samples, and the doubts of the others."""
     known = [(*each, entry) for entry in group if (each := validated(entry, after=after))[0] > 0]
     usual = round(float(np.median([samples for samples, _, _ in known]))) if known else 0
-    odd = [
-        (
-            entry,
-            entry.doubt(
-                "valid_seconds", f"it stands for {shown(samples)} samples, and those of alike rows for {usual}"
-            ),
-        )
-        for samples, slack, entry in known
-        if abs(samples - usual) > max(slack, 1e-9)
-    ]
+    odd = []
+    for samples, slack, entry in known:
+        if abs(samples - usual) > max(slack, 1e-9):
+            follows = f"it stands for {shown(samples)} samples, and those of alike rows for {usual}"
+            odd.append((entry, entry.doubt("valid_seconds", follows)))
     return len(known) - len(odd), odd
 
 
