@@ -37,6 +37,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             code = command(*args, **kwargs)
         except UserError as error:
             say(f"gpubench: {error}", err=True)
+            say(*([error.data] if error.data else []), err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # `| head` has seen enough; rich makes a SystemExit of it
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
