@@ -21,16 +21,16 @@ LONGEST = 110
 CASES = (
     Column("place", "count"),
     Column("card"),
-    Column("precision"),
     Column("seconds", "s", "lower"),
+    Column("precision"),
     Column("samples/s", "samples/s", "higher"),
     Column("suite"),
     Column("model"),
     Column("batch"),
+    Column("recipe", note=True),
     Column("runs", "count"),
     Column("machines"),
     Column("source"),
-    Column("recipe", note=True),
     Column("notes", note=True),
 )
 ROWS = (
@@ -67,21 +67,21 @@ def cases(standings: Sequence[Standing], to: Addresses) -> Grid:
 def _case(each: Standing, to: Addresses) -> Line:
     row = to.row(each.rows[0]) if each.rows else ""
     bar = () if math.isnan(each.share) else (round(100 * each.share),)
-    _, card, precision, seconds, rate, suite, model, batch, runs, machines, source, recipe, notes = CASES
+    _, card, seconds, precision, rate, suite, model, batch, recipe, runs, machines, source, notes = CASES
     agree = cell_of(each.machines, machines)
     cells = [
         Cell(f"{each.place} of {each.of}" if each.place else "", value=str(each.place or ""), kind="number"),
         cell_of(each.label, card, to.card(each.card)),
-        cell_of(each.precision, precision),
         cell_of(each.seconds, seconds, row, bar=bar),
+        cell_of(each.precision, precision),
         cell_of(each.rate, rate),
         cell_of(each.suite, suite, to.suite(each.suite)),
         cell_of(each.model, model),
         cell_of(each.batch, batch),
+        cell_of(name(each.recipe, LONGEST), recipe),
         cell_of(each.trials or None, runs),
         replace(agree, kind="agree") if " agree" in each.machines else agree,
         _source(each.source, source),
-        cell_of(name(each.recipe, LONGEST), recipe),
         cell_of(name(each.notes, LONGEST), notes),
     ]
     return Line(cells, filters={"suite": each.suite, "precision": each.precision, "card": each.card})
@@ -153,7 +153,15 @@ def figures(published: Published, card: str) -> Grid:
 
 
 def _figure(kind: str, each: Figure, reason: str) -> Line:
-    values = (each.workload, kind, each.precision, each.batch, each.figure, each.unit, str(each.year))
-    cells = [cell_of(value, column) for value, column in zip(values, FIGURES, strict=False)]
+    values: tuple[Value, ...] = (
+        each.workload,
+        kind,
+        each.precision,
+        each.batch,
+        each.figure,
+        each.unit,
+        str(each.year),
+    )
+    cells = [cell_of(value, column) for value, column in zip(values, FIGURES[: len(values)], strict=True)]
     source = f"{each.source}, line {each.line}"
     return Line([*cells, Cell(source, href=figure_link(each), outside=True), cell_of(reason, FIGURES[-1])])
