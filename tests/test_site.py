@@ -1,4 +1,4 @@
-"""The site: findings first, each link leads somewhere, nothing is fetched, no text of a row is markup, all is readable."""
+"""The site: findings first, no link that leads nowhere, nothing fetched, no text of a row as markup, all readable."""
 
 import csv
 import io
@@ -8,17 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from rows import cell, rows
 from test_page import ATTACK as ATTACK_WITH_NUL
 from test_page import Page
 
-from gpubench.commands.site import NO_ROWS, write_site
+from gpubench.commands.compare import write_site
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
 from gpubench.studies.standings.agreement import agreements
+from gpubench.studies.standings.contents import NO_ROWS
 from gpubench.studies.standings.standings import Row, agreement_text
 
 ROOT = Path(__file__).parents[1]
@@ -369,3 +371,36 @@ def test_the_command_says_what_it_wrote(cli, tmp_path):
 def test_the_order_of_the_ranking_is_that_of_the_speeds(folder, site):
     speeds = [float(each["half"][0].split()[0]) for each in table(folder, "index.html", "published") if each["half"][0]]
     assert all(one >= other for one, other in pairwise(speeds))
+
+
+def workflow(name):
+    text = (ROOT / ".github" / "workflows" / name).read_text()
+    return text, yaml.safe_load(text)
+
+
+def test_no_workflow_both_reads_what_strangers_send_and_may_write():
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text, found = workflow(path.name)
+        assert "pull_request_target" not in text
+        assert set(found["permissions"].values() if found["permissions"] else []) <= {"read"}
+    text, submit = workflow("submit.yml")
+    assert not any("permissions" in job for job in submit["jobs"].values())
+    assert "secrets." not in text
+    assert not re.search(r"(pip install|gpubench|python)[^\n]*proposed", text)
+    text, comment = workflow("comment.yml")
+    assert "checkout" not in text
+    runs = [step["run"] for job in comment["jobs"].values() for step in job["steps"] if "run" in step]
+    assert not any("${{" in run for run in runs)
+    assert comment[True]["workflow_run"]["workflows"] == [submit["name"]]
+
+
+def test_the_site_is_built_of_results():
+    _, found = workflow("site.yml")
+    assert {"run": "gpubench site results -o site"} in found["jobs"]["build"]["steps"]
+    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
+
+
+def test_submit_says_the_licence(cli, tmp_path):
+    records.append(tmp_path / "mine.csv", rows([100.0] * 6))
+    assert "CC0 1.0" in cli("submit", "mine.csv").stdout.splitlines()[-1]
+    assert "CC0-1.0" in (ROOT / "results" / "LICENSE").read_text().splitlines()[0]

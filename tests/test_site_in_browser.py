@@ -4,7 +4,7 @@ import pytest
 from rows import rows
 from test_site import ATTACK, ROOT
 
-from gpubench.commands.site import write_site
+from gpubench.commands.compare import write_site
 from gpubench.rows import write as records
 
 
@@ -32,20 +32,20 @@ def shown(page, where):
 def test_the_filters_leave_what_fits_and_say_how_much(visited, folder):
     page = visited(folder / "index.html")
     every = shown(page, "#cases")
-    page.get_by_label("Suite").select_option("resnet")
-    page.get_by_label("Precision").select_option("fp32")
-    page.get_by_label("Card").select_option("RTX 2080 Ti")
+    page.get_by_label("Suite", exact=True).select_option("resnet")
+    page.get_by_label("Precision", exact=True).select_option("fp32")
+    page.get_by_label("Card", exact=True).select_option("RTX 2080 Ti")
     assert 0 < shown(page, "#cases") < every
     assert shown(page, "#published") == 1  # which has no suite and no one precision
     assert f"{shown(page, '#cases') + 1} lines match" in page.get_by_role("status").inner_text()
-    page.get_by_label("Words").fill("resnet50")
+    page.get_by_label("Words", exact=True).fill("resnet50")
     assert shown(page, "#cases") == 1
     assert shown(page, "#published") == 0
 
 
 def test_the_keyboard_reaches_the_filters_the_tables_and_their_links(visited, folder):
     page = visited(folder / "index.html")
-    page.get_by_label("Suite").focus()
+    page.get_by_label("Suite", exact=True).focus()
     reached = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -58,7 +58,7 @@ def test_the_keyboard_reaches_the_filters_the_tables_and_their_links(visited, fo
 
 def test_a_figure_leads_to_its_row(visited, folder):
     page = visited(folder / "index.html")
-    page.get_by_label("Card").select_option("RTX 2080 Ti")
+    page.get_by_label("Card", exact=True).select_option("RTX 2080 Ti")
     page.locator("#cases tbody tr:visible td:nth-child(3) a").first.click()
     page.wait_for_url("**/card/rtx-2080-ti.html#*")
     assert page.locator("tr:target").count() == 1

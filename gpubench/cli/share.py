@@ -89,7 +89,7 @@ def site(
 
     It opens from disk, asks nothing of any network, and links each figure to its rows and their source.
     """
-    from gpubench.commands.site import write_site
+    from gpubench.commands.compare import write_site
 
     say(write_site(files, out))
 

@@ -10,25 +10,12 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import Published, short_name
+from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.ranking import CALLED, Ranking, headline
 from gpubench.studies.section import Answer, Finding
-from gpubench.studies.standings.standings import Row, Standing
+from gpubench.studies.standings.contents import Contents
+from gpubench.studies.standings.standings import Standing
 from gpubench.studies.words import gain, times
-
-
-@dataclass(frozen=True)
-class Contents:
-    """All that a site shows."""
-
-    answer: Answer
-    standings: Sequence[Standing]
-    rows: Sequence[Row]
-    """All that were read, whether or not a case is made of them."""
-    ranking: Ranking
-    published: Published
-    licensed: bool = False
-    """Whether a licence of the rows lies beside them."""
 
 
 @dataclass(frozen=True)

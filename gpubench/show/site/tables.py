@@ -71,7 +71,7 @@ def _case(each: Standing, to: Addresses) -> Line:
     agree = cell_of(each.machines, machines)
     cells = [
         Cell(f"{each.place} of {each.of}" if each.place else "", value=str(each.place or ""), kind="number"),
-        cell_of(each.label, card, to.card(each.card)),
+        replace(cell_of(each.label, card, to.card(each.card)), kind="name"),
         cell_of(each.seconds, seconds, row, bar=bar),
         cell_of(each.precision, precision),
         cell_of(each.rate, rate),
