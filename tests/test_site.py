@@ -180,6 +180,15 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     file, number = re.fullmatch(r"(\S+\.csv), line (\d+)", row["row"][0]).groups()
     there = list(csv.DictReader((ROOT / "results" / file).read_text().splitlines()))[int(number) - 2]
     assert float(there["seconds"]) == pytest.approx(1692, abs=0.5)
+    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "machines", "source")}
+    assert told == {
+        "suite": "resnet",
+        "batch": "408 (author)",
+        "samples/s": "887",
+        "runs": "1",
+        "machines": "published",
+        "source": "init27",
+    }
     assert (there["model"], there["precision"]) == ("resnet18", "fp32")
     assert row["source"][1].startswith("https://github.com/init27/")
 
@@ -193,6 +202,10 @@ def test_rows_and_published_figures_are_never_one_table(folder, site):
     figures = table(folder, "card/rtx-2080-ti.html", "figures")
     of_it = [each for each in published().figures if each.card == "RTX 2080 Ti"]
     assert len(figures) == len(of_it)
+    said = {(each["workload"][0], each["unit"][0], each["precision"][0], each["batch"][0]) for each in figures}
+    assert said == {(each.workload, each.unit, each.precision, each.batch) for each in of_it}
+    first = next(each for each in of_it if figures[0]["source"][0].endswith(f", line {each.line}"))
+    assert float(figures[0]["figure"][0].replace(",", "")) == pytest.approx(first.figure, rel=0.01)
     assert all(re.match(r"https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]+/", each["source"][1]) for each in figures)
 
 
@@ -290,6 +303,15 @@ def test_what_cannot_be_read_is_said_and_what_is_not_there_refused(tmp_path, cap
         write_site([tmp_path / "other.csv"], tmp_path / "out")
     with pytest.raises(UserError, match="cannot write there"):
         write_site([tmp_path / "bad.csv"], tmp_path / "bad.csv")
+
+
+def test_files_of_one_name_are_two(tmp_path):
+    for name, device in (("a", "aaaa"), ("b", "bbbb")):
+        (tmp_path / name).mkdir()
+        records.append(tmp_path / name / "mine.csv", rows([100.0, 101.0], device_hash=device, session=name))
+    pages = built(tmp_path / "site", tmp_path / "a", tmp_path / "b")
+    assert leads_nowhere(pages, tmp_path / "site") == []
+    assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 4
 
 
 def test_places_are_among_like_cases_alone(tmp_path):

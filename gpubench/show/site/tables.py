@@ -48,11 +48,11 @@ ROWS = (
 )
 FIGURES = (
     Column("workload"),
+    Column("figure", "x", "higher"),
+    Column("unit"),
     Column("class"),
     Column("precision"),
     Column("batch"),
-    Column("figure", "x", "higher"),
-    Column("unit"),
     Column("year"),
     Column("source"),
     Column("why it is not used", note=True),
@@ -65,31 +65,37 @@ def cases(standings: Sequence[Standing], to: Addresses) -> Grid:
 
 
 def _case(each: Standing, to: Addresses) -> Line:
-    row = to.row(each.rows[0]) if each.rows else ""
+    values: dict[str, Value] = {
+        "card": each.label,
+        "seconds": each.seconds,
+        "precision": each.precision,
+        "samples/s": each.rate,
+        "suite": each.suite,
+        "model": each.model,
+        "batch": each.batch,
+        "recipe": name(each.recipe, LONGEST),
+        "runs": each.trials or None,
+        "machines": each.machines,
+        "source": author(each.source),
+        "notes": name(each.notes, LONGEST),
+    }
+    cells = _cells(CASES, values)
     bar = () if math.isnan(each.share) else (round(100 * each.share),)
-    _, card, seconds, precision, rate, suite, model, batch, recipe, runs, machines, source, notes = CASES
-    agree = cell_of(each.machines, machines)
-    cells = [
-        Cell(f"{each.place} of {each.of}" if each.place else "", value=str(each.place or ""), kind="number"),
-        replace(cell_of(each.label, card, to.card(each.card)), kind="name"),
-        cell_of(each.seconds, seconds, row, bar=bar),
-        cell_of(each.precision, precision),
-        cell_of(each.rate, rate),
-        cell_of(each.suite, suite, to.suite(each.suite)),
-        cell_of(each.model, model),
-        cell_of(each.batch, batch),
-        cell_of(name(each.recipe, LONGEST), recipe),
-        cell_of(each.trials or None, runs),
-        replace(agree, kind="agree") if " agree" in each.machines else agree,
-        _source(each.source, source),
-        cell_of(name(each.notes, LONGEST), notes),
-    ]
-    return Line(cells, filters={"suite": each.suite, "precision": each.precision, "card": each.card})
+    row = to.row(each.rows[0]) if each.rows else ""
+    place = f"{each.place} of {each.of}" if each.place else ""
+    cells["place"] = Cell(place, value=str(each.place or ""), kind="number")
+    cells["card"] = replace(cells["card"], kind="name", href=to.card(each.card))
+    cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
+    cells["suite"] = replace(cells["suite"], href=to.suite(each.suite))
+    cells["source"] = replace(cells["source"], href=source_link(each.source), outside=True)
+    if " agree" in each.machines:
+        cells["machines"] = replace(cells["machines"], kind="agree")
+    return Line(list(cells.values()), filters={"suite": each.suite, "precision": each.precision, "card": each.card})
 
 
-def _source(source: str, column: Column) -> Cell:
-    """Who published it; rows of our own have none."""
-    return cell_of(author(source), column, source_link(source), outside=True)
+def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, Cell]:
+    """A cell for each column by its name, empty where there is no value."""
+    return {column.name: cell_of(values.get(column.name), column) for column in columns}
 
 
 def ranking(found: Ranking, to: Addresses) -> Grid:
@@ -124,20 +130,17 @@ def rows(found: Iterable[Row], to: Addresses) -> Grid:
 
 
 def _row(each: Row, to: Addresses) -> Line:
-    facts, place = each.facts, to.anchor(each)
-    texts = {key: str(facts[key]) for key in ("suite", "model", "precision", "torch", "status")}
-    remark = "; ".join(filter(None, (str(facts["marks"]), str(facts["reason"]))))
-    values: Mapping[str, Value] = {
-        **texts,
+    facts, place, source = each.facts, to.anchor(each), str(each.facts["source"])
+    values: dict[str, Value] = {
+        **{column: str(facts[column]) for column in ("suite", "model", "precision", "torch", "status", "source")},
         "batch": _known(facts["batch_size"]),
         "seconds": _known(facts["seconds"]),
         "samples/s": _known(facts["samples_per_second"]),
-        "notes": remark,
+        "notes": "; ".join(filter(None, (str(facts["marks"]), str(facts["reason"])))),
     }
-    cells = {column.name: cell_of(values.get(column.name), column) for column in ROWS}
-    cells["row"] = Cell(f"{each.file}, line {each.line}", href=f"#{place}")
-    source = str(facts["source"])
-    cells["source"] = cell_of(source, ROWS[9], source_link(source), outside=True)
+    cells = _cells(ROWS, values)
+    cells["row"] = Cell(f"{each.file}, line {each.line}", kind="row", href=f"#{place}")
+    cells["source"] = replace(cells["source"], href=source_link(source), outside=True)
     return Line(list(cells.values()), id=place)
 
 
@@ -153,15 +156,17 @@ def figures(published: Published, card: str) -> Grid:
 
 
 def _figure(kind: str, each: Figure, reason: str) -> Line:
-    values: tuple[Value, ...] = (
-        each.workload,
-        kind,
-        each.precision,
-        each.batch,
-        each.figure,
-        each.unit,
-        str(each.year),
-    )
-    cells = [cell_of(value, column) for value, column in zip(values, FIGURES[: len(values)], strict=True)]
-    source = f"{each.source}, line {each.line}"
-    return Line([*cells, Cell(source, href=figure_link(each), outside=True), cell_of(reason, FIGURES[-1])])
+    values: dict[str, Value] = {
+        "workload": each.workload,
+        "figure": each.figure,
+        "unit": each.unit,
+        "class": kind,
+        "precision": each.precision,
+        "batch": each.batch,
+        "year": str(each.year),
+        "source": f"{each.source}, line {each.line}",
+        "why it is not used": reason,
+    }
+    cells = _cells(FIGURES, values)
+    cells["source"] = replace(cells["source"], href=figure_link(each), outside=True)
+    return Line(list(cells.values()))

@@ -1,7 +1,7 @@
 """Every case of some rows: its place among like ones, the machines that agree on it, and the rows behind it."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ class Row:
     """One row, as a page about a card shows it."""
 
     file: str
+    """Its name; its path where another one has the same name."""
     line: int
     card: str
     facts: Mapping[str, Any]
@@ -66,10 +67,12 @@ class Standing:
 
 def rows_of(result: Result, places: Sequence[Place]) -> dict[int, Row]:
     """By their place in the index of the frame all rows that were compared; `places` are those of `Loaded`."""
-    facts = dicts_of(result.frame)
+    paths = {place.path for place in places}
+    names = Counter(path.name for path in paths)
+    called = {path: shown(path.name if names[path.name] == 1 else str(path)) for path in paths}
     return {
-        int(at): Row(shown(places[at].path.name), places[at].line, short_name(each["card"]), each)
-        for at, each in zip(result.frame.index, facts, strict=True)
+        int(at): Row(called[places[at].path], places[at].line, short_name(each["card"]), each)
+        for at, each in zip(result.frame.index, dicts_of(result.frame), strict=True)
     }
 
 
