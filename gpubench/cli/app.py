@@ -75,6 +75,7 @@ def add(to: typer.Typer, command: Callable[..., int | None], examples: str, pane
 add(app, run.run, run.RUN_EXAMPLES, MEASURE)
 add(app, compare.compare, compare.COMPARE_EXAMPLES, COMPARE)
 add(app, compare.report, compare.REPORT_EXAMPLES, COMPARE)
+add(app, share.site, share.SITE_EXAMPLES, COMPARE)
 add(app, cards.cards, cards.CARDS_EXAMPLES, COMPARE)
 add(app, share.export, share.EXPORT_EXAMPLES, COMPARE)
 add(app, share.import_, share.IMPORT_EXAMPLES, COMPARE, name="import")
