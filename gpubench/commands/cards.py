@@ -56,6 +56,9 @@ def show_cards(cards: Sequence[str], shape: Shape) -> None:
         )
         answer = ranking.answer(ranked, found, drawn)
         tables = [ranking.short_table(ranked, lines)]
+        for name in ("src", "W"):
+            if len(table_lines(tables[0], WIDTH)) > len(lines) + 2:  # it is in two parts
+                tables = [ranking.without(tables[0], name)]
     _show(answer, shape.table, tables, notes_first=bool(chosen))
     if shape.charts is not None:
         _draw(answer, shape.charts, shape)

@@ -50,14 +50,14 @@ class Ranking:
     sources: int
 
     def best_known(self, most: int) -> tuple[Line, ...]:
-        """The reference, those with a price, and of each architecture in turn the card with the most; no laptops."""
+        """The reference, the fastest, those with a price, and of each architecture in turn the best known one."""
         waiting: dict[str, list[Line]] = defaultdict(list)
         for line in sorted(self.lines, key=lambda line: -line.figures):
             own = architecture(line.card)
             if line.figures >= LEAST_FIGURES and self.classes[0] in line.ratios and "laptop" not in own:
                 waiting[own].append(line)
         turns = sorted((at, -line.figures, line.card) for own in waiting.values() for at, line in enumerate(own))
-        kept = list(dict.fromkeys([self.reference, *(card for _, _, card in turns)]))[:most]
+        kept = list(dict.fromkeys([self.reference, self.best.card, *(card for _, _, card in turns)]))[:most]
         return tuple(line for line in self.lines if line.card in kept or line.dollars is not None)
 
     @property
@@ -180,16 +180,13 @@ def _estimate(ratio: Ratio | None) -> Estimate | None:
 
 
 def short_table(ranking: Ranking, lines: Sequence[Line]) -> Table:
-    """The same in so few columns that a terminal holds them beside each other."""
+    """The same in so few columns that a terminal holds them beside each other, or nearly so (`without`)."""
     priced = any(line.dollars is not None for line in lines)
-    # There is no room for a second class beside prices, nor for sources beside every name and two classes.
-    kinds = ranking.classes[:1] if priced else ranking.classes
-    sources = len(kinds) == 1 or len(lines) <= MOST_LINES
+    kinds = ranking.classes[:1] if priced else ranking.classes  # there is no room for a second class beside prices
     columns = [Column("card"), Column("#", "count")]
     for kind in kinds:
         columns += [Column(CLASSES[kind].head, "ratio"), Column("90%", "range")]
-    columns += [Column("src", "count")] if sources else []
-    columns += [Column("GB", "GB", places=0), Column("W", "W")]
+    columns += [Column("src", "count"), Column("GB", "GB", places=0), Column("W", "W")]
     columns += [Column("$/h", "$", places=2), Column("per $", "ratio")] if priced else []
     rows = []
     for line in lines:
@@ -198,11 +195,17 @@ def short_table(ranking: Ranking, lines: Sequence[Line]) -> Table:
         for kind in kinds:
             ratio = line.ratios.get(kind)
             cells += [gain(ratio.value) if ratio else "-", _range(ratio)]
-        cells += [line.sources] if sources else []
-        cells += [board.memory_gb, f"{board.watts:.0f}" if board.watts else ""]
+        cells += [line.sources, board.memory_gb, f"{board.watts:.0f}" if board.watts else ""]
         cells += [line.dollars, gain(line.per_dollar.value) if line.per_dollar else ""] if priced else []
         rows.append(tuple(cells))
     return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
+
+
+def without(table: Table, name: str) -> Table:
+    """The table without a column."""
+    kept = [at for at, column in enumerate(table.columns) if column.name != name]
+    columns = tuple(table.columns[at] for at in kept)
+    return Table(table.name, columns, tuple(tuple(line[at] for at in kept) for line in table.lines))
 
 
 def _range(ratio: Ratio | None) -> str:
@@ -227,25 +230,22 @@ def headline(ranking: Ranking) -> str:
 
 
 def standing(ranking: Ranking, card: str) -> str:
-    """Where a card of the ranking stands in it: `RTX 4090 is number 15 of 65 cards in half precision (tier 4), ...`."""
+    """`RTX 4090 is number 15 of 65 cards in half precision, 0.80 times as fast as ... (90%: 0.68 to 0.95)`."""
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
-    said = [
-        f"{times(ratio.value)} as fast as {ranking.reference} in {CLASSES[kind].called} (90%: {gain(ratio.low)} to"
-        f" {gain(ratio.high)})"
-        for kind, ratio in line.ratios.items()
-        if card != ranking.reference
-    ]
-    where = f"{card} is number {cards.index(card) + 1} of {len(cards)} cards in {CLASSES[ranking.classes[0]].called}"
-    return f"{where}{': ' if said else ''}{', and '.join(said)}."
+    said = [f"{card} is number {cards.index(card) + 1} of {len(cards)} cards in {CLASSES[ranking.classes[0]].called}"]
+    for kind, ratio in line.ratios.items() if card != ranking.reference else ():
+        where = f" in {CLASSES[kind].called}" if len(said) > 1 else f" as fast as {ranking.reference}"
+        said.append(f"{times(ratio.value)}{where} (90%: {gain(ratio.low)} to {gain(ratio.high)})")
+    return f"{', '.join(said)}."
 
 
 def notes(ranking: Ranking, published: Published) -> list[str]:
     """What the figures of the table are worth."""
     check = checked()
     said = [
-        "Cards of one tier (# among all cards) cannot be told from its first one; - is no figure. A published figure that the model"
-        f" has not seen it misses by {check['median_error']:.0%} (median; {check['median_error_source']:.0%} where the"
+        "Cards of one tier (# counts those of all cards) cannot be told from its first one; - is no figure. A published"
+        f" figure that the model has not seen it misses by {check['median_error']:.0%} (median; {check['median_error_source']:.0%} where the"
         f" source is new to the card), and {check['in_interval']:.0%} lie in their 90% interval (--score)."
     ]
     if "single" in ranking.classes:

@@ -80,7 +80,7 @@ def answer(
     what = f"{card} / {other}"
     tables = [Table("answer", (Column("class"), Column(what, "ratio", "higher", level=90)), tuple(lines))]
     tables += [pair_table(pairs, card, other)] if pairs else []
-    return answered(sentence(ratios, card, other, classes), what, tables, said)
+    return answered(sentence(ratios, cards, classes, families), what, tables, said)
 
 
 def _agreement(pair: Pair, ratios: Mapping[str, Ratio]) -> float:
@@ -88,11 +88,15 @@ def _agreement(pair: Pair, ratios: Mapping[str, Ratio]) -> float:
     return math.log(pair.ratio) * (1 if ratios[pair.one.kind].value >= 1 else -1)
 
 
-def sentence(ratios: Mapping[str, Ratio], card: str, other: str, classes: Sequence[str]) -> str:
+def sentence(
+    ratios: Mapping[str, Ratio], cards: tuple[str, str], classes: Sequence[str], families: Sequence[str]
+) -> str:
     """`A trains 1.6 times as fast as B in half precision (90%: 1.4 to 1.9), and 1.7 times in ...`."""
+    card, other = cards
     if not ratios:
         names = " or ".join(CLASSES[kind].called for kind in classes)
-        return f"{card} and {other} cannot be compared: there are no figures of them in {names}."
+        models = " and ".join(families)
+        return f"{card} and {other} cannot be compared: there are no figures of them on {models} models in {names}."
     told = {kind: ratio for kind, ratio in ratios.items() if ratio.told_apart}
     parts = [
         f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].called} ({_span(ratio)})"
@@ -178,7 +182,9 @@ def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, oth
     if not against:
         return [f"{said}; none says the contrary. The one that says least is first."]
     names = listed(dict.fromkeys(pair.one.source for pair in against))
-    return [f"{said}; {len(against)} of them say{'s' * (len(against) == 1)} the contrary ({names}), and are first."]
+    return [
+        f"{said}; {len(against)} of them say{'s' * (len(against) == 1)} the contrary ({names}). First: what says it most."
+    ]
 
 
 def _missing(model: Model, ratios: Mapping[str, Ratio], cards: Sequence[str], families: Sequence[str]) -> Iterator[str]:
