@@ -182,9 +182,8 @@ def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, oth
     if not against:
         return [f"{said}; none says the contrary. The one that says least is first."]
     names = listed(dict.fromkeys(pair.one.source for pair in against))
-    return [
-        f"{said}; {len(against)} of them say{'s' * (len(against) == 1)} the contrary ({names}). First: what says it most."
-    ]
+    say = "says" if len(against) == 1 else "say"
+    return [f"{said}; {len(against)} of them {say} the contrary ({names}). First: what says it most."]
 
 
 def _missing(model: Model, ratios: Mapping[str, Ratio], cards: Sequence[str], families: Sequence[str]) -> Iterator[str]:
