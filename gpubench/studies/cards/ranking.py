@@ -251,9 +251,11 @@ def notes(ranking: Ranking, published: Published) -> list[str]:
     ]
     if "single" in ranking.classes:
         said.append("fp32: as the card does it, so TF32 from Ampere on.")
-    reference = next(line for line in ranking.lines if line.card == ranking.reference)
-    if reference.dollars is None and any(line.dollars is not None for line in ranking.lines):
+    priced = {line.card for line in ranking.lines if line.dollars is not None}
+    if priced and ranking.reference not in priced:
         said.append(f"{ranking.reference} has no price, so none can be held against it: --relative-to one that has.")
+    if priced and len(ranking.classes) > 1:
+        said.append(f"Per dollar in {CLASSES[ranking.classes[0]].called}; another: --precision.")
     if len(ranking.families) > 1:
         said.append("Typical of convolution and matmul models alike; one kind: --family.")
     else:
