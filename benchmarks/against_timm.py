@@ -104,7 +104,9 @@ def main() -> None:
         interval = median_interval(own)
         span = f", 95% {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
         spread = stdev(map(math.log, own))
-        print(f"images/s, ours / timm {timm.__version__}, {kind} time: {median(own):.3f}{span}, sd of logs {spread:.3f}")
+        print(
+            f"images/s, ours / timm {timm.__version__}, {kind} time: {median(own):.3f}{span}, sd of logs {spread:.3f}"
+        )
 
 
 if __name__ == "__main__":
