@@ -41,6 +41,13 @@ class Figure:
         return self.limit is not None and self.value < self.limit.least
 
     @property
+    def said(self) -> str:
+        """In two words at most."""
+        if len(self.references) < LEAST_HOSTS:
+            return "not known"
+        return "too low" if self.is_slow else "ok"
+
+    @property
     def share(self) -> float | None:
         """Of what is typical."""
         return self.value / self.limit.typical if self.limit else None
@@ -152,8 +159,7 @@ def _figures(mine: pd.DataFrame, known: pd.DataFrame, unit: str) -> list[Figure]
     """Every figure of these rows with those of the known ones, of which each `unit` has one."""
     found = []
     for recipe, rows in mine.groupby("recipe", sort=False):
-        first = rows.iloc[0]
-        name = f"{first['model']} {first['precision']}, batch {first['batch_size']:.0f}"
+        name = f"{rows['model'].iloc[0]} {rows['precision'].iloc[0]}"
         references = _by_unit(known[known["recipe"] == recipe], RATE, unit)
         found.append(Figure(name, "samples/s", float(rows[RATE].median()), references))
     for column, (name, shown_in, scale) in OF_THE_CARD.items():
@@ -163,7 +169,7 @@ def _figures(mine: pd.DataFrame, known: pd.DataFrame, unit: str) -> list[Figure]
             value = float(rows[column].median()) / scale
             references = tuple(each / scale for each in _by_unit(alike, column, unit))
             if value == value:
-                found.append(Figure(f"{name}, {precision}", shown_in, value, references))
+                found.append(Figure(f"{name} {precision}", shown_in, value, references))
     return [replace(each, limit=limit_of(each.references, len(found))) if each.references else each for each in found]
 
 

@@ -20,9 +20,9 @@ TRIALS = (
 )  # fmt: skip
 """And what happened in each trial."""
 RULE = (
-    f"A figure is too low where it is {LEAST:.0%} below what is typical, and so low that at most {FALSE_ALARMS:.0%} of good"
-    " cards would have any such figure. The limit widens with how much the references scatter and with how few they"
-    " are (docs/accept.md)."
+    f"A figure is too low where it is {LEAST:.0%} below what is typical, and so low that at most {FALSE_ALARMS:.0%} of"
+    " good cards would have any such figure. The limit widens with how much the references scatter and with how few"
+    " they are (docs/accept.md)."
 )
 
 
@@ -51,19 +51,18 @@ def _figures(judgement: Judgement) -> Table:
         Column("share", "ratio", places=2),
         Column("least", "ratio", places=2),
         Column("found", "share", places=0),
-        Column("of", "count"),
+        Column("others", "count"),
         Column("it is"),
     )
     lines: list[tuple[Value, ...]] = []
     for each in judgement.figures:
-        limit, enough = each.limit, len(each.references)
-        if limit is None:
-            lines.append((each.name, each.unit, each.value, None, None, None, None, 0, "not known"))
-            continue
-        said = "too low" if each.is_slow else "as expected"
-        least = limit.least / limit.typical
-        lines.append((each.name, each.unit, each.value, limit.typical, each.share, least, limit.found, enough, said))
-    name = f"figures; found: of cards {SLOW:.0%} slow in this one alone; of: so many {judgement.against}"
+        limit = each.limit
+        against = (limit.typical, each.share, limit.least / limit.typical, limit.found) if limit else (None,) * 4
+        lines.append((each.name, each.unit, each.value, *against, len(each.references), each.said))
+    name = (
+        f"figures; typical: of so many {judgement.against}; share of it, and the least that is not too low; found: of"
+        f" cards {SLOW:.0%} slow in this figure alone"
+    )
     return Table(name, columns, tuple(lines))
 
 

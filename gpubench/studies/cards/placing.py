@@ -30,8 +30,10 @@ KIND, FAMILY = "half", ("convolution",)
 
 def placed(rows: pd.DataFrame) -> list[str]:
     """A sentence for each card of these rows that can be placed; of a CPU, why it cannot."""
-    own = rows[rows.apply(_has_a_place, axis=1).astype(bool)] if len(rows) else rows
-    said = []
+    own = rows[[_has_a_place(row) for _, row in rows.iterrows()]]
+    said: list[str] = []
+    if own.empty:
+        return said
     for (card, device), trials in own.groupby(["card", "device"], sort=False):
         rate = float(trials["samples_per_second"].median())
         said.append(on_cpu(str(card), rate) if device == "cpu" else on_card(str(card), rate, fitted_model()))
