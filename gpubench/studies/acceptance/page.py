@@ -24,12 +24,16 @@ RULE = (
     " good cards would have any such figure. The limit widens with how much the references scatter and with how few"
     " they are (docs/accept.md)."
 )
+READ = (
+    "share: of what is typical of them. least: below it a figure is too low. found: of cards that are"
+    f" {SLOW:.0%} slow in this figure alone, how many would be."
+)
 
 
 def answer_of(judgement: Judgement, mine: pd.DataFrame, notes: Sequence[str], table: bytes) -> Answer:
     """What faces show; `table` is the CSV of the rows `mine`, which a page carries."""
     shown = (_figures(judgement), _machine(mine), _trials(mine))
-    section = Section("accept", judgement.card, judgement.sentence, tables=shown, notes=tuple(notes))
+    section = Section("accept", judgement.card, judgement.sentence, tables=shown, notes=(READ, *notes))
     return Answer(
         judgement.sentence,
         findings=(),
@@ -51,7 +55,7 @@ def _figures(judgement: Judgement) -> Table:
         Column("share", "ratio", places=2),
         Column("least", "ratio", places=2),
         Column("found", "share", places=0),
-        Column("others", "count"),
+        Column("of them", "count"),
         Column("it is"),
     )
     lines: list[tuple[Value, ...]] = []
@@ -59,11 +63,7 @@ def _figures(judgement: Judgement) -> Table:
         limit = each.limit
         against = (limit.typical, each.share, limit.least / limit.typical, limit.found) if limit else (None,) * 4
         lines.append((each.name, each.unit, each.value, *against, len(each.references), each.said))
-    name = (
-        f"figures; typical: of so many {judgement.against}; share of it, and the least that is not too low; found: of"
-        f" cards {SLOW:.0%} slow in this figure alone"
-    )
-    return Table(name, columns, tuple(lines))
+    return Table(f"beside {judgement.against}", columns, tuple(lines))
 
 
 def _machine(mine: pd.DataFrame) -> Table:
