@@ -92,6 +92,7 @@ def test_a_cpu_has_no_place_and_is_told_so():
         {"memory_format": "contiguous"},
         {"params": "image_size=64"},
         {"status": "failed"},
+        {"mode": "quick"},
         {"studies": ""},
     ],
 )

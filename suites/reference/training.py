@@ -25,7 +25,8 @@ class Encoder(nn.Module):
     def __init__(self, layers: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.places = nn.Parameter(0.02 * torch.randn(SEQUENCE, WIDTH))
+        self.places = nn.Embedding(SEQUENCE, WIDTH)
+        self.register_buffer("order", torch.arange(SEQUENCE), persistent=False)
         self.norm = nn.LayerNorm(WIDTH)
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, activation="gelu", batch_first=True)
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
@@ -33,8 +34,7 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """(N, SEQUENCE) of int64 to (N, 2)."""
-        # A parameter in 16 bits makes the sum 16 bits wide; the norm and the layers then have their weights' dtype.
-        seen = self.norm(self.tokens(tokens) + self.places)
+        seen = self.norm(self.tokens(tokens) + self.places(self.order))
         scores: torch.Tensor = self.classify(self.layers(seen)[:, 0])
         return scores
 

@@ -85,7 +85,6 @@ def _options(wishes: Wishes) -> Options:
         device=device.device,
         repeats=1 if wishes.short else REPEATS,
         out=wishes.out,
-        synthetic=True,
         settings=SHORT if wishes.short else {},
         peaks_anew=True,
     )

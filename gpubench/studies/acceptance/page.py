@@ -33,7 +33,7 @@ READ = (
 def answer_of(judgement: Judgement, mine: pd.DataFrame, notes: Sequence[str], table: bytes) -> Answer:
     """What faces show; `table` is the CSV of the rows `mine`, which a page carries."""
     shown = (_figures(judgement), _machine(mine), _trials(mine))
-    section = Section("accept", judgement.card, judgement.sentence, tables=shown, notes=(READ, *notes))
+    section = Section("accept", judgement.card, "what was measured", tables=shown, notes=(READ, *notes))
     return Answer(
         judgement.sentence,
         findings=(),

@@ -46,6 +46,7 @@ def _has_a_place(row: "pd.Series[Any]") -> bool:
     return (
         STUDY in str(row["studies"]).split()
         and (row["model"], row["status"], row["memory_format"], kind) == (MODEL, "ok", "channels_last", KIND)
+        and row["mode"] in {"sampled", "full"}
         and PIXELS in str(row["params"]).split()
     )
 
