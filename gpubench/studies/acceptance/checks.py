@@ -15,6 +15,8 @@ from gpubench.studies.words import listed
 
 KEEP, RETURN, CANNOT_SAY = "keep", "return", "cannot say"
 RATE = "samples_per_second"
+LIKELY = 0.5
+"""A figure that is not too low is called ok where one 10% slow would more often be found than not."""
 RARE = f" (of good cards {FALSE_ALARMS:.0%} at most are called slow)"
 OF_THE_CARD = {
     "measured_peak_flops": ("peak", "TFLOP/s", 1e12),
@@ -43,9 +45,9 @@ class Figure:
     @property
     def said(self) -> str:
         """In two words at most."""
-        if len(self.references) < LEAST_HOSTS:
+        if self.limit is None or len(self.references) < LEAST_HOSTS:
             return "not known"
-        return "too low" if self.is_slow else "ok"
+        return "too low" if self.is_slow else "ok" if self.limit.found > LIKELY else "not known"
 
     @property
     def share(self) -> float | None:
