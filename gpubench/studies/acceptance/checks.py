@@ -122,8 +122,10 @@ class Judgement:
 
     def _doubt(self, many: str) -> str:
         if self.references < LEAST_HOSTS:
-            there = f"there are only {many}" if self.references else f"there are no {self.against}"
-            return f"{there} with this recipe and this torch, and it takes {LEAST_HOSTS} (--against FILE adds rows)"
+            return (
+                f"it takes {LEAST_HOSTS} {self.against} with this recipe and this torch, and {self.references or 'none'}"
+                f" {'is' if self.references < 2 else 'are'} known (--against FILE adds rows)"
+            )
         if self.slow:
             return f"{self._slow}, but other programs computed meanwhile; stop them and run it again"
         return f"{many} scatter so much that a card {SLOW:.0%} slow would be found in {self.found:.0%} of cases only"
