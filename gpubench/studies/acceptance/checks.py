@@ -122,10 +122,9 @@ class Judgement:
 
     def _doubt(self, many: str) -> str:
         if self.references < LEAST_HOSTS:
-            return (
-                f"it takes {LEAST_HOSTS} {self.against} with this recipe and this torch, and {self.references or 'none'}"
-                f" {'is' if self.references < 2 else 'are'} known (--against FILE adds rows)"
-            )
+            known = self.references or "none"
+            wanted = f"it takes {LEAST_HOSTS} {self.against} with this recipe and torch"
+            return f"{wanted}, and of them it knows {known} (--against FILE adds rows)"
         if self.slow:
             return f"{self._slow}, but other programs computed meanwhile; stop them and run it again"
         return f"{many} scatter so much that a card {SLOW:.0%} slow would be found in {self.found:.0%} of cases only"
