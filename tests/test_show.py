@@ -45,6 +45,7 @@ ALL = [
     ("cifar10", "speedrun", {}),
     ("imagenet", "resnet50", {}),
     ("largebatch", "small", {}),
+    ("reference", "bert-base", {}),
     ("resnet", "resnet18", {"recipe": "article"}),
     ("scaling", "alexnet-bn", {}),
     ("tricks", "plain", {}),

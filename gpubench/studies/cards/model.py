@@ -229,11 +229,18 @@ class Model:
     def one_workload(self, card: str, other: str, kind: str, families: Sequence[str] = FAMILIES) -> Ratio:
         """The same on one workload that somebody else measures: that differs from the typical one."""
         means, spread = self.speeds([card, other], kind, families)
+        own = self.elsewhere(architecture(card) == architecture(other))
+        return over(means, spread, 0, 1, own)
+
+    def elsewhere(self, alike: bool) -> float:
+        """The variance of a log ratio of two cards on one workload of one new source, beside that of the typical one.
+
+        `alike`: they share their architecture.
+        """
         effects = self.spreads.effects
-        names = ["card_source", "card_source_class", "card_workload"]
-        names += ["architecture_recipe"] if architecture(card) != architecture(other) else []
-        own = self.spreads.widening**2 * (sum(effects[name] ** 2 for name in names) + self.spreads.usual_source**2)
-        return over(means, spread, 0, 1, 2 * own)
+        names = ["card_source", "card_source_class", "card_workload", *([] if alike else ["architecture_recipe"])]
+        own = sum(effects[name] ** 2 for name in names) + self.spreads.usual_source**2
+        return 2 * self.spreads.widening**2 * own
 
 
 def _probe(card: str, kind: str, family: str) -> Cell:
