@@ -10,8 +10,8 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.ranking import CALLED, Ranking, headline
+from gpubench.studies.cards.figures import CLASSES, short_name
+from gpubench.studies.cards.ranking import Ranking, headline
 from gpubench.studies.section import Answer, Finding
 from gpubench.studies.standings.contents import Contents
 from gpubench.studies.standings.standings import Standing
@@ -123,5 +123,5 @@ def _lead(ranking: Ranking, card: str) -> str:
     for kind, each in line.ratios.items():
         than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
         sure = f" (90%: {gain(each.low)} to {gain(each.high)})" if each.low != each.high else ""
-        said.append(f"{times(each.value)}{than} in {CALLED[kind]}{sure}")
+        said.append(f"{times(each.value)}{than} in {CLASSES[kind].called}{sure}")
     return f"By published figures: {', '.join(said)}."

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from gpubench.show.html import Cell, Grid, Line, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
-from gpubench.studies.cards.figures import Figure, Published
+from gpubench.studies.cards.figures import CLASSES, Figure, Published
 from gpubench.studies.cards.model import Ratio
-from gpubench.studies.cards.ranking import HEADS, Ranking
+from gpubench.studies.cards.ranking import Ranking
 from gpubench.studies.section import Column, Estimate, Value
 from gpubench.studies.standings.standings import Row, Standing
 from gpubench.studies.words import author, name
@@ -101,7 +101,7 @@ def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, 
 def ranking(found: Ranking, to: Addresses) -> Grid:
     """Cards by what others published; each leads to its figures."""
     columns = [Column("tier", "count"), Column("card")]
-    columns += [Column(HEADS[kind], "ratio", "higher") for kind in found.classes]
+    columns += [Column(CLASSES[kind].head, "ratio", "higher") for kind in found.classes]
     columns += [Column("sources", "count"), Column("figures", "count")]
     most = max((ratio.value for line in found.lines for ratio in line.ratios.values()), default=1.0)
     lines = []
