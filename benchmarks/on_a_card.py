@@ -48,8 +48,8 @@ STAGES: Mapping[str, Stage] = {
     "selftest": Stage("gpubench selftest --device DEVICE", 500),
     "peak": Stage("gpubench peak --device DEVICE", 50),
     # In fp32 one of the two is the default; which is faster differs from card to card.
-    "contiguous": _run(55, f"{FP32} --set memory_format=contiguous"),
-    "channels-last": _run(55, f"{FP32} --set memory_format=channels_last"),
+    "contiguous": _run(45, f"{FP32} --set memory_format=contiguous"),
+    "channels-last": _run(45, f"{FP32} --set memory_format=channels_last"),
     "wordlm": _run(90, "wordlm --models lstm --precision all --repeats 1"),
     "speedrun": _run(
         120, "cifar10 --models speedrun --precision mixed --full --set compile=true --set runs_per_process=5"
@@ -59,6 +59,7 @@ STAGES: Mapping[str, Stage] = {
     "scaling": _run(40, "scaling --models resnet50 --precision mixed --batch 128 --repeats 1"),
     "largebatch": _run(40, "largebatch --precision both --full"),
     "tricks": _run(50, "tricks --repeats 1"),
+    "reference": _run(30, "reference --precision mixed --batch 64 --repeats 1"),
     # A whole run of half a minute, and what samples say of it.
     "full": _run(50, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --full"),
     "sampled": _run(40, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --repeats 2"),
@@ -74,6 +75,7 @@ SMALL = {
     "imagenet": "--quick --models resnet18 --set phases=tiny --batch 8 --set train_images=64 --set valid_images=16",
     "scaling": "--quick --batch 4 --set image_size=64",
     "largebatch": "--quick --batch 16 --set global_batch=32 --set train_images=64 --set valid_images=16",
+    "reference": "--quick --batch 4 --set image_size=32 --set layers=1",
     "tricks": "--quick --batch 16 --set train_images=64 --set valid_images=16 --set test_images=16 --set width=4",
 }
 """What --small adds: the least that still goes through every line."""

@@ -5,6 +5,8 @@ class UserError(Exception):
     """Something the user can put right; the message says what to do next."""
 
     exit_code = 2
+    data = ""
+    """Lines that belong to the user and are nowhere else, to be printed below the message as they are."""
 
 
 class Unsupported(Exception):

@@ -5,6 +5,7 @@ import faulthandler
 import importlib.util
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,3 +178,39 @@ def nothing_is_left_behind():
     for name in set(os.environ) - set(environ):
         del os.environ[name]
     os.environ.update(environ)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium; tests that need one skip themselves where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[browser]'")
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    with playwright.sync_playwright() as running:
+        try:
+            started = running.chromium.launch(
+                executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+            )
+        except playwright.Error:
+            pytest.skip("no Chromium that starts: Debian's package chromium, or $CHROMIUM")
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visited(browser):
+    """Opens a file, or a place in one; the page that comes back lists its `problems` and `requests`."""
+    contexts = []
+
+    def visit(path, place="", **options):
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.problems, page.requests = [], []
+        page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto(path.as_uri() + place)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()

@@ -188,6 +188,13 @@ def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, cha
         assert frame["status"].tolist().count("conflict") == 0
 
 
+def test_a_copy_that_lost_its_digest_is_a_copy(frame_of):
+    frame = frame_of(row(seconds=5.0), row(seconds=5.0))
+    frame.loc[frame.index[1], "row_digest"] = ""
+    found = once(frame, said := [])
+    assert (found["status"].tolist(), said) == (["ok"], ["1 row(s) of trials that are here twice"])
+
+
 def test_a_conflict_names_a_few_of_many_files(frame_of):
     frame = frame_of(*(row(seconds=float(n)) for n in range(1, 8)))
     found = once(frame, [], lambda place: f"{place}.csv")

@@ -112,10 +112,29 @@ def test_no_price_is_none(tmp_path, entry, none):
 
 
 def test_a_line_without_a_figure_reaches_no_goal(tmp_path, entry):
-    row = row_of(tmp_path, entry("epoch\thours\ttop1Accuracy\n1\tN/A\t99\n2\t0.2\tN/A\n3\t0.5\t94\n4\t1\t95\n"))
+    row = row_of(tmp_path, entry("epoch\thours\ttop1Accuracy\n1\t0.1\t90\n2\t0.2\tN/A\n3\t0.5\t94\n4\t1\t95\n"))
     assert (row["epochs"], row["seconds"]) == (3, 1800)
     missed = row_of(tmp_path, entry("epoch\thours\ttop1Accuracy\n1\t0.5\t93.9\n"))
     assert (missed["status"], missed["reason"]) == ("goal_missed", "best 93.9%, the goal is 94%")
+
+
+def test_a_line_with_more_cells_than_columns_is_refused(tmp_path, entry):
+    with pytest.raises(UserError, match=r"more cells than there are columns: 1, 0\.5, 94, surplus"):
+        row_of(tmp_path, entry("epoch\thours\ttop1Accuracy\n1\t0.5\t94\tsurplus\n"))
+    assert row_of(tmp_path, entry("epoch\thours\ttop1Accuracy\n1\t0.5\t94\t\n"))["status"] == "ok"
+
+
+@pytest.mark.parametrize("lines", ["", "1\t0.5\tN/A\n"])
+def test_an_entry_without_a_line_says_so(tmp_path, entry, lines):
+    with pytest.raises(UserError, match="no line has a top1Accuracy"):
+        row_of(tmp_path, entry(f"epoch\thours\ttop1Accuracy\n{lines}"))
+
+
+def test_an_entry_without_top1_comes_back(tmp_path, entry):
+    tsv = "epoch\thours\ttop5Accuracy\n1\t0.5\t93.1\n"
+    row_of(tmp_path, entry(tsv))
+    export([tmp_path / "rows.csv"], "dawnbench", tmp_path / "back")
+    assert (tmp_path / "back" / "one_resnet50.tsv").read_bytes() == tsv.encode()
 
 
 def test_an_entry_of_another_task_says_what_it_has(tmp_path, entry):

@@ -214,13 +214,12 @@ def test_lars_wants_weights_of_32_bits(photos):
 
 @pytest.mark.e2e
 def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, tmp_path):
-    settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1"}
+    settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1", "lr": "4"}
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     losses = {}
     for name, more in {
         "flat": [],
         "hierarchical": ["--set", "all_reduce=hierarchical", "--set", "group=2"],
-        "fp16": ["--set", "gradients_as=fp16", "--set", "bucket_mib=4"],
     }.items():
         done = cli_process(
             "run", "--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "fp32", "--data",
@@ -231,7 +230,6 @@ def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, t
         heads, *lines = json.loads(frame["table"][0])
         losses[name] = [(line[heads.index("train_loss")], line[heads.index("valid_loss")]) for line in lines]
     assert losses["hierarchical"] == losses["flat"]
-    assert losses["fp16"] != losses["flat"]
 
 
 def files_of(root, rank, **settings):
@@ -330,7 +328,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(photos):
     trial = trial_of(photos)
     phase = schedule_of(PHASES).phases[0]
     first, again = (Files(trial).train(1, phase, 8) for _ in range(2))
-    for (x, y), (x2, y2) in zip(first, again, strict=True):
+    for ((x, y),), ((x2, y2),) in zip(first, again, strict=True):
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
     assert first.batches.specs != Files(trial).train(2, phase, 8).batches.specs
@@ -460,7 +458,7 @@ def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
 
 def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
     trial = trial_of(photos, mode="quick")
-    with pytest.raises(UserError, match="more than the tree has"):
+    with pytest.raises(UserError, match="512 images a process are more than the tree"):
         run(replace(trial, case=replace(trial.case, batch_policy="max", batch_size=512)))
 
 

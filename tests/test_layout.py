@@ -31,7 +31,7 @@ def test_other_devices(precision):
     assert memory_layout.fastest(precision, "mps:0") == "contiguous"
 
 
-@pytest.mark.parametrize("name", ["resnet", "imagenet", "scaling"])
+@pytest.mark.parametrize("name", ["resnet", "imagenet", "scaling", "reference"])
 def test_suites_leave_the_layout_open(name):
     loaded = files.find(name)
     assert loaded.resolve_params({})["memory_format"] == "auto"

@@ -1,8 +1,5 @@
 """The page in a real headless Chromium: nothing is fetched, no text runs, it sorts, filters, unfolds, fits a phone."""
 
-import os
-import shutil
-
 import pytest
 from made_answers import LONG, answer, curves, finding, pairs, section
 from test_page import ATTACK
@@ -10,39 +7,13 @@ from test_page import ATTACK
 from gpubench.show.page import write
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[browser]'")
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    with playwright.sync_playwright() as running:
-        try:
-            started = running.chromium.launch(
-                executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-            )
-        except playwright.Error:
-            pytest.skip("no Chromium that starts: Debian's package chromium, or $CHROMIUM")
-        yield started
-        started.close()
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
-    contexts = []
-
+def opened(visited, tmp_path):
     def open_(given, **options):
         write(given, tmp_path / "page.html")
-        contexts.append(browser.new_context(**options))
-        page = contexts[-1].new_page()
-        page.problems, page.requests = [], []
-        page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("request", lambda request: page.requests.append(request.url))
-        page.goto((tmp_path / "page.html").as_uri())
-        return page
+        return visited(tmp_path / "page.html", **options)
 
-    yield open_
-    for context in contexts:
-        context.close()
+    return open_
 
 
 def three():

@@ -11,11 +11,13 @@ import typer
 from rows import row, rows
 from typer.testing import CliRunner
 
-from gpubench.cli.app import app
+from gpubench.cli.app import advised, app
 from gpubench.console import Screen
 from gpubench.printed import say, shown, shown_lines
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
+from gpubench.rows.write import Rescued
+from gpubench.runner.progress import TrialProgress
 
 PACKAGE = Path(__file__).parents[1] / "gpubench"
 STEERS = "\x1b[2J\x1b]0;owned\x07\u202ea\u2066b\u061cc\u200bd\u200fe\ufefff\x9b31m"
@@ -75,6 +77,29 @@ def test_a_console_shows_brackets_and_colons_as_they_are():
     out = io.StringIO()
     Screen(file=out).print("[bold]a[/] :smile: \x1b[2Jb")
     assert out.getvalue() == "[bold]a[/] :smile: \ufffd[2Jb\n"
+
+
+def test_a_progress_bar_shows_brackets_as_they_are(monkeypatch):
+    monkeypatch.setattr("gpubench.runner.progress.Screen", lambda stderr: Screen(file=out))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    out = Terminal()
+    with TrialProgress() as progress:
+        progress.expect(1)
+        progress.start("a[/b] fp32", "images")
+        progress.lap({"phase": "[/c]", "rate": 5.0})
+    assert "a[/b] fp32" in out.getvalue()
+    assert "[/c] 5.0 images/s" in out.getvalue()
+
+
+def test_rows_that_nothing_takes_are_printed_line_by_line(capsys):
+    @advised
+    def full():
+        raise Rescued("a.csv is full", data="a,b\n1,2\n")
+
+    with pytest.raises(typer.Exit) as end:
+        full()
+    assert end.value.exit_code == 4
+    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
 
 def goals(reached, missed, **changes):
     """Runs of 100 seconds."""
-    goal = {"params": "epochs=1 goal=0.94", "accuracy": 0.9, **changes}
+    goal = {"params": "epochs=1 goal=0.94", "accuracy": 0.9, "mode": "full", **changes}
     return [row(trial=n, status="ok" if n < reached else "goal_missed", **goal) for n in range(reached + missed)]
 
 
@@ -227,6 +227,15 @@ def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
     assert "33% of the runs reached the goal" in rendered(said, "csv")
     assert [hole.precision for group in result.groups for hole in group.holes] == ["fp16"]
     assert any("fp16" in line and "3 x goal_missed" in line for line in result.left_out)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mode": "sampled"}, {"data": "synthetic"}, {"params": "epochs=1 goal=0.0"}, {"params": "epochs=1"}],
+)
+def test_what_never_looked_for_a_goal_reached_none(tmp_path, changes):
+    with pytest.raises(UserError, match="no ok row has it"):
+        to_goal(tmp_path / "rows.csv", goals(6, 0, **changes))
 
 
 def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):

@@ -356,7 +356,8 @@ def test_a_row_that_nothing_takes_is_said(held, monkeypatch):
     full(monkeypatch)
     with pytest.raises(Rescued) as error:
         file.append([replace(ROW, trial=1)])
-    path.write_text(str(error.value).partition("Keep these lines:\n")[2])
+    assert str(error.value).endswith("Keep these lines:")
+    path.write_text(error.value.data)
     assert load([path]).frame["trial"].tolist() == [1]
     assert [each.name for each in path.parent.iterdir()] == ["a.csv"]
 

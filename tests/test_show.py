@@ -45,6 +45,7 @@ ALL = [
     ("cifar10", "speedrun", {}),
     ("imagenet", "resnet50", {}),
     ("largebatch", "small", {}),
+    ("reference", "bert-base", {}),
     ("resnet", "resnet18", {"recipe": "article"}),
     ("scaling", "alexnet-bn", {}),
     ("tricks", "plain", {}),
@@ -157,6 +158,26 @@ def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
     for name, own in (("learning rate", "lr"), ("momentum", "mom")):
         shown = dict(found[name])
         assert [shown[2 * step / steps] for step in range(steps)] == pytest.approx([float(each) for each in hyper[own]])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "peak", "shown"),
+    [
+        (35, 15.1, ["0", "5", "10", "15.1", "20", "25", "30", "35"]),
+        (
+            40_000,
+            12_000.0,
+            ["0", "5,000", "10,000", "12,000", "15,000", "20,000", "25,000", "30,000", "35,000", "40,000"],
+        ),
+    ],
+)
+def test_the_highest_rate_has_a_line_and_what_is_beside_it_none(epochs, peak, shown):
+    points = tuple((at, 1 - abs(at - peak) / epochs) for at in sorted({*map(float, range(epochs + 1)), peak}))
+    layer = Layer("fc", "linear", (10,), 100, 200.0)
+    made = Network("made net", "image", (3,), (layer,), 100, 100, 200.0, epochs, {"learning rate": points})
+    table = list(lines(made, every=False))
+    at = table.index(next(line for line in table if line.split()[:1] == ["epoch"]))
+    assert [line.split()[0] for line in table[at + 1 :]] == shown
 
 
 def test_processes_and_batches_move_the_rate_as_in_training():

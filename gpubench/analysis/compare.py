@@ -209,7 +209,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     others = others.assign(ended=others["status"] != "interrupted").sort_values(["ended", "status", "reason"])
     tried = trial[others.index]
     ran_again = tried.index[tried.isin(trial[trained.index]) | tried.duplicated(keep="last")]
-    copies = trained.index[trained.duplicated()]
+    copies = trained.index[trained.drop(columns=DIGEST, errors="ignore").duplicated()]
     for superseded, what in (
         (ran_again, "trial(s) without a result that ran again later"),
         (copies, "row(s) of trials that are here twice"),

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
 Prices = Path | Mapping[str, Any]
-"""A TOML file, or what such a file holds: by a part of the card's name dollars per hour, or a table."""
+"""A TOML file, or what such a file holds: by words of the card's name dollars per hour, or a table."""
 SOME = 12
 """Values that a message can name."""
+OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro"})
+"""Words of a name that make it another card's: an RTX 4070 is no RTX 4070 Ti."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +174,20 @@ def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
 
 
 def price_of(card: str, table: Mapping[str, float]) -> float:
-    """Of several entries that are part of the card's name the longest."""
-    fitting = [name for name in table if name.lower() in card.lower()]
+    """Of several entries that mean the card the longest."""
+    fitting = [name for name in table if means(name, card)]
     return table[max(fitting, key=len)] if fitting else math.nan
+
+
+def means(name: str, card: str) -> bool:
+    """Whether a name means a card: it has all words of the name, and none beside them that makes it another card."""
+    wished, own = words_of(name), words_of(card)
+    return bool(wished) and wished <= own and not OTHER_CARD & (own - wished)
+
+
+def words_of(name: str) -> set[str]:
+    """Letters and digits of a name, word by word."""
+    return set(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 def read_prices(path: Path) -> dict[str, float]:

@@ -13,9 +13,13 @@ from gpubench.suite.trial import TRAINED
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Share of each row's runs that reached the goal; NaN where it has none, or did not train to its end."""
-    named = frame["params"].str.contains(r"(?:^| )goal=", regex=True)
-    told = (frame["status"] == "ok").astype(float).where(named)
+    """Share of each row's runs that reached the goal; NaN where it has none, or did not train to its end.
+
+    Rows of before `success_rate`, and published ones, say it by their status.
+    """
+    goal = pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
+    trained = (frame["mode"].isin(["full", "published"])) & (frame["data"] != "synthetic")
+    told = (frame["status"] == "ok").astype(float).where(trained & (goal > 0))
     rate = frame.get("success_rate", told)
     return rate.where(rate.notna(), told).where(frame["status"].isin(TRAINED))
 

@@ -37,6 +37,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             code = command(*args, **kwargs)
         except UserError as error:
             say(f"gpubench: {error}", err=True)
+            say(*([error.data] if error.data else []), err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # `| head` has seen enough; rich makes a SystemExit of it
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
@@ -74,6 +75,7 @@ def add(to: typer.Typer, command: Callable[..., int | None], examples: str, pane
 add(app, run.run, run.RUN_EXAMPLES, MEASURE)
 add(app, compare.compare, compare.COMPARE_EXAMPLES, COMPARE)
 add(app, compare.report, compare.REPORT_EXAMPLES, COMPARE)
+add(app, share.site, share.SITE_EXAMPLES, COMPARE)
 add(app, cards.cards, cards.CARDS_EXAMPLES, COMPARE)
 add(app, share.export, share.EXPORT_EXAMPLES, COMPARE)
 add(app, share.import_, share.IMPORT_EXAMPLES, COMPARE, name="import")
@@ -82,6 +84,7 @@ add(app, machine.list_suites, machine.LIST_EXAMPLES, MEASURE, name="list")
 add(app, show.show, show.SHOW_EXAMPLES, MEASURE)
 add(app, machine.doctor, machine.DOCTOR_EXAMPLES, LOOK_AFTER)
 add(app, machine.peak, machine.PEAK_EXAMPLES, MEASURE)
+add(app, machine.accept, machine.ACCEPT_EXAMPLES, MEASURE)
 add(app, machine.selftest, machine.SELFTEST_EXAMPLES, LOOK_AFTER)
 add(app, share.columns, share.COLUMNS_EXAMPLES, COMPARE)
 add(data_app, data.fetch, data.FETCH_EXAMPLES)

@@ -22,6 +22,7 @@ Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
 
 How good that is, and whose figures they are: `gpubench cards --score` and `gpubench cards --sources`
 """
+REFERENCE = "A100-SXM4-80GB"
 
 
 def cards(
@@ -30,7 +31,7 @@ def cards(
     ] = None,
     relative_to: Annotated[
         str, typer.Option(metavar="CARD", help="The card that has speed 1.", rich_help_panel=SIDES)
-    ] = "A100-SXM4-80GB",
+    ] = REFERENCE,
     precision: Annotated[
         str,
         typer.Option(
@@ -97,6 +98,8 @@ def cards(
         raise UserError(f"--theme {theme}: there is light and dark")
     if sum((bool(card), score, sources, bool(source))) > 1:
         raise UserError("cards, --score, --sources and --source are different questions: ask one of them")
+    if (score or sources or source) and (precision or family or price or every or charts or relative_to != REFERENCE):
+        raise UserError("--score, --sources and --source are about all figures: they take --format alone")
     if score:
         show_score(table)
     elif sources or source:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
+from gpubench.cli.options import FLAG
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -106,3 +107,53 @@ def selftest(
     from gpubench.commands.selftest import run_selftest
 
     return run_selftest(device)
+
+
+ACCEPT_EXAMPLES = """
+Examples:
+
+Keep the card that you have just rented? `gpubench accept --card-kind H100 --against others/`
+
+In a script, which gets 0 (keep), 1 (return) or 3 (cannot say): `gpubench accept --card-kind "RTX 4090" || exit`
+"""
+
+
+def accept(
+    card_kind: Annotated[
+        str, typer.Option(metavar="TEXT", help="What was rented: words of the card's name. Another card is returned.")
+    ] = "",
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="CSV file, or folder of them, with rows of other cards of its kind; results by default. Repeatable.",
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.", autocompletion=completion.devices),
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="mixed, or a precision's name.", autocompletion=completion.precisions),
+    ] = "mixed",
+    short: Annotated[
+        bool,
+        typer.Option(
+            "--short", metavar=FLAG, help="Smaller networks, one trial each: for CPUs, and to try the command."
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="PATH", help="Folder for the rows and the page, or the CSV file.")
+    ] = Path("results"),
+) -> int:
+    """Keep or return a rented card: peak, bandwidth and two trainings against others of its kind, in five minutes.
+
+    Exit code 0: keep; 1: return; 3: cannot say; 4: a trial failed. Writes one page to send to support.
+    """
+    from gpubench.commands.accept.accept import Wishes
+    from gpubench.commands.accept.accept import accept as accept_card
+
+    return accept_card(
+        Wishes(device, precision, card_kind, tuple(against or (Path("results"),)), out, short),
+    )

@@ -1,4 +1,4 @@
-"""Rows to and from other people: `gpubench export`, `import`, `submit` and `columns`."""
+"""Rows to and from other people: `gpubench export`, `import`, `site`, `submit` and `columns`."""
 
 from pathlib import Path
 from textwrap import TextWrapper
@@ -79,6 +79,23 @@ def import_(
     say(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
 
 
+SITE_EXAMPLES = "Example: `gpubench site results -o site`, then open site/index.html"
+
+
+def site(
+    files: Files,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the pages go.")] = Path("site"),
+) -> None:
+    """A static site: findings, cards ranked by rows and by published figures, a page for each card and suite.
+
+    It opens from disk, asks nothing of any network, and links each figure to its rows and their source.
+    """
+    from gpubench.commands.compare import write_site
+
+    say(write_site(files, out))
+
+
+LICENCE = "Rows that you send are published under CC0 1.0: free for everybody, for every use (results/LICENSE)."
 WRAPPED = TextWrapper(80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 SUBMIT_EXAMPLES = "Example: `gpubench submit results/mine.csv`; nothing is sent"
 
@@ -101,6 +118,7 @@ def submit(
         for line in [*found, *(f"note: {note}" for note in report.notes)]:
             say(*WRAPPED.wrap(line))
         code = 4 if found else code
+    say(LICENCE)
     return code
 
 

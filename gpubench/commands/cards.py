@@ -8,8 +8,8 @@ from pathlib import Path
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
-from gpubench.studies.cards import ranking, score, versus
-from gpubench.studies.cards.figures import Published, published, sources
+from gpubench.studies.cards import asked, ranking, score, versus
+from gpubench.studies.cards.figures import CLASSES, Published, published, sources
 from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.section import Answer, Column, Table
 from gpubench.studies.words import listed
@@ -31,39 +31,57 @@ class Shape:
 
 def show_cards(cards: Sequence[str], shape: Shape) -> None:
     """The ranking; of one card every figure, of two the answer and what it rests on. Raises UserError."""
-    found = published()
-    model = fitted_model()
+    found, model = published(), fitted_model()
     names = sorted({cell.card for cell in found.cells})
-    classes, families = ranking.classes_of(shape.precision), ranking.families_of(shape.family)
-    prices = _prices(shape.price)
-    chosen = [ranking.find_card(card, names) for card in cards]
-    if len(chosen) > 2 or len(chosen) != len(set(chosen)):
-        raise UserError("give no card for the ranking, one for its figures, or two that differ to compare them")
+    chosen = [asked.find_card(card, names) for card in cards]
+    _check(chosen, shape)
+    classes, families = asked.classes_of(shape.precision), asked.families_of(shape.family)
+    reference = asked.find_card(shape.relative_to, names)
+    dollars = _dollars(shape.price, names)
     if len(chosen) == 2:
-        answer = versus.answer(model, found, (chosen[0], chosen[1]), classes, families, prices)
+        answer = versus.answer(model, found, (chosen[0], chosen[1]), classes, families, dollars)
         tables = [versus.brief(table, shape.every) for table in answer.sections[0].tables[1:]]
     elif chosen:
-        answer = versus.one_card(found, chosen[0])
+        (card,) = chosen
+        known = [kind for kind in (classes if shape.precision else CLASSES) if model.knows(card, kind, families)]
+        if not known:
+            raise UserError(f"{card} has no such figure; all of its figures: gpubench cards {card!r}")
+        answer = versus.one_card(found, card, ranking.rank(model, reference, known, families))
         tables = list(answer.sections[0].tables)
     else:
-        ranked = ranking.rank(model, ranking.find_card(shape.relative_to, names), classes, families, prices)
+        ranked = ranking.rank(model, reference, classes, families, dollars)
         lines, drawn = (
             ranked.lines if shape.every else ranked.best_known(most)
             for most in (ranking.MOST_LINES, ranking.MOST_DRAWN)
         )
         answer = ranking.answer(ranked, found, drawn)
         tables = [ranking.short_table(ranked, lines)]
+        for name in ("src", "W"):
+            if len(table_lines(tables[0], WIDTH)) > len(lines) + 2:  # it is in two parts
+                tables = [ranking.without(tables[0], name)]
     _show(answer, shape.table, tables, notes_first=bool(chosen))
     if shape.charts is not None:
-        _draw(answer, shape)
+        _draw(answer, shape.charts, shape)
 
 
-def _draw(answer: Answer, shape: Shape) -> None:
+def _check(chosen: Sequence[str], shape: Shape) -> None:
+    """Whether the options are about what is asked; raises UserError."""
+    if len(chosen) > 2 or len(chosen) != len(set(chosen)):
+        raise UserError("give no card for the ranking, one for its figures, or two that differ to compare them")
+    if chosen and shape.charts is not None:
+        raise UserError("--charts: the ranking has a chart; name no card")
+    if len(chosen) == 2 and shape.relative_to != ranking.REFERENCE:
+        raise UserError(
+            f"--relative-to {shape.relative_to}: the first of two cards is relative to the second; leave it out"
+        )
+    if len(chosen) == 1 and shape.price is not None:
+        raise UserError("--price: for the ranking, or for two cards")
+
+
+def _draw(answer: Answer, folder: Path, shape: Shape) -> None:
     from gpubench.show.charts import draw
 
-    if shape.charts is None or not answer.sections[0].charts:
-        raise UserError("--charts: the ranking has a chart; name no card")
-    for path in draw(answer, shape.charts, every=True, kinds=("png", "svg"), theme=shape.theme):
+    for path in draw(answer, folder, every=True, kinds=("png", "svg"), theme=shape.theme):
         say(str(path), err=shape.table != "terminal")
 
 
@@ -103,12 +121,16 @@ def _sources(found: Published) -> Answer:
     return ranking.answered(said, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
 
 
-def _prices(path: Path | None) -> dict[str, float] | None:
+def _dollars(path: Path | None, names: Sequence[str]) -> dict[str, float] | None:
+    """An hour, by card; which entries name none is said. Raises UserError."""
     if path is None:
         return None
     from gpubench.analysis.metrics import read_prices
 
-    return read_prices(path)
+    found, astray = asked.priced(read_prices(path), names)
+    if astray:
+        say(f"--price: {listed(astray)}: no such card, or several (gpubench cards --all has their names)", err=True)
+    return found
 
 
 def _show(answer: Answer, form: str, tables: Sequence[Table], *, notes_first: bool = False) -> None:

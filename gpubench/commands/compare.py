@@ -1,7 +1,8 @@
-"""`gpubench compare` and `report`: what was found in some files, and on request every case, chart and format."""
+"""`gpubench compare`, `report` and `site`: what was found in some files, as a screen, charts, a page or many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
@@ -99,3 +100,32 @@ def _unused(path: Path) -> Path:
     """The path, or where something lies there `report-2.html`, `report-3.html` ..."""
     others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
     return path if not path.exists() else next(other for other in others if not other.exists())
+
+
+def write_site(paths: Sequence[Path], out: Path) -> str:
+    """Write the site into the folder and print what could not be read; returns the line to print. Raises UserError.
+
+    A file LICENSE in one of the folders among `paths` is that of the rows.
+    """
+    from gpubench.show.site.pages import pages
+    from gpubench.studies.standings.contents import contents_of
+
+    if missing := next((path for path in paths if not path.exists()), None):
+        raise UserError(f"{missing}: no such file or folder")
+    licence = next((found for path in paths if path.is_dir() and (found := path / "LICENSE").is_file()), None)
+    contents = contents_of(paths, licensed=licence is not None)
+    say(*contents.answer.problems, err=True)
+    speeds = files("gpubench.studies.cards") / "public_speeds.csv"
+    data = {"rows.csv": contents.answer.table(None), "published.csv": speeds.read_bytes()}
+    if licence is not None:
+        data["LICENSE.txt"] = licence.read_bytes()
+    written = {name: text.encode() for name, text in pages(contents)}
+    try:
+        for name, content in (written | data).items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
+    largest = max(written, key=lambda name: len(written[name]))
+    size = f"{len(written)} pages, the largest ({largest}) {len(written[largest]) / 1e3:.0f} kB"
+    return f"{out / 'index.html'}: {size}; they open from disk and from any web server"

@@ -7,7 +7,7 @@ import pandas as pd
 
 from gpubench.errors import UserError
 from gpubench.hardware.state import Check
-from gpubench.rows.read import load
+from gpubench.studies.acceptance.alike import STACK, measured_rows
 from gpubench.studies.roofline import listed_peaks
 
 BAND = 0.10
@@ -19,14 +19,6 @@ STACK_BAND = 0.25
 USUAL_SHARE = 0.6
 """Healthy cards reach more than this of their listed peak (mamf-finder: 73 to 87% on NVIDIA's from A100 to GB200)."""
 
-RECIPE = [
-    "suite", "suite_version", "model", "precision", "batch_size", "params", "data", "weights", "processes",
-    "memory_limit_bytes", "card",
-]  # fmt: skip
-"""What must agree: a factor of two between honest figures of one card is a matter of recipe."""
-
-STACK = ["torch", "cuda"]
-
 ADVICE = "`gpubench doctor` looks for what slows it: power limit, clocks, heat, PCIe link, other programs, the host"
 
 
@@ -35,11 +27,11 @@ def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Check]:
 
     Raises UserError where `mine` holds no measured row.
     """
-    measured, problems = _measured(mine)
+    measured, problems = measured_rows(mine)
     if measured.empty:
         why = "; ".join(problems) or "no ok row of a sampled or full run"
         raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
-    references, wrong = _measured(against)
+    references, wrong = measured_rows(against)
     references = references[~references["session"].isin(measured["session"])]
     by_recipe = measured.groupby("recipe", sort=False)
     found = [_judged(rows, references[references["recipe"] == recipe]) for recipe, rows in by_recipe]
@@ -85,12 +77,3 @@ def _by_peak(rows: pd.DataFrame, what: str) -> Check:
         f" (healthy above {USUAL_SHARE:.0%})"
     )
     return Check("fix", text, ADVICE) if share < USUAL_SHARE else Check("note", text, others)
-
-
-def _measured(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that carry a rate worth comparing; a quick run's does not."""
-    loaded = load(files)
-    frame = loaded.frame
-    good = (frame["status"] == "ok") & frame["mode"].isin(["sampled", "full"]) & (frame["samples_per_second"] > 0)
-    recipe = ["|".join(map(str, values)) for values in frame[RECIPE].itertuples(index=False)]
-    return frame.assign(recipe=recipe)[good], loaded.problems

@@ -48,10 +48,12 @@ def found(path: Path, sessions: Collection[str]) -> list[str]:
         from gpubench.analysis.compare import Question, load_rows
         from gpubench.show.terminal import wrapped
         from gpubench.studies.answer import answer_of
+        from gpubench.studies.cards.placing import placed
 
         rows = load_rows([path])
         own = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
         findings = [each for each in answer_of(own, Question()).findings if not each.says_why]
-        return [line for each in findings[:MOST] for line in wrapped(each.sentence)]
+        said = [*(each.sentence for each in findings[:MOST]), *placed(own.frame)]
+        return [line for sentence in said for line in wrapped(sentence)]
     except (Exception, KeyboardInterrupt):
         return []

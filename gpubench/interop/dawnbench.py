@@ -2,7 +2,7 @@
 
 A row keeps the TSV in its `table`, cells as they are written, and before the columns an object: the files' name, the
 JSON without the author's e-mail address, and in what the TSV is laid out unlike most. So the TSV comes back byte for
-byte, and of the JSON every other field.
+byte, but for blank lines and empty cells at the end of a line, and of the JSON every other field.
 """
 
 import json
@@ -76,6 +76,9 @@ def read_entry(path: Path) -> Entry:
     look = {"start": text[: len(text) - len(body)], "separator": separator, "line": line, "end": body[len(whole) :]}
     columns, *lines = [cells.split(separator) for cells in whole.split(line)]
     filled = [cells for cells in lines if any(cell.strip() for cell in cells)]
+    for cells in filled:
+        if any(cell.strip() for cell in cells[len(columns) :]):
+            raise UserError(f"{tsv}: a line has more cells than there are columns: {', '.join(cells)}")
     return Entry(
         path.stem,
         json.loads(about.read_text(encoding="utf-8-sig")),

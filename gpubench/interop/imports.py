@@ -202,6 +202,8 @@ def dawnbench(path: Path, facts: Facts) -> list[Row]:
     data, goal = GOALS[quality]
     # An epoch that was not evaluated says so; any other gap could be the one that reached the goal.
     lines = [_figures(line, needed=("epoch", "hours", quality)) for line in entry.by_column() if line[quality] != "N/A"]
+    if not lines:
+        raise UserError(f"{path}: no line has a {quality}")
     reached = next((line for line in lines if line[quality] >= 100 * goal), None)
     last = reached or lines[-1]
     hourly = _number(str(about.get("costPerHour") or "").lstrip("$"))

@@ -47,6 +47,8 @@ class Options:
     """Warm accelerators before the first trial."""
     peaks: bool = True
     """Measure the peaks that are not known yet."""
+    peaks_anew: bool = False
+    """And those that are: today's are asked for."""
 
     @property
     def rounds(self) -> int:

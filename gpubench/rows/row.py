@@ -29,7 +29,7 @@ class Row:
     )
     studies: str = column(
         "record",
-        "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling;"
+        "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
         " published: a work's own runs, and in the same session those that it compares itself with",
     )
     precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Iterable
@@ -23,9 +24,13 @@ class Busy(UserError):
 
 
 class Rescued(UserError):
-    """Rows could not go into their file; the message says where they are instead."""
+    """Rows could not go into their file; the message says where they are instead, or `data` has them."""
 
     exit_code = 4
+
+    def __init__(self, message: str, data: str = "") -> None:
+        super().__init__(message)
+        self.data = data
 
 
 class RowsFile:
@@ -64,7 +69,8 @@ class RowsFile:
 
     def __exit__(self, *error: object) -> None:
         with suppress(OSError):
-            if self._size == self._size_now() == 0 and is_at(self._file.fileno(), self.path):
+            ours = not self.path.is_symlink() and is_at(self._file.fileno(), self.path)
+            if ours and self._size == self._size_now() == 0:
                 self.path.unlink()
         self._file.close()
 
@@ -78,7 +84,7 @@ class RowsFile:
                 return
         except OSError as error:
             why = f"could not be written ({error.strerror})"
-        raise Rescued(self._rescued(lines, why))
+        raise self._rescued(lines, why)
 
     def _opened(self) -> io.FileIO:
         """The file, made where it is missing, and locked."""
@@ -141,8 +147,8 @@ class RowsFile:
             raise
         self._size = before + len(content)
 
-    def _rescued(self, lines: bytes, why: str) -> str:
-        """Keep lines that may not go into the file in another one; returns what the user is told."""
+    def _rescued(self, lines: bytes, why: str) -> Rescued:
+        """Keep lines that may not go into the file in another one; where there can be none, the error has them."""
         earlier = b""
         with suppress(OSError):
             if os.fstat(self._file.fileno()).st_nlink == 0:  # no name leads to the earlier rows any more
@@ -151,12 +157,13 @@ class RowsFile:
         content = (earlier or HEADER + b"\n") + lines
         place = _new_file_beside(self.path, content)
         if place is None:
-            return f"{self.path} {why}, and no other file could be written. Keep these lines:\n{content.decode()}"
+            said = f"{self.path} {why}, and no other file could be written. Keep these lines:"
+            return Rescued(said, content.decode())
         count = content.count(b"\n") - 1
-        return (
+        again = f"cat {shlex.quote(str(place))} >> {shlex.quote(str(self.path))}"
+        return Rescued(
             f"{self.path} {why} during the run, so {count} row{'s are' if count > 1 else ' is'} in {place} instead."
-            f" To go on, make room or move away what is in the way, then `cat {place} >> {self.path}`, then the same"
-            " command"
+            f" To go on, make room or move away what is in the way, then `{again}`, then the same command"
         )
 
 
@@ -170,7 +177,10 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make the folder and try the file, before hours of work; raises UserError. One that a run writes passes."""
+    """Make the folder and open the file as `append` will, before hours of work; raises UserError.
+
+    A torn last line is ended. A file that a run writes passes.
+    """
     with suppress(Busy), RowsFile(path, patience_seconds=0):
         pass
 

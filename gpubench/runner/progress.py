@@ -37,11 +37,11 @@ class TrialProgress:
         self._spent = 0.0
         self._started = time.monotonic()
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[left]}", markup=False),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
@@ -90,7 +90,7 @@ class TrialProgress:
         self._bar.update(
             self._task,
             completed=self._done + min(0.99, fraction),
-            rate=f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else "",
+            rate=shown(f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s") if rate else "",
             left=self._left(fraction),
         )
 

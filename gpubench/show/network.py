@@ -204,9 +204,11 @@ def _schedule(network: Network) -> Iterator[str]:
         step = -(-network.epochs // EPOCHS)
         room = min(BAR, WIDTH - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
-        for at in sorted({*map(float, range(0, network.epochs, step)), float(network.epochs), highest}):
+        evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
+        # The highest stands for what is beside it.
+        for at in sorted({highest, *(at for at in evenly if abs(at - highest) > step / 4)}):
             bar = "#" * round(room * max(values[at], 0.0) / (values[highest] or 1.0))
-            lines.append((f"{at:.3g}", *(own[at] for own in moving.values()), bar))
+            lines.append((f"{round(at, 1):,.9g}", *(own[at] for own in moving.values()), bar))
         columns = Column("epoch"), *(Column(name, "rate") for name in moving), Column("")
         yield from table_lines(Table("schedule", columns, tuple(lines)), WIDTH)
     for name, points in network.schedule.items():

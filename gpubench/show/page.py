@@ -3,23 +3,22 @@
 Every text of a row is escaped; the page's own policy lets only the script and the style run that it was written with.
 """
 
-import base64
-import hashlib
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gpubench
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
 from gpubench.show.charts import drawn, figure_of, worth_drawing
-from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
-from gpubench.studies.section import DECIDED, Answer, Chart, Column, Estimate, Section, Table, Value
+from gpubench.studies.section import Answer, Chart, Section
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 FIRST = 8
 """Findings that are seen at once."""
@@ -48,75 +47,47 @@ def write(answer: Answer, out: Path) -> str:
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
-def page_of(answer: Answer) -> str:
-    """The whole page."""
-    from jinja2 import Environment, StrictUndefined
+def page_of(answer: Answer, home: str = "") -> str:
+    """The whole page; `home` is the address of a page that it belongs to."""
     from markupsafe import Markup
 
-    assets = files("gpubench.show") / "assets"
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
     first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][: int(folded)]
     with style("page"):
-        lead = _inline(first, "lead", looks)
+        lead = inline(first, "lead", looks)
         sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
-    rules = [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
-    css = "\n".join([(assets / "report.css").read_text(encoding="utf-8"), *rules])
-    script = (assets / "report.js").read_text(encoding="utf-8")
-    return template.render(
+    suites = ", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare"
+    return rendered(
+        "page.html",
+        rules_of(looks),
+        title=f"gpubench: {suites}",
         answer=answer,
         told=[each.sentence for each in answer.compared if each.sentence != answer.headline],
         first=FIRST,
-        suites=", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare",
+        suites=suites,
         sections=sections,
         folded=folded,
         lead=lead,
         link=Markup(html_link(answer.table(None))),
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(css)}; base-uri 'none';"
-        " form-action 'none'",
-        style=Markup(css),
-        script=Markup(script),
-        version=gpubench.__version__,
+        home=home,
     )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
     charts = worth_drawing([*(chart for each in section.findings for chart in each.charts), *section.charts])
     return {
         "is": section,
-        "charts": _inline(charts, f"c{number}", looks),
-        "tables": [_table(table) for table in section.tables],
+        "charts": inline(charts, f"c{number}", looks),
+        "tables": [grid_of(table) for table in section.tables],
     }
 
 
-def _table(table: Table) -> dict[str, Any]:
-    """Its columns and lines as texts, with the values that numbers are sorted by."""
-    kinds = ["number" if column.unit else "note" if column.note else "" for column in table.columns]
-    lines = [
-        [_cell(value, column, kind) for value, column, kind in zip(line, table.columns, kinds, strict=True)]
-        for line in table.lines
-    ]
-    return {"name": table.name, "heads": list(zip(table.columns, kinds, strict=True)), "lines": lines}
+def inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> "list[tuple[Chart, Markup]]":
+    """Each with its picture as markup: its styles are classes, which `looks` has, and its ids nobody else's.
 
-
-def _cell(value: Value, column: Column, kind: str) -> dict[str, Any]:
-    figure = value.value if isinstance(value, Estimate) else value
-    return {
-        "text": text_of(value, column),
-        "interval": interval_text(value, column),
-        "value": repr(float(figure)) if isinstance(figure, int | float) else "" if kind == "number" else None,
-        "class": str(value) if value in DECIDED else kind,
-    }
-
-
-def _inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> list[tuple[Chart, Any]]:
-    """Each with its picture as markup: its styles are classes, which `looks` has, and its ids nobody else's."""
+    Drawn in the style that is set, which is `page`.
+    """
     from markupsafe import Markup
 
     found = []
@@ -157,6 +128,11 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
         elif child.tag not in {"metadata", "style", "clipPath"} and (child.tag != "defs" or len(child)):
             children.append(child)
     element[:] = children
+
+
+def rules_of(looks: Mapping[str, str]) -> list[str]:
+    """The classes of pictures as CSS."""
+    return [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
 
 
 def _declarations(look: str) -> str:

@@ -103,7 +103,7 @@ def table_lines(table: Table, width: int) -> list[str]:
             columns.append((column, texts))
             ends = [interval_text(value, column) for value in values]
             if any(ends):
-                columns.append((Column("95%", column.unit or "x"), ends))
+                columns.append((Column(f"{column.level}%", column.unit or "x"), ends))
     if notes and columns:
         key, texts = columns[0]
         columns[0] = key, [f"{text} ({mark})" if mark else text for text, mark in zip(texts, marks, strict=True)]

@@ -57,7 +57,10 @@ def _section(each: Section) -> dict[str, Any]:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    columns = [{"name": c.name, "unit": c.unit, "better": c.better} for c in table.columns]
+    columns = [
+        {"name": c.name, "unit": c.unit, "better": c.better, **({"level": c.level} if c.level != 95 else {})}
+        for c in table.columns
+    ]
     return {
         "name": table.name,
         "columns": columns,
@@ -139,9 +142,10 @@ def _markdown_table(table: Table) -> str:
         return ""
     used = [at for at in range(len(table.columns)) if any(line[at] for line in texts)]
     columns = [table.columns[at] for at in used]
-    numbers = {column.name for column in columns if column.unit}
+    heads = [column.name if column.level == 95 else f"{column.name} ({column.level}%)" for column in columns]
+    numbers = {head for head, column in zip(heads, columns, strict=True) if column.unit}
     lines = [[line[at] for at in used] for line in texts]
-    return f"{_escaped(table.name)}:\n\n{_grid([column.name for column in columns], lines, numbers)}"
+    return f"{_escaped(table.name)}:\n\n{_grid(heads, lines, numbers)}"
 
 
 def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:

@@ -25,7 +25,7 @@ BOUND = "bound by "
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95% interval."""
+    """A figure with its interval, of as many percent as its column's `level` says."""
 
     value: float
     low: float | None = None
@@ -48,6 +48,7 @@ class Column:
     """A text that may be long, which a narrow face puts below the table."""
     places: int | None = None
     """Decimals; without, as many digits as mean something."""
+    level: int = 95
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ STUDIES: Mapping[str, str] = {
     "batch": "runs differ in the parameter `global_batch`, so that accuracy by batch means something",
     "stages": "a run has stages, whose hours are in its table",
     "scaling": "it is meant to run in several processes",
+    "placing": "its models are those that others publish speeds of, so that a card can be placed among theirs",
 }
 """Kinds of question that a suite can name."""
 

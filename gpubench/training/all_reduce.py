@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from gpubench.errors import UserError
@@ -52,21 +53,26 @@ def group_size(trial: Trial, group: int) -> int:
     return size
 
 
-def send_gradients(model: torch.nn.Module, sum_one: Sum, dtype: torch.dtype) -> None:
-    """Have DDP average its gradients by `sum_one` and send them as `dtype`; without DDP nothing is sent.
+def send_gradients(model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype) -> None:
+    """Have DDP send its gradients as `dtype` and sum them `flat`, or `hierarchical` over groups of `group`.
 
-    Gradients are divided before they are summed, so that a sum in fp16 does not overflow.
+    Gradients of as few bits stay as they are; without DDP nothing is sent. A flat sum runs beside the backward pass.
+    One over groups does not: its three parts have to follow each other, in one order everywhere.
     """
-    if not isinstance(model, DistributedDataParallel) or (sum_one is flat and dtype is torch.float32):
+    if not isinstance(model, DistributedDataParallel):
         return
-    world = dist.get_world_size()
+    narrow = dtype.itemsize < max(weight.dtype.itemsize for weight in model.parameters())
+    if way == "hierarchical":
+        sum_one, world = hierarchical(trial, group), trial.case.processes
 
-    def average(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        gradients = bucket.buffer()
-        sent = gradients.to(dtype).div_(world)
-        sum_one(sent)
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(gradients.copy_(sent))
-        return done
+        def average(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+            gradients = bucket.buffer().div_(world)  # before it is narrowed, so that it does not overflow
+            sent = gradients.to(dtype) if narrow else gradients
+            sum_one(sent)
+            done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+            done.set_result(gradients.copy_(sent) if narrow else sent)
+            return done
 
-    model.register_comm_hook(None, average)
+        model.register_comm_hook(None, average)
+    elif narrow:
+        model.register_comm_hook(None, fp16_compress_hook)

@@ -203,11 +203,13 @@ def _run_torch_suite(
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
     seen = watch.check(case.precision, case.device)
     proofs = [proof.proof, seen, precision.check_weights(case.precision, notes.weights)]
+    # After a kill the first step is of another phase of the schedule, with other work in it.
+    whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
         precision_error=proof.worst,
         precision_proof="; ".join(text for text in proofs if text),
-        **work_fields(work if counted else None, clock.watched_samples, of_suite),
+        **work_fields(work if whole else None, clock.watched_samples, of_suite),
     )
     diverged = notes.diverged or _lost(quality)
     return _diverged(measurement, diverged) if diverged else measurement

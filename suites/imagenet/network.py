@@ -18,8 +18,6 @@ from gpubench.training import (
     Stepper,
     alexnet_bn,
     distributed,
-    flat,
-    hierarchical,
     layout,
     mode_of,
     quiet,
@@ -77,8 +75,8 @@ class Network:
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
         # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
         self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
-        sum_one = hierarchical(trial, params.group) if params.all_reduce == "hierarchical" else flat
-        send_gradients(self.shared, sum_one, torch.float16 if params.gradients_as == "fp16" else torch.float32)
+        sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
+        send_gradients(self.shared, trial, params.all_reduce, params.group, sent)
         self.compiled: Callable[[torch.Tensor], torch.Tensor] = (
             torch.compile(self.shared) if params.compile else self.shared
         )

@@ -11,8 +11,6 @@ from gpubench.training import (
     LossScale,
     Notes,
     distributed,
-    flat,
-    hierarchical,
     layout,
     mode_of,
     quiet,
@@ -62,7 +60,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
-    send_gradients(model, hierarchical(trial, params.group) if params.all_reduce == "hierarchical" else flat, sent)
+    send_gradients(model, trial, params.all_reduce, params.group, sent)
     gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
     clock.table.append(
         {

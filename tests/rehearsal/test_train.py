@@ -27,6 +27,7 @@ CASES = {
     "cifar10": ("speedrun", FEW),
     "imagenet": ("resnet18", {"train_images": "32", "valid_images": "16", "phases": "tiny", "ema": "0.9"}),
     "scaling": ("resnet50", {"image_size": "64", "accumulate": "2"}),
+    "reference": ("bert-base", {"layers": "1"}),
     "largebatch": ("small", {**FEW, "width": "4", "global_batch": "16"}),
     "tricks": ("loading", {**FEW, "test_images": "16", "width": "2", "workers": "1"}),
 }

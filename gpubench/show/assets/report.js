@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filtering and unfolding of a gpubench report. Everything it shows is set as text, never as markup.
+// Sorting, filtering and unfolding of gpubench's pages. Everything it shows is set as text, never as markup.
 (() => {
   const status = document.getElementById("status");
 
@@ -34,17 +34,27 @@
   }
 
   const search = document.getElementById("filter");
-  search.addEventListener("input", () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const selects = [...document.querySelectorAll("select[data-filter]")];
+  const filters = document.getElementById("filters");
+  if (filters) filters.hidden = false; // without a script they would do nothing
+
+  function filter() {
+    const words = (search?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const set = selects.filter((select) => select.value);
+    const asked = words.length + set.length > 0;
     let shown = 0;
     for (const row of document.querySelectorAll("table[data-sortable] tbody tr")) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      // A table without such a filter is not held against it.
+      const fits = set.every(({ dataset, value }) => (row.dataset[dataset.filter] ?? value) === value);
+      row.hidden = !(fits && words.every((word) => text.includes(word)));
       shown += !row.hidden;
-      if (words.length && !row.hidden) unfold(row);
+      if (asked && !row.hidden) unfold(row);
     }
-    status.textContent = words.length ? `${shown} lines match.` : "";
-  });
+    status.textContent = asked ? `${shown} lines match.` : "";
+  }
+  for (const input of [search, ...selects]) input?.addEventListener("input", filter);
+  filters?.addEventListener("submit", (event) => event.preventDefault());
 
   function follow() {
     const target = document.getElementById(location.hash.slice(1));

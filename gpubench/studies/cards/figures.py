@@ -9,12 +9,23 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from gpubench.studies.cards.boards import architecture
+
+@dataclass(frozen=True)
+class Class:
+    """What a kind of precision is called."""
+
+    called: str
+    """In a sentence."""
+    title: str
+    """In the title of a chart."""
+    head: str
+    """Of a column: as few letters as say it."""
+
 
 CLASSES = {
-    "half": "half precision: fp16 or bf16, most often mixed with fp32",
-    "single": "fp32 as the card does it: TF32 from Ampere on",
-    "strict": "fp32 without TF32, on cards that have it",
+    "half": Class("half precision", "half precision", "half"),
+    "single": Class("fp32 as the card does it", "fp32", "fp32"),
+    "strict": Class("fp32 without TF32", "fp32 without TF32", "strict"),
 }
 """Kinds of precision: speeds are compared within one."""
 CLASS_OF = {
@@ -91,9 +102,21 @@ class Cell:
         return self.source, self.workload, self.framework, self.kind
 
     @property
+    def figure(self) -> float:
+        """The median in their unit; of an even number of figures the geometric mean of the two in the middle."""
+        figures = [each.figure for each in self.figures]
+        lower, upper = statistics.median_low(figures), statistics.median_high(figures)
+        return lower if lower == upper else math.sqrt(lower * upper)
+
+    @property
+    def speed(self) -> float:
+        """Of the median; more is faster."""
+        return 1 / self.figure if self.figures[0].unit in SECONDS else self.figure
+
+    @property
     def log_speed(self) -> float:
         """Natural logarithm of the median speed."""
-        return statistics.median(math.log(each.speed) for each in self.figures)
+        return math.log(self.speed)
 
 
 @dataclass(frozen=True)
@@ -146,14 +169,11 @@ def read_figures() -> tuple[Figure, ...]:
 
 @cache
 def published() -> Published:
-    """The figures, sorted by `reason_against`, by `held_back`, and by whether two cards have the same recipe."""
+    """The figures, sorted by `reason_against` and by whether two cards have the same recipe."""
     figures = read_figures()
     largest = _largest_batches(figures)
     reasons = {each.line: reason_against(each, largest) for each in figures}
     cells = _cells([each for each in figures if not reasons[each.line]])
-    slow = held_back(cells)
-    reasons |= {each.line: HELD_BACK for cell in slow for each in cell.figures}
-    cells = [cell for cell in cells if cell not in slow]
     cards = defaultdict(set)
     for cell in cells:
         cards[cell.recipe].add(cell.card)
@@ -161,25 +181,6 @@ def published() -> Published:
     reasons |= {each.line: "no other card has the same recipe" for cell in alone for each in cell.figures}
     left_out = tuple((each, reasons[each.line]) for each in figures if reasons[each.line])
     return Published(figures, tuple(cell for cell in cells if len(cards[cell.recipe]) > 1), left_out)
-
-
-HELD_BACK = "half precision gains 5% or less on a card with units for it: something else was timed"
-LEAST_GAIN = 1.05
-WITHOUT_FAST_HALF = frozenset({"kepler", "pascal"})
-"""Architectures that compute half precision no faster than fp32."""
-
-
-def held_back(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells of cards with units for half precision that gain nothing by them: host or software limits them."""
-    by_program: dict[tuple[str, ...], dict[str, Cell]] = defaultdict(dict)
-    for cell in cells:
-        if architecture(cell.card) not in WITHOUT_FAST_HALF:
-            by_program[cell.card, cell.source, cell.workload, cell.framework, cell.software][cell.kind] = cell
-    found = []
-    for own in by_program.values():
-        if {"half", "single"} <= set(own) and own["half"].log_speed - own["single"].log_speed <= math.log(LEAST_GAIN):
-            found += [own["half"], own["single"]]
-    return found
 
 
 RECIPE_BY_MEMORY = frozenset({"pytorch/torchtune"})

@@ -155,6 +155,12 @@ def ratio_of(mean: float, deviation: float) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
 
 
+def over(means: "Floats", spread: "Floats", one: int, other: int, own: float = 0.0) -> Ratio:
+    """Of two of the speeds that `Model.speeds` returned, by their places; `own`: a variance to be added."""
+    variance = float(spread[one, one] + spread[other, other] - 2 * spread[one, other]) + own
+    return ratio_of(float(means[one] - means[other]), math.sqrt(max(variance, 0.0)))
+
+
 class Model:
     """The cells' covariance solved once; every question after that is a product."""
 
@@ -165,6 +171,15 @@ class Model:
         self.spreads = spreads
         self._precision = np.linalg.inv(covariance(self.cells, spreads))
         self._weights = self._precision @ centred(self.cells)
+        self._known = frozenset((cell.card, cell.kind, cell.family) for cell in self.cells)
+
+    def missing(self, card: str, kind: str, families: Sequence[str] = FAMILIES) -> list[str]:
+        """Those of the families of which nobody published a figure of the card in the class."""
+        return [family for family in families if (card, kind, family) not in self._known]
+
+    def knows(self, card: str, kind: str, families: Sequence[str] = FAMILIES) -> bool:
+        """Whether there is a figure of the card in the class, of any of the families."""
+        return len(self.missing(card, kind, families)) < len(families)
 
     @property
     def bandwidth_slope(self) -> float:
@@ -209,17 +224,23 @@ class Model:
     def ratio(self, card: str, other: str, kind: str, families: Sequence[str] = FAMILIES) -> Ratio:
         """How many times as fast the card typically is as the other."""
         means, spread = self.speeds([card, other], kind, families)
-        return ratio_of(means[0] - means[1], math.sqrt(max(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1], 0.0)))
+        return over(means, spread, 0, 1)
 
     def one_workload(self, card: str, other: str, kind: str, families: Sequence[str] = FAMILIES) -> Ratio:
         """The same on one workload that somebody else measures: that differs from the typical one."""
         means, spread = self.speeds([card, other], kind, families)
+        own = self.elsewhere(architecture(card) == architecture(other))
+        return over(means, spread, 0, 1, own)
+
+    def elsewhere(self, alike: bool) -> float:
+        """The variance of a log ratio of two cards on one workload of one new source, beside that of the typical one.
+
+        `alike`: they share their architecture.
+        """
         effects = self.spreads.effects
-        names = ["card_source", "card_source_class", "card_workload"]
-        names += ["architecture_recipe"] if architecture(card) != architecture(other) else []
-        own = self.spreads.widening**2 * (sum(effects[name] ** 2 for name in names) + self.spreads.usual_source**2)
-        variance = spread[0, 0] + spread[1, 1] - 2 * spread[0, 1] + 2 * own
-        return ratio_of(means[0] - means[1], math.sqrt(variance))
+        names = ["card_source", "card_source_class", "card_workload", *([] if alike else ["architecture_recipe"])]
+        own = sum(effects[name] ** 2 for name in names) + self.spreads.usual_source**2
+        return 2 * self.spreads.widening**2 * own
 
 
 def _probe(card: str, kind: str, family: str) -> Cell:

@@ -1,19 +1,21 @@
 """One card against another: the answer as a sentence, and every published figure that speaks for it or against it."""
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpubench.studies.cards.figures import Cell, Figure, Published
+from gpubench.studies.cards.figures import CLASSES, Cell, Figure, Published
 from gpubench.studies.cards.model import Model, Ratio
-from gpubench.studies.cards.ranking import CALLED, answered, dollars_of, scaled
+from gpubench.studies.cards.ranking import Ranking, answered, scaled, standing
 from gpubench.studies.section import Answer, Column, Estimate, Table, Value
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU")
 """How notes begin that say why a figure may not be what the card does."""
-BRIEF_COLUMNS, BRIEF_LINES = 6, 16
-"""Of the table of pairs, what a screen shows."""
+BRIEF_COLUMNS, BRIEF_LINES = 6, 8
+"""Of the table of pairs, what a screen shows: so many lines of either end."""
 
 
 @dataclass(frozen=True)
@@ -26,41 +28,28 @@ class Pair:
     @property
     def ratio(self) -> float:
         """How many times as fast the first one was."""
-        return speed_of(self.one) / speed_of(self.other)
+        return self.one.speed / self.other.speed
 
     @property
     def remarks(self) -> list[str]:
         """What to know of its figures, with the card."""
-        return [
+        versions = [cell.software or "unsaid" for cell in (self.one, self.other)]
+        differ = [f"{versions[0]} against {versions[1]}"] if versions[0] != versions[1] else []
+        return differ + [
             f"{cell.card}: {remark}"
             for cell in (self.one, self.other)
             for remark in dict.fromkeys(part for each in cell.figures for part in each.note.split("; "))
             if remark.startswith(REMARKS)
         ]
 
-    def twins(self, pairs: Sequence["Pair"]) -> bool:
-        """Whether one of these differs from it by its framework alone."""
-        own = self.one
-        return any(
-            (own.source, own.workload, own.kind) == (each.one.source, each.one.workload, each.one.kind)
-            and own.framework != each.one.framework
-            for each in pairs
-        )
-
-
-def speed_of(cell: Cell) -> float:
-    """The median of its speeds."""
-    return math.exp(cell.log_speed)
-
 
 def pairs_of(cells: Sequence[Cell], card: str, other: str) -> list[Pair]:
-    """What sources measured on both, the least favourable to the first one first."""
+    """What sources measured on both."""
     by_recipe: dict[tuple[str, ...], dict[str, list[Cell]]] = {}
     for cell in cells:
         if cell.card in {card, other}:
             by_recipe.setdefault(cell.recipe, {}).setdefault(cell.card, []).append(cell)
-    found = [Pair(one, two) for own in by_recipe.values() for one in own.get(card, ()) for two in own.get(other, ())]
-    return sorted(found, key=lambda pair: pair.ratio)
+    return [Pair(one, two) for own in by_recipe.values() for one in own.get(card, ()) for two in own.get(other, ())]
 
 
 def answer(
@@ -69,102 +58,148 @@ def answer(
     cards: tuple[str, str],
     classes: Sequence[str],
     families: Sequence[str],
-    prices: Mapping[str, float] | None = None,
+    dollars: Mapping[str, float] | None = None,
 ) -> Answer:
-    """The first card over the second: the answer, what it rests on, and the figures of both for it and against it."""
+    """The first card over the second: the answer, what it rests on, and the figures of both for it and against it.
+
+    `dollars`: an hour, by card.
+    """
     card, other = cards
-    both = [kind for kind in classes if all(_has(model, each, kind) for each in cards)]
-    kinds = both or [kind for kind in classes if any(_has(model, each, kind) for each in cards)]
+    kinds = [kind for kind in classes if any(model.knows(each, kind, families) for each in cards)]
+    kinds.sort(key=lambda kind: not all(model.knows(each, kind, families) for each in cards))
     ratios = {kind: model.ratio(card, other, kind, families) for kind in kinds}
     pairs = [
         pair
         for pair in pairs_of(published.cells, card, other)
         if pair.one.kind in classes and pair.one.family in families
     ]
-    said = [*_worth(model, ratios, card, other, families, prices), *_evidence(ratios, pairs, card, other)]
-    said += [
-        f"{each} has no figure in {CALLED[kind]}: it is placed by its others and by its architecture."
-        for kind in ratios
-        for each in cards
-        if not _has(model, each, kind)
-    ]
+    pairs.sort(key=lambda pair: _agreement(pair, ratios))
+    said = [*_by_family(model, ratios, cards, families), *_worth(model, ratios, cards, families, dollars or {})]
+    said += [*_evidence(ratios, pairs, card, other), *_missing(model, ratios, cards, families)]
     lines = [(kind, Estimate(ratio.value, ratio.low, ratio.high)) for kind, ratio in ratios.items()]
     what = f"{card} / {other}"
-    tables = [Table("answer", (Column("class"), Column(what, "ratio", "higher")), tuple(lines))]
+    tables = [Table("answer", (Column("class"), Column(what, "ratio", "higher", level=90)), tuple(lines))]
     tables += [pair_table(pairs, card, other)] if pairs else []
-    return answered(sentence(ratios, card, other, classes), what, tables, said)
+    return answered(sentence(ratios, cards, classes, families), what, tables, said)
 
 
-def _has(model: Model, card: str, kind: str) -> bool:
-    return any(cell.card == card and cell.kind == kind for cell in model.cells)
+def _agreement(pair: Pair, ratios: Mapping[str, Ratio]) -> float:
+    """How much a pair says what the model says in its class: below 0 it says the contrary."""
+    return math.log(pair.ratio) * (1 if ratios[pair.one.kind].value >= 1 else -1)
 
 
-def sentence(ratios: Mapping[str, Ratio], card: str, other: str, classes: Sequence[str]) -> str:
+def sentence(
+    ratios: Mapping[str, Ratio], cards: tuple[str, str], classes: Sequence[str], families: Sequence[str]
+) -> str:
     """`A trains 1.6 times as fast as B in half precision (90%: 1.4 to 1.9), and 1.7 times in ...`."""
+    card, other = cards
     if not ratios:
-        names = " or ".join(CALLED[kind] for kind in classes)
-        return f"{card} and {other} cannot be compared: there are no figures of both in {names}."
-    parts: list[str] = []
-    for kind, ratio in ratios.items():
-        span = f"(90%: {gain(ratio.low)} to {gain(ratio.high)})"
-        if not parts:
-            verb = "trains" if ratio.told_apart else "may train"
-            parts.append(f"{card} {verb} {times(ratio.value)} as fast as {other} in {CALLED[kind]} {span}")
-        else:
-            parts.append(f"{times(ratio.value)} in {CALLED[kind]} {span}")
-    return f"{', and '.join(parts)}."
+        names = " or ".join(CLASSES[kind].called for kind in classes)
+        models = " and ".join(families)
+        return f"{card} and {other} cannot be compared: there are no figures of them on {models} models in {names}."
+    told = {kind: ratio for kind, ratio in ratios.items() if ratio.told_apart}
+    parts = [
+        f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].called} ({_span(ratio)})"
+        for at, (kind, ratio) in enumerate(told.items())
+    ]
+    said = [f"{card} trains {', and '.join(parts)}."] if told else []
+    unsure = [
+        f"{CLASSES[kind].called} ({times(ratios[kind].value)}; {_span(ratios[kind])})"
+        for kind in ratios
+        if kind not in told
+    ]
+    who = "They" if told else f"{card} and {other}"
+    said += [f"{who} cannot be told apart in {', nor in '.join(unsure)}."] if unsure else []
+    return " ".join(said)
+
+
+def _span(ratio: Ratio) -> str:
+    return f"90%: {gain(ratio.low)} to {gain(ratio.high)}"
+
+
+def _by_family(model: Model, ratios: Mapping[str, Ratio], cards: tuple[str, str], families: Sequence[str]) -> list[str]:
+    """Where kinds of models differ, each of them: what is typical of both is typical of neither."""
+    said = []
+    for kind in ratios:
+        own = {family: model.ratio(*cards, kind, [family]) for family in families}
+        if max(ratio.low for ratio in own.values()) > min(ratio.high for ratio in own.values()):
+            parts = [f"{times(ratio.value)} on {family} models ({_span(ratio)})" for family, ratio in own.items()]
+            said.append(f"In {CLASSES[kind].called} that is the mean of two that differ: {listed(parts)}.")
+    return said
 
 
 def _worth(
     model: Model,
     ratios: Mapping[str, Ratio],
-    card: str,
-    other: str,
+    cards: tuple[str, str],
     families: Sequence[str],
-    prices: Mapping[str, float] | None,
+    dollars: Mapping[str, float],
 ) -> list[str]:
     """What that is in dollars, and how far a workload of one's own may be from it."""
     if not ratios:
         return []
-    kind, ratio = next(iter(ratios.items()))
+    card, other = cards
+    kind, ratio = min(ratios.items(), key=lambda item: not item[1].told_apart)
     alone = model.one_workload(card, other, kind, families)
-    dollars = dollars_of([card, other], prices)
-    if len(dollars) == 2:
+    said = [f"That is typical; on one workload of your own expect {gain(alone.low)} to {times(alone.high)} (9 of 10)."]
+    if card in dollars and other in dollars:
         value = scaled(ratio, dollars[other] / dollars[card])
-        said = (
-            f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card} trains {times(value.value)} as"
-            f" much for a dollar (90%: {gain(value.low)} to {gain(value.high)})"
+        said.insert(
+            0,
+            f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card}"
+            f" {'trains' if value.told_apart else 'may train'} {times(value.value)} as much for a dollar"
+            f" ({_span(value)}), in {CLASSES[kind].called}.",
         )
-    else:
-        better = f"{gain(ratio.low)} to {gain(ratio.high)}"
-        said = f"If speed is all that counts, {card} is worth {times(ratio.value)} the price of {other} ({better})"
-    return [
-        f"{said}, in {CALLED[kind]}.",
-        f"That is typical; on one workload of your own expect {gain(alone.low)} to {times(alone.high)} (9 of 10).",
-    ]
+    elif dollars:
+        said.append(f"{listed(sorted({*cards} - {*dollars}))} has no price, so none is held against the other.")
+    elif ratio.told_apart:
+        said.insert(
+            0,
+            f"If speed is all that counts, {card} is worth {times(ratio.value)} the price of {other}"
+            f" ({gain(ratio.low)} to {gain(ratio.high)}), in {CLASSES[kind].called}.",
+        )
+    return said
 
 
 def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, other: str) -> list[str]:
-    """How many figures say so, and how many say the contrary."""
+    """How many figures say so, and how many say the contrary; `pairs` in the order of their agreement."""
     if not ratios:
         return []
     if not pairs:
         return [f"No source has both: the answer goes over other cards that were measured beside {card} and {other}."]
     sources = {pair.one.source for pair in pairs}
-    faster = next(iter(ratios.values())).value >= 1
-    against = [pair for pair in pairs if (pair.ratio >= 1) != faster]
-    measured = f"{len(sources)} source{'s have' if len(sources) > 1 else ' has'} both, {len(pairs)} times on one recipe"
+    found = sorted(pair.ratio for pair in pairs)
+    said = f"{len(sources)} source{'s have' if len(sources) > 1 else ' has'} both: "
+    if len(pairs) == 1:
+        said += f"1 ratio, {gain(found[0])}"
+    else:
+        said += (
+            f"{len(pairs)} ratios from {gain(found[0])} to {gain(found[-1])}, median {gain(statistics.median(found))}"
+        )
+    if not all(ratio.told_apart for ratio in ratios.values()):
+        return [f"{said}; {sum(ratio < 1 for ratio in found)} of them are below 1."]
+    against = [pair for pair in pairs if _agreement(pair, ratios) < 0]
     if not against:
-        return [f"{measured}; none says the contrary. The one that says least is first."]
+        return [f"{said}; none says the contrary. The one that says least is first."]
     names = listed(dict.fromkeys(pair.one.source for pair in against))
-    return [
-        f"{measured}; {len(against)} of them say{'s' * (len(against) == 1)} the contrary ({names}). They are first."
-    ]
+    say = "says" if len(against) == 1 else "say"
+    return [f"{said}; {len(against)} of them {say} the contrary ({names}). First: what says it most."]
+
+
+def _missing(model: Model, ratios: Mapping[str, Ratio], cards: Sequence[str], families: Sequence[str]) -> Iterator[str]:
+    """Where the answer goes beyond the figures of a card."""
+    for kind in ratios:
+        for card in cards:
+            if none := model.missing(card, kind, families):
+                which = f" of {none[0]} models" if len(none) == 1 else ""
+                yield (
+                    f"{card} has no figure{which} in {CLASSES[kind].called}: it is placed by its others and by its"
+                    " architecture."
+                )
 
 
 def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
-    """Each recipe that was measured on both."""
-    says = sum(pair.ratio >= 1 for pair in pairs) * 2 >= len(pairs)
+    """Each recipe that was measured on both, in the order of `pairs`."""
     columns = (
         Column("workload"),
         Column("class"),
@@ -175,32 +210,35 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
         Column("unit"),
         Column("files"),
     )
+    programs: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for pair in pairs:
+        programs[_program(pair)].add(pair.one.framework)
     lines: list[tuple[Value, ...]] = []
-    for pair in pairs if says else reversed(pairs):
+    for pair in pairs:
         one, two = pair.one.figures[0], pair.other.figures[0]
-        figures = (_shown(pair.one), _shown(pair.other))
         where = " and ".join(dict.fromkeys((one.file, two.file)))
-        recipe = f"{one.workload}, {one.framework}" if pair.twins(pairs) else one.workload
+        recipe = f"{one.workload}, {one.framework}" if len(programs[_program(pair)]) > 1 else one.workload
         source = "; ".join([f"{one.source}@{one.commit}", *pair.remarks])
-        lines.append((recipe, pair.one.kind, pair.ratio, *figures, source, one.unit, where))
+        lines.append((recipe, pair.one.kind, pair.ratio, pair.one.figure, pair.other.figure, source, one.unit, where))
     return Table("measured on both", columns, tuple(lines))
+
+
+def _program(pair: Pair) -> tuple[str, ...]:
+    """What pairs share that may differ by their framework alone."""
+    return pair.one.source, pair.one.workload, pair.one.kind
 
 
 def brief(table: Table, every: bool) -> Table:
     """The table of `pair_table` in as many columns, and unless `every` in as many lines, as a screen holds."""
     columns, lines = table.columns[:BRIEF_COLUMNS], tuple(line[:BRIEF_COLUMNS] for line in table.lines)
-    if every or len(lines) <= BRIEF_LINES:
+    if every or len(lines) <= 2 * BRIEF_LINES:
         return Table(table.name, columns, lines)
-    return Table(f"{table.name}: the first {BRIEF_LINES} of {len(lines)} (--all)", columns, lines[:BRIEF_LINES])
+    name = f"{table.name}: the first and the last {BRIEF_LINES} of {len(lines)} (--all)"
+    return Table(name, columns, lines[:BRIEF_LINES] + lines[-BRIEF_LINES:])
 
 
-def _shown(cell: Cell) -> float:
-    """In the unit of its figures."""
-    return 1 / speed_of(cell) if cell.figures[0].unit == "seconds" else speed_of(cell)
-
-
-def one_card(published: Published, card: str) -> Answer:
-    """Every figure of a card with the file that it stands in."""
+def one_card(published: Published, card: str, ranking: Ranking) -> Answer:
+    """Where a card stands in the ranking, and its figures in the ranking's classes, with the files they stand in."""
     columns = (
         Column("workload"),
         Column("class"),
@@ -210,7 +248,12 @@ def one_card(published: Published, card: str) -> Answer:
         Column("line", "count"),
         Column("file", note=True),
     )
-    used = [(cell.kind, figure) for cell in published.cells if cell.card == card for figure in cell.figures]
+    used = [
+        (cell.kind, figure)
+        for cell in published.cells
+        if (cell.card == card and cell.kind in ranking.classes and cell.family in ranking.families)
+        for figure in cell.figures
+    ]
     lines = [
         (each.workload, kind, each.precision, each.figure, each.unit, each.line, _where(each)) for kind, each in used
     ]
@@ -220,8 +263,10 @@ def one_card(published: Published, card: str) -> Answer:
         if each.card == card
     ]
     sources = len({each.source for _, each in used})
-    said = f"{card}: {len(used)} figures of {sources} source{'s' * (sources > 1)}; line: in public_speeds.csv."
-    return answered(said, card, (Table("figures", columns, tuple(lines)),), left_out=left_out)
+    said = f"{len(used)} figures of {sources} source{'s' * (sources > 1)}; line: in public_speeds.csv."
+    return answered(
+        f"{standing(ranking, card)} {said}", card, (Table("figures", columns, tuple(lines)),), left_out=left_out
+    )
 
 
 def _where(figure: Figure) -> str:
@@ -241,8 +286,10 @@ def by_source(published: Published, source: str) -> Answer:
         Column("unit"),
     )
     lines = tuple(
-        (cell.workload, cell.framework, cell.kind, cell.card, _shown(cell), cell.figures[0].unit) for cell in cells
+        (cell.workload, cell.framework, cell.kind, cell.card, cell.figure, cell.figures[0].unit) for cell in cells
     )
     commit = cells[0].figures[0].commit if cells else ""
-    said = f"{source}@{commit}: {len(cells)} figures of {len({cell.card for cell in cells})} cards."
+    figures = sum(len(cell.figures) for cell in cells)
+    said = f"{source}@{commit}: {figures} figures of {len({cell.card for cell in cells})} cards"
+    said += f" in {len(cells)} lines; of several a line has the median." if len(cells) < figures else "."
     return answered(said, source, (Table("figures", columns, lines),))

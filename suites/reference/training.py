@@ -1,0 +1,119 @@
+"""The networks, their batches on the device, and the loop."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torchvision.models import resnet
+
+from gpubench import Blueprint, Clock, Trial
+from gpubench.training import Stepper, layout, mode_of
+
+from . import SEQUENCE, VOCABULARY
+
+WIDTH, HEADS, INNER = 768, 12, 3072
+"""Of BERT-base."""
+MOMENTUM = 0.9
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Inputs, and the class of each."""
+
+
+class Encoder(nn.Module):
+    """BERT-base without dropout: embeddings, layers, and two classes from the first token."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.places = nn.Embedding(SEQUENCE, WIDTH)
+        self.register_buffer("order", torch.arange(SEQUENCE), persistent=False)
+        self.norm = nn.LayerNorm(WIDTH)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.classify = nn.Linear(WIDTH, 2)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(N, SEQUENCE) of int64 to (N, 2)."""
+        seen = self.norm(self.tokens(tokens) + self.places(self.order))
+        scores: torch.Tensor = self.classify(self.layers(seen)[:, 0])
+        return scores
+
+
+def network_of(trial: Trial) -> nn.Module:
+    """The trial's model with random weights, on the CPU."""
+    if trial.case.model == "resnet50":
+        network: nn.Module = resnet.resnet50()
+        return network
+    return Encoder(trial.params.layers)
+
+
+def batch_of(trial: Trial, device: torch.device) -> Batch:
+    """A random batch on the device: float32 (N, 3, size, size) or int64 (N, SEQUENCE), and int64 (N,)."""
+    many, size = trial.batch_size, trial.params.image_size
+    dice = torch.Generator(device).manual_seed(trial.seed)
+    if trial.case.model == "resnet50":
+        images = torch.randn(many, 3, size, size, device=device, generator=dice)
+        classes = torch.randint(0, 1000, (many,), device=device, generator=dice)
+        return images.contiguous(memory_format=layout(trial.case)), classes
+    tokens = torch.randint(0, VOCABULARY, (many, SEQUENCE), device=device, generator=dice)
+    return tokens, torch.randint(0, 2, (many,), device=device, generator=dice)
+
+
+class Again:
+    """The same batch, as often as an epoch has steps."""
+
+    def __init__(self, batch: Batch, samples: int) -> None:
+        self.batch, self.samples = batch, samples
+
+    def __len__(self) -> int:
+        return max(1, self.samples // len(self.batch[1]))
+
+    def __iter__(self) -> Iterator[Batch]:
+        for _ in range(len(self)):
+            yield self.batch
+
+
+def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch]:
+    """A training step, and the batch that it takes."""
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    network = mode.prepare(network_of(trial).to(device)).train()
+    if trial.case.model == "resnet50":
+        network = network.to(memory_format=layout(trial.case))
+    # A GradScaler waits for the device in every step of an optimizer that is not fused.
+    optimizer = torch.optim.SGD(network.parameters(), params.lr, momentum=MOMENTUM, fused=True)
+    stepper = Stepper(mode, network, optimizer, clock, loss_scale=params.loss_scale)
+
+    def step(batch: Batch) -> None:
+        inputs, classes = batch
+        with mode.autocast():
+            scores = network(mode.input(inputs) if inputs.is_floating_point() else inputs)
+        stepper.backward(cross_entropy(scores.float(), classes))
+        stepper.step()
+
+    return step, batch_of(trial, device)
+
+
+def train_model(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Steps on one batch until the clock knows their rate."""
+    step, batch = prepared(trial, clock)
+    loader = Again(batch, trial.params.samples)
+    for _ in clock.epochs(trial.params.epochs):
+        for each in clock.steps(loader, "train", trial.params.samples):
+            step(each)
+    for each in clock.resident():
+        step(each)
+    return {}
+
+
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network; its learning rate never changes, for nothing is learnt."""
+    size = trial.params.image_size
+    images = trial.case.model == "resnet50"
+    return Blueprint(
+        network=network_of(trial),
+        inputs=(torch.zeros(2, 3, size, size) if images else torch.zeros(2, SEQUENCE, dtype=torch.int64),),
+        samples=2,
+        epochs=trial.params.epochs,
+        schedule={"learning rate": lambda epoch: trial.params.lr},
+    )

@@ -1,0 +1,43 @@
+"""What DDP sends and how it is summed: the average gradient of two processes, in either way and width."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gpubench.training import send_gradients
+
+WAYS = [(way, dtype) for way in ("flat", "hierarchical") for dtype in (torch.float32, torch.float16)]
+
+
+def train(rank, folder):
+    """Saves this process's gradient by way and width after one backward pass."""
+    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
+    trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=2, nodes=1))
+    found = {}
+    for way, dtype in WAYS:
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Linear(30, 30))
+        send_gradients(model, trial, way, 2, dtype)
+        model(torch.randn(8, 30, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
+        found[way, str(dtype)] = model.module.weight.grad
+    torch.save(found, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.e2e
+def test_both_ways_send_the_same_average(tmp_path):
+    torch.multiprocessing.spawn(train, (tmp_path,), 2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    whole = first["flat", "torch.float32"]
+    for way, dtype in first:
+        assert torch.equal(first[way, dtype], second[way, dtype])
+        assert torch.equal(first[way, dtype], whole) == (dtype == "torch.float32")
+        assert torch.allclose(first[way, dtype], whole, rtol=2e-3, atol=1e-5)
+
+
+def test_one_process_needs_no_group():
+    model = torch.nn.Linear(2, 2)
+    send_gradients(model, SimpleNamespace(case=SimpleNamespace(processes=1)), "hierarchical", 0, torch.float16)

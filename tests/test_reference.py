@@ -1,0 +1,107 @@
+"""The suite reference, timed as others time it, and where its figure places a card."""
+
+import pandas as pd
+import pytest
+import torch
+from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
+from rows import rows
+
+from gpubench.commands.run import found
+from gpubench.rows import write
+from gpubench.rows.read import load
+from gpubench.studies.cards import placing
+from gpubench.studies.cards.model import fitted_model
+
+CASE = {
+    "suite": "made", "studies": "placing", "model": "resnet50", "precision": "fp16", "memory_format": "channels_last",
+    "params": "epochs=1 image_size=224", "data": "synthetic", "mode": "sampled",
+}  # fmt: skip
+
+
+def said(rate, **changes):
+    return placing.placed(pd.DataFrame(rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})))
+
+
+def test_both_models_train_and_prove_their_precision(cli, tmp_path):
+    done = cli(
+        "run", "--suite", "reference", "--device", "cpu", "--quick", "--batch", 2, "--precision", "bf16", "--set",
+        "image_size=32", "--set", "layers=1", "--out", "a.csv",
+    )  # fmt: skip
+    frame = load([tmp_path / "a.csv"]).frame
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert set(frame["model"]) == {"resnet50", "bert-base"}
+    assert set(frame["studies"]) == {"placing"}
+    assert frame["flops_per_sample"].min() > 1e7
+    assert "has no place" not in done.stderr, "32 pixels are another recipe"
+
+
+def test_the_encoder_is_of_berts_size():
+    """BERT-base has 109 million; without its second embedding, pooler and a third of a head's own."""
+    encoder = training.Encoder(12)
+    assert sum(weight.numel() for weight in encoder.parameters()) == pytest.approx(109e6, rel=0.02)
+
+
+def test_the_encoder_computes_in_the_dtype_of_its_weights():
+    encoder = training.Encoder(1).to(torch.bfloat16)
+    assert encoder(torch.randint(0, VOCABULARY, (2, SEQUENCE))).dtype is torch.bfloat16
+
+
+def test_an_epoch_is_one_batch_again_and_again():
+    batch = (torch.zeros(4), torch.zeros(4))
+    loader = training.Again(batch, 18)
+    assert len(list(loader)) == len(loader) == 4
+    assert all(each is batch for each in loader)
+
+
+def test_the_bridge_is_timms_own_figure_of_a_3090():
+    base = placing.anchor()
+    assert (base.card, base.figure, base.unit) == ("RTX 3090", 1218, "images/s")
+
+
+def test_a_card_that_others_measured_is_held_against_its_kind():
+    (usual,) = said(1900.0, card="NVIDIA GeForce RTX 4090")
+    assert "RTX 4090 trains resnet50 1.56 times as fast as an RTX 3090 (90%: 1." in usual
+    assert ", as others of its kind: " in usual
+    assert "another recipe" in usual
+    assert "slower than others of its kind" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
+    assert "faster than others of its kind" in said(5000.0, card="NVIDIA GeForce RTX 4090")[0]
+
+
+def test_a_new_card_is_placed_by_its_own_figure_alone():
+    (text,) = said(2436.0, card="NVIDIA GeForce RTX 6090")
+    assert "2.00 times as fast" in text
+    assert "Nobody published its speed in half precision; by this one figure it is typically 1." in text
+
+
+def test_what_is_not_known_of_a_figure_widens_it():
+    """Two hosts, another torch, and the distance from timm."""
+    spreads = fitted_model().spreads
+    assert placing.own_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
+
+
+def test_a_cpu_has_no_place_and_is_told_so():
+    (text,) = said(4.0, card="AMD EPYC", device="cpu", precision="bf16")
+    assert text.startswith("AMD EPYC is a CPU and has no place among published cards")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "bert-base"},
+        {"precision": "fp32"},
+        {"memory_format": "contiguous"},
+        {"params": "image_size=64"},
+        {"status": "failed"},
+        {"mode": "quick"},
+        {"studies": ""},
+    ],
+)
+def test_another_recipe_has_no_place(changes):
+    assert said(1900.0, card="NVIDIA GeForce RTX 4090", **changes) == []
+    assert placing.placed(pd.DataFrame(columns=["studies"])) == []
+
+
+def test_a_run_ends_with_the_place(tmp_path):
+    made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
+    write.append(tmp_path / "a.csv", made)
+    assert "as others of its kind" in " ".join(found(tmp_path / "a.csv", ["s1"]))

@@ -1,0 +1,428 @@
+"""The site: findings first, no link that leads nowhere, nothing fetched, no text of a row as markup, all readable."""
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from rows import cell, rows
+from test_page import ATTACK as ATTACK_WITH_NUL
+from test_page import Page
+
+from gpubench.commands.compare import write_site
+from gpubench.errors import UserError
+from gpubench.rows import write as records
+from gpubench.rows.row import COLUMNS
+from gpubench.show.site.addresses import addresses, source_link
+from gpubench.studies.cards.figures import published
+from gpubench.studies.standings.agreement import agreements
+from gpubench.studies.standings.contents import NO_ROWS
+from gpubench.studies.standings.standings import Row, agreement_text
+
+ROOT = Path(__file__).parents[1]
+LARGEST = 500_000
+ATTACK = ATTACK_WITH_NUL.replace("\0", "")
+"""A line with a NUL is no row."""
+BIDI = "\u202ereversed\u2066"
+
+
+def built(out, *paths):
+    """The pages of a site by their place in it."""
+    write_site(paths, out)
+    return {str(path.relative_to(out)): Page(path.read_text()) for path in out.rglob("*.html")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("site")
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    return built(folder, ROOT / "results")
+
+
+def hrefs(page):
+    return [each["href"] for each in page.all("a") if "href" in each]
+
+
+def ids(page):
+    return [each["id"] for _, each in page.elements if "id" in each]
+
+
+def leads_nowhere(pages, folder):
+    """Links within a site to a page or a place that is not there."""
+    wrong = []
+    for name, page in pages.items():
+        assert len(ids(page)) == len(set(ids(page))), name
+        for href in hrefs(page):
+            if href.startswith(("https://", "data:application/gzip;base64,")):
+                continue
+            path, _, place = href.partition("#")
+            target = (
+                str((folder / name).parent.joinpath(path).resolve().relative_to(folder.resolve())) if path else name
+            )
+            there = target in pages or (folder / target).is_file()
+            if not there or (place and place not in ids(pages[target])):
+                wrong.append((name, href))
+    return wrong
+
+
+def test_every_link_leads_somewhere(site, folder):
+    assert leads_nowhere(site, folder) == []
+
+
+def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
+    for name, page in site.items():
+        text = (folder / name).read_text()
+        assert len(text.encode()) < LARGEST, name
+        assert not [tag for tag, _ in page.elements if tag in {"img", "link", "iframe", "object", "base", "source"}]
+        assert not [each for _, each in page.elements if {"src", "srcset", "style", "action", "ping"} & set(each)]
+        assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text), name
+        (policy,) = (each["content"] for each in page.all("meta") if each.get("http-equiv"))
+        assert policy.startswith("default-src 'none'; script-src 'sha256-")
+        assert policy.endswith("; base-uri 'none'; form-action 'none'")
+
+
+def test_the_first_page_has_the_findings_first(site, folder):
+    text = (folder / "index.html").read_text()
+    order = (
+        "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti in mixed precision, and",
+        'href="suite/resnet.html#section-1"',
+        'id="filters"',
+        'id="cases"',
+        'id="published"',
+    )
+    places = [text.index(each) for each in order]
+    assert places == sorted(places)
+
+
+def test_each_page_can_be_read_aloud(site):
+    for name, page in site.items():
+        assert len(page.all("h1")) == len(page.all("main")) == 1, name
+        assert page.all("html")[0]["lang"] == "en"
+        assert page.text_in("title")[0]
+        labelled = {each["for"] for each in page.all("label")}
+        assert {each["id"] for each in page.all("input", "select")} == labelled, name
+        assert all("aria-label" in each for each in page.all("div") if each.get("class") == "scroll")
+        assert all(each["tabindex"] == "0" for each in page.all("div") if each.get("class") == "scroll")
+
+
+def luminance(colour):
+    """Relative, by WCAG 2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_what_it_is_on(scheme):
+    css = (ROOT / "gpubench/show/assets/report.css").read_text()
+    light, dark = (
+        dict(re.findall(r"(--\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{([^}]*)\}", css)[:2]
+    )
+    colours = light | dark if scheme == "dark" else light
+    for ink in ("--ink", "--soft", "--good", "--bad", "--same"):
+        for paper in ("--bg", "--band"):
+            high, low = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, paper)
+
+
+class Lines(HTMLParser):
+    """The lines of the tables of a page: for each its attributes, and texts and links of its cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.cell = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag == "div" and attributes.get("class") == "scroll":
+            self.tables.append((attributes["aria-label"], []))
+        elif tag == "tr":
+            self.tables[-1][1].append((attributes, []))
+        elif tag in {"th", "td"}:
+            self.cell = ["", ""]
+            self.tables[-1][1][-1][1].append(self.cell)
+        elif tag == "a" and self.cell:
+            self.cell[1] = attributes["href"]
+
+    def handle_endtag(self, tag):
+        if tag in {"th", "td"}:
+            self.cell = None
+
+    def handle_data(self, data):
+        if self.cell:
+            self.cell[0] += data
+
+
+def table(folder, name, which):
+    """Its lines as dicts: their attributes, and by heading a text and a link."""
+    (_, head), *lines = next(lines for label, lines in Lines((folder / name).read_text()).tables if label == which)
+    names = [text for text, _ in head]
+    return [{"attributes": attributes, **dict(zip(names, cells, strict=True))} for attributes, cells in lines]
+
+
+def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
+    line = next(
+        each
+        for each in table(folder, "index.html", "cases")
+        if each["card"][0] == "RTX 2080 Ti" and each["model"][0] == "resnet18" and each["precision"][0] == "fp32"
+    )
+    page, _, place = line["seconds"][1].partition("#")
+    assert line["seconds"][0].split()[0] == "1,692"
+    row = next(each for each in table(folder, page, "rows") if each["attributes"].get("id") == place)
+    file, number = re.fullmatch(r"(\S+\.csv), line (\d+)", row["row"][0]).groups()
+    there = list(csv.DictReader((ROOT / "results" / file).read_text().splitlines()))[int(number) - 2]
+    assert float(there["seconds"]) == pytest.approx(1692, abs=0.5)
+    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "machines", "source")}
+    assert told == {
+        "suite": "resnet",
+        "batch": "408 (author)",
+        "samples/s": "887",
+        "runs": "1",
+        "machines": "published",
+        "source": "init27",
+    }
+    assert (there["model"], there["precision"]) == ("resnet18", "fp32")
+    assert row["source"][1].startswith("https://github.com/init27/")
+
+
+def test_rows_and_published_figures_are_never_one_table(folder, site):
+    ranked = table(folder, "index.html", "published")
+    assert len(ranked) == 69
+    for line in ranked:
+        own = line["card"][1]
+        assert {line[name][1] for name in ("half", "fp32", "figures")} <= {"", f"{own}#published"}
+    figures = table(folder, "card/rtx-2080-ti.html", "figures")
+    of_it = [each for each in published().figures if each.card == "RTX 2080 Ti"]
+    assert len(figures) == len(of_it)
+    said = {(each["workload"][0], each["unit"][0], each["precision"][0], each["batch"][0]) for each in figures}
+    assert said == {(each.workload, each.unit, each.precision, each.batch) for each in of_it}
+    first = next(each for each in of_it if figures[0]["source"][0].endswith(f", line {each.line}"))
+    assert float(figures[0]["figure"][0].replace(",", "")) == pytest.approx(first.figure, rel=0.01)
+    assert all(re.match(r"https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]+/", each["source"][1]) for each in figures)
+
+
+def test_lines_have_what_the_filters_offer(site, folder):
+    index = site["index.html"]
+    options = [text for text in index.text_in("option") if text != "all"]
+    lines = table(folder, "index.html", "cases")
+    for name in ("suite", "precision", "card"):
+        assert {each["attributes"][f"data-{name}"] for each in lines} <= set(options)
+    assert [each["data-filter"] for each in index.all("select")] == ["suite", "precision", "card"]
+
+
+def test_the_rows_beside_it_are_the_files(site, folder):
+    lines = list(csv.DictReader(io.StringIO((folder / "rows.csv").read_text())))
+    given = [
+        line
+        for path in sorted((ROOT / "results").glob("*.csv"))
+        for line in csv.DictReader(path.read_text().splitlines())
+    ]
+    assert [line["seconds"] for line in lines] == [line["seconds"] for line in given]
+    assert (folder / "published.csv").read_bytes() == (ROOT / "gpubench/studies/cards/public_speeds.csv").read_bytes()
+    assert (folder / "LICENSE.txt").read_bytes() == (ROOT / "results/LICENSE").read_bytes()
+
+
+def test_no_text_of_a_row_is_markup_and_no_link_leaves_for_anything_but_https(tmp_path):
+    evil = {"card": f"{ATTACK}{BIDI}", "model": ATTACK, "data": ATTACK, "reason": ATTACK, "params": f"a={ATTACK}"}
+    mine = [*rows([100.0] * 6, suite="../x", **evil), *rows([50.0] * 6, suite="../x", precision=f'"{ATTACK}', **evil)]
+    sources = ("javascript:alert(1)", 'https://x.example/"onclick="alert(1)', "https://good.example@evil.example/x",
+               "data:text/html,x", "//evil.example/x", f"github.com/a/b@abcdef1 {ATTACK}")  # fmt: skip
+    for source in sources:
+        mine += rows([90.0], mode="published", source=source, session="", device_hash="", **evil)
+    records.append(tmp_path / "evil<img src=x onerror=alert(1)>.csv", mine)
+    pages = built(tmp_path / "site", *tmp_path.glob("*.csv"))
+    assert leads_nowhere(pages, tmp_path / "site") == []
+    assert all(re.fullmatch(r"(index|(card|suite)/[a-z0-9-]+)\.html", name) for name in pages)
+    for name, page in pages.items():
+        assert len(page.all("script")) == 1, name
+        assert page.all("img", "iframe", "object", "base") == []
+        assert not [key for _, each in page.elements for key in each if key.startswith("on") or key == "style"]
+        assert not set(BIDI) - set("reversed") & set((tmp_path / "site" / name).read_text())
+        outside = [href for href in hrefs(page) if ":" in href and not href.startswith("data:application/gzip;")]
+        assert all(re.fullmatch(r"https://[\w.-]+/[^\s\"<>]*", href) for href in outside), name
+    assert "https://github.com/a/b/tree/abcdef1" in {href for page in pages.values() for href in hrefs(page)}
+
+
+@pytest.mark.parametrize(
+    ("source", "link"),
+    [
+        ("github.com/a/b-c@23754c19", "https://github.com/a/b-c/tree/23754c19"),
+        ("github.com/a/b@f79e8b89, README and x.ipynb", "https://github.com/a/b/tree/f79e8b89"),
+        ("www.fast.ai/posts/2018-08-10-x.html", "https://www.fast.ai/posts/2018-08-10-x.html"),
+        ("http://x.example/y z", "https://x.example/y"),
+        ("fast.ai, DAWNBench entry of April 2018", ""),
+        ("Jia and others 2018, arXiv 1807.11205", ""),
+        ("javascript:alert(1)//x.example/y", ""),
+        ("user@x.example/y", ""),
+        ("", ""),
+    ],
+)
+def test_a_source_is_a_link_where_it_begins_with_a_place_on_the_web(source, link):
+    assert source_link(source) == link
+
+
+def test_names_that_files_cannot_have_are_told_apart():
+    cards = ["A/B", "a b", "日本", "中国", "x" * 300]
+    to = addresses(cards, ["s"], [Row("a.csv", 2, "A/B", {}), Row("A.csv", 2, "A/B", {})])
+    names = [to.card(card) for card in cards]
+    assert len(set(names)) == 5
+    assert all(re.fullmatch(r"card/[a-z0-9-]{1,110}\.html", name) for name in names)
+    assert to.rows == {("a.csv", 2): "a-2", ("A.csv", 2): "a-2-2"}
+    assert to.suite("none") == ""
+
+
+def test_no_rows_and_one_row(tmp_path):
+    (tmp_path / "none.csv").write_text(",".join(COLUMNS) + "\n")
+    records.append(tmp_path / "one.csv", rows([100.0]))
+    for name in ("none", "one"):
+        out = tmp_path / f"site-{name}"
+        pages = built(out, tmp_path / f"{name}.csv")
+        assert leads_nowhere(pages, out) == []
+        assert (NO_ROWS in pages["index.html"].text_in("p")) == (name == "none")
+        header = (out / "rows.csv").read_text().splitlines()
+        assert header[0] == ",".join(COLUMNS)
+        assert len(header) == 1 + (name == "one")
+        assert not (out / "LICENSE.txt").exists()
+    assert "card/rtx-2080-ti.html" in pages
+
+
+def test_what_cannot_be_read_is_said_and_what_is_not_there_refused(tmp_path, capsys):
+    (tmp_path / "bad.csv").write_text("no,rows\n1,2\n")
+    page = built(tmp_path / "site", tmp_path / "bad.csv")["index.html"]
+    assert "bad.csv" in capsys.readouterr().err
+    assert "Could not be read" in page.text_in("h2")
+    with pytest.raises(UserError, match="no such file"):
+        write_site([tmp_path / "other.csv"], tmp_path / "out")
+    with pytest.raises(UserError, match="cannot write there"):
+        write_site([tmp_path / "bad.csv"], tmp_path / "bad.csv")
+
+
+def test_files_of_one_name_are_two(tmp_path):
+    for name, device in (("a", "aaaa"), ("b", "bbbb")):
+        (tmp_path / name).mkdir()
+        records.append(tmp_path / name / "mine.csv", rows([100.0, 101.0], device_hash=device, session=name))
+    pages = built(tmp_path / "site", tmp_path / "a", tmp_path / "b")
+    assert leads_nowhere(pages, tmp_path / "site") == []
+    assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 4
+
+
+def test_places_are_among_like_cases_alone(tmp_path):
+    fast, slow = rows([50.0] * 6, precision="bf16"), rows([100.0] * 6)
+    other = rows([10.0] * 6, batch_size=128)
+    records.append(tmp_path / "mine.csv", [*slow, *fast, *other])
+    built(tmp_path / "site", tmp_path / "mine.csv")
+    places = {
+        (each["precision"][0], each["batch"][0]): each["place"][0]
+        for each in table(tmp_path / "site", "index.html", "cases")
+    }
+    assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
+
+
+def measured(middle, device, session, **changes):
+    """Six trials within half a per cent of a median."""
+    times = [middle * (1 + part / 1000) for part in (-5, -3, -1, 1, 3, 5)]
+    return cell(times, device_hash=device, session=session, **changes)
+
+
+def said(*cells, files=None):
+    """What is said of each; every cell is in a file of its own unless `files` says otherwise."""
+    names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
+    return [
+        agreement_text(each, found)
+        for each, found in zip(cells, agreements(cells, lambda each: {names[id(each)]}), strict=True)
+    ]
+
+
+def test_machines_agree_where_no_interval_tells_them_apart():
+    cells = [measured(100, "a", "1"), measured(102, "b", "2"), measured(130, "c", "3")]
+    assert said(*cells) == ["2 of 3 agree, within 2.0%", "2 of 3 agree, within 2.0%", "1 of 3 agrees"]
+    assert said(*cells[:2]) == ["2 agree, within 2.0%"] * 2
+    assert said(cells[0]) == ["one machine"]
+
+
+@pytest.mark.parametrize(
+    ("device", "session", "file"), [("a", "2", 1), ("b", "1", 1), ("b", "2", 0)], ids=["device", "session", "file"]
+)
+def test_rows_that_share_something_are_of_one_machine(device, session, file):
+    cells = [measured(100, "a", "1"), measured(101, device, session)]
+    assert said(*cells, files=[0, file]) == ["one machine"] * 2
+
+
+def test_machines_are_joined_by_other_cases_too():
+    beside = measured(7, "b", "1", model="resnet50"), measured(8, "a", "1", model="resnet34")
+    assert said(measured(100, "a", "2"), measured(101, "b", "3"), *beside)[:2] == ["one machine"] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"params": "epochs=2"}, {"batch_size": 128}, {"torch": "2.6.0"}, {"precision": "bf16"}, {"suite_digest": "d2"}],
+)
+def test_what_is_not_the_same_case_says_nothing_of_it(changes):
+    assert said(measured(100, "a", "1"), measured(100, "b", "2", **changes)) == ["one machine"] * 2
+
+
+def test_few_trials_and_published_figures_count_for_no_machine():
+    few = cell([100.0], device_hash="b", session="2")
+    figure = cell([100.0], source="github.com/a/b", device_hash="", session="")
+    assert said(measured(100, "a", "1"), few, figure) == ["one machine", "too few trials", "published"]
+
+
+def test_a_combined_cell_says_what_most_of_its_machines_do():
+    parts = tuple(measured(value, str(value), str(value)) for value in (100, 101, 102, 150))
+    whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
+    files = {id(part): at for at, part in enumerate(parts)}
+    (found,) = agreements([whole], lambda part: {files[id(part)]})
+    assert agreement_text(whole, found) == "3 of 4 agree, within 2.0%"
+
+
+def test_the_command_says_what_it_wrote(cli, tmp_path):
+    records.append(tmp_path / "mine.csv", rows([100.0] * 6))
+    done = cli("site", "mine.csv", "-o", "pages")
+    assert re.fullmatch(r"pages/index\.html: \d+ pages, the largest \(.*\) \d+ kB; they open .*\n", done.stdout)
+    assert (tmp_path / "pages" / "card" / "rtx-2080-ti.html").is_file()
+
+
+def test_the_order_of_the_ranking_is_that_of_the_speeds(folder, site):
+    speeds = [float(each["half"][0].split()[0]) for each in table(folder, "index.html", "published") if each["half"][0]]
+    assert all(one >= other for one, other in pairwise(speeds))
+
+
+def workflow(name):
+    text = (ROOT / ".github" / "workflows" / name).read_text()
+    return text, yaml.safe_load(text)
+
+
+def test_no_workflow_both_reads_what_strangers_send_and_may_write():
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text, found = workflow(path.name)
+        assert "pull_request_target" not in text
+        assert set(found["permissions"].values() if found["permissions"] else []) <= {"read"}
+    text, submit = workflow("submit.yml")
+    assert not any("permissions" in job for job in submit["jobs"].values())
+    assert "secrets." not in text
+    assert not re.search(r"(pip install|gpubench|python)[^\n]*proposed", text)
+    text, comment = workflow("comment.yml")
+    assert "checkout" not in text
+    runs = [step["run"] for job in comment["jobs"].values() for step in job["steps"] if "run" in step]
+    assert not any("${{" in run for run in runs)
+    assert comment[True]["workflow_run"]["workflows"] == [submit["name"]]
+
+
+def test_the_site_is_built_of_results():
+    _, found = workflow("site.yml")
+    assert {"run": "gpubench site results -o site"} in found["jobs"]["build"]["steps"]
+    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
+
+
+def test_submit_says_the_licence(cli, tmp_path):
+    records.append(tmp_path / "mine.csv", rows([100.0] * 6))
+    assert "CC0 1.0" in cli("submit", "mine.csv").stdout.splitlines()[-1]
+    assert "CC0-1.0" in (ROOT / "results" / "LICENSE").read_text().splitlines()[0]

@@ -1,0 +1,86 @@
+"""The site in a real headless Chromium, from disk: no request but its own, filters, keyboard, a phone, no script."""
+
+import pytest
+from rows import rows
+from test_site import ATTACK, ROOT
+
+from gpubench.commands.compare import write_site
+from gpubench.rows import write as records
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site")
+    write_site([ROOT / "results"], out)
+    return out
+
+
+@pytest.mark.parametrize("name", ["index.html", "card/rtx-2080-ti.html", "suite/resnet.html"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_opens_without_a_request_an_error_or_sideways_scrolling(visited, folder, name, scheme, width):
+    page = visited(folder / name, offline=True, color_scheme=scheme, viewport={"width": width, "height": 800})
+    assert page.problems == []
+    assert page.requests == [(folder / name).as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def shown(page, where):
+    return page.locator(f"{where} tbody tr:visible").count()
+
+
+def test_the_filters_leave_what_fits_and_say_how_much(visited, folder):
+    page = visited(folder / "index.html")
+    every = shown(page, "#cases")
+    page.get_by_label("Suite", exact=True).select_option("resnet")
+    page.get_by_label("Precision", exact=True).select_option("fp32")
+    page.get_by_label("Card", exact=True).select_option("RTX 2080 Ti")
+    assert 0 < shown(page, "#cases") < every
+    assert shown(page, "#published") == 1  # which has no suite and no one precision
+    assert f"{shown(page, '#cases') + 1} lines match" in page.get_by_role("status").inner_text()
+    page.get_by_label("Words", exact=True).fill("resnet50")
+    assert shown(page, "#cases") == 1
+    assert shown(page, "#published") == 0
+
+
+def test_the_keyboard_reaches_the_filters_the_tables_and_their_links(visited, folder):
+    page = visited(folder / "index.html")
+    page.get_by_label("Suite", exact=True).focus()
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.getAttribute('aria-label')"
+                                     " || document.activeElement.tagName"))  # fmt: skip
+    assert reached[:4] == ["by-precision", "by-card", "filter", "cases"]
+    assert {"BUTTON", "A"} <= set(reached)
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_a_figure_leads_to_its_row(visited, folder):
+    page = visited(folder / "index.html")
+    page.get_by_label("Card", exact=True).select_option("RTX 2080 Ti")
+    page.locator("#cases tbody tr:visible td:nth-child(3) a").first.click()
+    page.wait_for_url("**/card/rtx-2080-ti.html#*")
+    assert page.locator("tr:target").count() == 1
+    assert page.locator("tr:target").is_visible()
+
+
+def test_it_can_be_read_without_a_script(visited, folder):
+    page = visited(folder / "index.html", java_script_enabled=False)
+    assert shown(page, "#published") == 69
+    assert not page.locator("#filters").is_visible()
+
+
+def test_a_hostile_row_runs_nothing(visited, tmp_path):
+    evil = {"card": ATTACK, "model": ATTACK, "reason": ATTACK, "suite": "x"}
+    mine = [*rows([100.0] * 6, **evil), *rows([50.0] * 6, precision=ATTACK, **evil)]
+    published = rows([90.0], mode="published", source="javascript:alert(1)", session="", device_hash="", **evil)
+    records.append(tmp_path / "evil.csv", [*mine, *published])
+    write_site([tmp_path / "evil.csv"], tmp_path / "site")
+    for path in [tmp_path / "site" / "index.html", *(tmp_path / "site").glob("*/*script*.html")]:
+        page = visited(path)
+        dialogs = []
+        page.on("dialog", lambda dialog, seen=dialogs: seen.append(dialog.message))
+        page.reload()
+        page.wait_for_timeout(100)
+        assert (dialogs, page.problems) == ([], [])
