@@ -145,7 +145,7 @@ def _skypilot(fleet: Fleet, card: str, out: Path) -> str:
     setup = f"""\
 set -e
 timeout 1m ~/.local/bin/uv venv --clear --python {PYTHON} ~/gpubench
-timeout {SETUP_MINUTES - 1}m ~/.local/bin/uv pip install --python ~/gpubench/bin/python /tmp/{WHEEL} {_pins()}
+timeout {SETUP_MINUTES - 1}m ~/.local/bin/uv pip install --python ~/gpubench/bin/python ~/{WHEEL} {_pins()}
 """
     run = f"""\
 export PATH=~/gpubench/bin:$PATH
@@ -163,7 +163,7 @@ resources:
   use_spot: false
   autostop: {{idle_minutes: {IDLE_MINUTES}, down: true, wait_for: jobs}}
 file_mounts:
-  /tmp/{WHEEL}: {json.dumps(str(out / WHEEL), ensure_ascii=False)}
+  ~/{WHEEL}: {json.dumps(str(out / WHEEL), ensure_ascii=False)}
 setup: |
 {indent(setup, "  ")}\
 run: |
