@@ -131,6 +131,13 @@ def test_money_that_buys_no_run_is_refused(engine, least_cost):
         Fleet(engine, ("H100",), RUN, 1, 1, least_cost - 0.1, 4.0)
 
 
+@pytest.mark.parametrize("dollars", [0.0, -1.0, float("nan"), float("inf")])
+def test_money_is_a_number_above_zero(dollars):
+    for cost, hourly in ((dollars, 4.0), (5.0, dollars)):
+        with pytest.raises(UserError, match="dollars above 0"):
+            Fleet("k8s", ("H100",), RUN, 1, 1, cost, hourly)
+
+
 def test_cards_that_would_share_a_file_are_refused():
     with pytest.raises(UserError, match="each once"):
         Fleet("k8s", ("H100", "h100"), RUN, 1, 1, 5.0, 4.0)
@@ -140,6 +147,16 @@ def test_files_of_another_fleet_are_not_started_along_with_it(tmp_path):
     made(tmp_path, cards=("H100", "L4"))
     with pytest.raises(UserError, match=r"l4\.yaml"):
         made(tmp_path, cards=("H100",))
+
+
+@pytest.mark.parametrize("engine", fleet.ENGINES)
+def test_the_page_has_the_printed_commands(tmp_path, monkeypatch, engine):
+    monkeypatch.chdir(tmp_path)
+    _, lines = made(Path("fleet"), engine, ("H100", "L40S", "RTX4090"))
+    page = (ROOT / "docs" / "fleet.md").read_text().splitlines()
+    commands = lines[[line.startswith("each card") for line in lines].index(True) + 1 :]
+    assert len(commands) > 3
+    assert [line for line in commands if not any(there.startswith(line) for there in page)] == []
 
 
 CAPS = ["fleet", "--cards", "H100", "--engine", "skypilot", "--max-cost", "50", "--max-hourly", "4"]

@@ -1,6 +1,7 @@
 """Task files for SkyPilot and Kubernetes that run one benchmark on many kinds of cards, each with a cap on its cost."""
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,10 @@ LABELS = {
     "RTX5090": ("NVIDIA-GeForce-RTX-5090",),
     "T4": ("Tesla-T4",),
 }
-"""Values of the node label nvidia.com/gpu.product (the driver's name, dashes for blanks) by SkyPilot's name."""
+"""Values of the node label nvidia.com/gpu.product by SkyPilot's name: the driver's names, with dashes for blanks.
+
+Source: manifests on GitHub that select nodes by them, November 2026.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Fleet:
         for word in self.run_options:
             if not word.isprintable():
                 raise UserError(f"{word!r}: an option with a character that cannot be printed stands in no file")
+        if not (0 < self.max_cost < math.inf and 0 < self.max_hourly < math.inf):
+            raise UserError("--max-cost and --max-hourly: give dollars above 0")
         if self.run_minutes < LEAST_RUN_MINUTES:
             spare = BOOT_MINUTES + SETUP_MINUTES + self.idle_minutes
             raise UserError(
@@ -172,14 +178,6 @@ run: |
 
 def _jobset(fleet: Fleet, card: str) -> str:
     name = f"gpubench-{name_of(card)}"
-    leader = f"{name}-run-0-0.{name}"
-    meet = f"until getent hosts {leader}; do sleep 1; done\n" if fleet.nodes > 1 else ""
-    script = f"""\
-set -e
-timeout {SETUP_MINUTES}m pip install --quiet /wheel/{WHEEL} {_pins()}
-{meet}exec {_run(fleet, f"/rows/{name_of(card)}.csv", leader)}
-"""
-    script = script.replace("$", "$$")  # Kubernetes would put variables in for $(NAME)
     return f"""\
 # At most {fleet.minutes} minutes on the card, {fleet.run_minutes} of them for the run: ${fleet.max_cost:g} if each of \
 {fleet.nodes} machine(s)
@@ -214,36 +212,50 @@ spec:
           metadata:
             labels: {{app: gpubench}}
           spec:
-            activeDeadlineSeconds: {60 * fleet.minutes}
-            terminationGracePeriodSeconds: 60
-            restartPolicy: Never
-            affinity:
-              nodeAffinity:
-                requiredDuringSchedulingIgnoredDuringExecution:
-                  nodeSelectorTerms:
-                  - matchExpressions:
-                    - {{key: nvidia.com/gpu.product, operator: In, values: {json.dumps(LABELS.get(card, (card,)))}}}
-            tolerations:
-            - {{key: nvidia.com/gpu, operator: Exists}}
-            containers:
-            - name: gpubench
-              image: python:{PYTHON}
-              command: [bash, -c]
-              args:
-              - |
-{indent(script, " " * 16)}\
-              env:
-              - {{name: NVIDIA_DRIVER_CAPABILITIES, value: "compute,utility"}}
-              resources:
-                limits: {{nvidia.com/gpu: {fleet.gpus}}}
-              volumeMounts:
-              - {{name: rows, mountPath: /rows}}
-              - {{name: shm, mountPath: /dev/shm}}
-              - {{name: wheel, mountPath: /wheel}}
-            volumes:
-            - {{name: rows, persistentVolumeClaim: {{claimName: {name}}}}}
-            - {{name: shm, emptyDir: {{medium: Memory}}}}
-            - {{name: wheel, configMap: {{name: gpubench-wheel}}}}
+{indent(_pod(fleet, card, name), " " * 12)}"""
+
+
+def _pod(fleet: Fleet, card: str, name: str) -> str:
+    """What a pod of the JobSet `name` is made of."""
+    leader = f"{name}-run-0-0.{name}"
+    meet = f"until getent hosts {leader}; do sleep 1; done\n" if fleet.nodes > 1 else ""
+    script = f"""\
+set -e
+timeout {SETUP_MINUTES}m pip install --quiet /wheel/{WHEEL} {_pins()}
+{meet}exec {_run(fleet, f"/rows/{name_of(card)}.csv", leader)}
+"""
+    script = script.replace("$", "$$")  # Kubernetes would put variables in for $(NAME)
+    return f"""\
+activeDeadlineSeconds: {60 * fleet.minutes}
+terminationGracePeriodSeconds: 60
+restartPolicy: Never
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - {{key: nvidia.com/gpu.product, operator: In, values: {json.dumps(LABELS.get(card, (card,)))}}}
+tolerations:
+- {{key: nvidia.com/gpu, operator: Exists}}
+containers:
+- name: gpubench
+  image: python:{PYTHON}
+  command: [bash, -c]
+  args:
+  - |
+{indent(script, "    ")}\
+  env:
+  - {{name: NVIDIA_DRIVER_CAPABILITIES, value: "compute,utility"}}
+  resources:
+    limits: {{nvidia.com/gpu: {fleet.gpus}}}
+  volumeMounts:
+  - {{name: rows, mountPath: /rows}}
+  - {{name: shm, mountPath: /dev/shm}}
+  - {{name: wheel, mountPath: /wheel}}
+volumes:
+- {{name: rows, persistentVolumeClaim: {{claimName: {name}}}}}
+- {{name: shm, emptyDir: {{medium: Memory}}}}
+- {{name: wheel, configMap: {{name: gpubench-wheel}}}}
 """
 
 
