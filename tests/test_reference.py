@@ -32,7 +32,7 @@ def test_both_models_train_and_prove_their_precision(cli, tmp_path):
     assert set(frame["model"]) == {"resnet50", "bert-base"}
     assert set(frame["studies"]) == {"placing"}
     assert frame["flops_per_sample"].min() > 1e7
-    assert "has no place" not in done.stderr, "32 pixels are another recipe"
+    assert "is a CPU and has no place among published cards" in " ".join(done.stderr.split())
 
 
 def test_the_encoder_is_of_berts_size():
@@ -60,7 +60,7 @@ def test_the_bridge_is_timms_own_figure_of_a_3090():
 
 def test_a_card_that_others_measured_is_held_against_its_kind():
     (usual,) = said(1900.0, card="NVIDIA GeForce RTX 4090")
-    assert "RTX 4090 trains resnet50 1.56 times as fast as an RTX 3090 (90%: 1." in usual
+    assert "RTX 4090 with a batch of 64 trains resnet50 1.56 times as fast as an RTX 3090 (90%: 1." in usual
     assert ", as others of its kind: " in usual
     assert "another recipe" in usual
     assert "slower than others of its kind" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
@@ -81,7 +81,7 @@ def test_what_is_not_known_of_a_figure_widens_it():
 
 def test_a_cpu_has_no_place_and_is_told_so():
     (text,) = said(4.0, card="AMD EPYC", device="cpu", precision="bf16")
-    assert text.startswith("AMD EPYC is a CPU and has no place among published cards")
+    assert text == "AMD EPYC is a CPU and has no place among published cards."
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,27 @@ def test_a_cpu_has_no_place_and_is_told_so():
         {"params": "image_size=64"},
         {"status": "failed"},
         {"mode": "quick"},
-        {"studies": ""},
+        {"processes": 2},
+        {"marks": "throttled"},
+        {"batch_size": 32},
     ],
 )
-def test_another_recipe_has_no_place(changes):
-    assert said(1900.0, card="NVIDIA GeForce RTX 4090", **changes) == []
-    assert placing.placed(pd.DataFrame(columns=["studies"])) == []
+def test_another_recipe_gets_no_place_and_says_what_it_takes(changes):
+    (text,) = said(1900.0, card="NVIDIA GeForce RTX 4090", **changes)
+    assert "RTX 4090 gets no place among published cards by these rows: it takes unmarked trials" in text
+
+
+def test_rows_of_other_suites_say_nothing_of_places():
+    assert said(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
+    assert placing.placed(pd.DataFrame(columns=["studies", "card", "device"])) == []
+
+
+def test_batches_and_precisions_have_places_of_their_own():
+    made = [row for batch in (64, 256) for row in rows([100.0] * 2, **{**CASE, "card": "NVIDIA GeForce RTX 4090",
+            "batch_size": batch, "samples_per_second": 1000.0 + batch})]  # fmt: skip
+    small, large = placing.placed(pd.DataFrame(made))
+    assert "with a batch of 64 trains" in small
+    assert "with a batch of 256 trains" in large
 
 
 def test_a_run_ends_with_the_place(tmp_path):

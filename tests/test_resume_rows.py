@@ -148,6 +148,8 @@ def test_what_teaches_nothing_has_no_quality(changes):
 def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
     given = replace(DONE, unsteady=unsteady, resumed=resumed, telemetry=Telemetry(marks=telemetry))
     assert made(given).marks == marks
+    beside_others = replace(SETTING.peak, shared=True)
+    assert made(given, peak=beside_others).marks == f"{marks} shared_peak".strip()
 
 
 def test_what_is_not_known_stays_empty():

@@ -24,7 +24,7 @@ Prices = Path | Mapping[str, Any]
 """A TOML file, or what such a file holds: by words of the card's name dollars per hour, or a table."""
 SOME = 12
 """Values that a message can name."""
-OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro"})
+OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro", "mig"})
 """Words of a name that make it another card's: an RTX 4070 is no RTX 4070 Ti."""
 
 

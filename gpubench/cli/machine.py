@@ -114,13 +114,16 @@ Examples:
 
 Keep the card that you have just rented? `gpubench accept --card-kind H100 --against others/`
 
-In a script, which gets 0 (keep), 1 (return) or 3 (cannot say): `gpubench accept --card-kind "RTX 4090" || exit`
+In a script, which gets 0 (keep), 5 (return) or 3 (cannot say): `gpubench accept --card-kind "RTX 4090" || exit`
 """
 
 
 def accept(
     card_kind: Annotated[
-        str, typer.Option(metavar="TEXT", help="What was rented: words of the card's name. Another card is returned.")
+        str,
+        typer.Option(
+            metavar="TEXT", help="The card that was rented, as people call it. On another nothing is measured."
+        ),
     ] = "",
     against: Annotated[
         list[Path] | None,
@@ -147,13 +150,14 @@ def accept(
         Path, typer.Option(metavar="PATH", help="Folder for the rows and the page, or the CSV file.")
     ] = Path("results"),
 ) -> int:
-    """Keep or return a rented card: peak, bandwidth and two trainings against others of its kind, in five minutes.
+    """Keep or return a rented card: peak, bandwidth and two trainings against others of its kind.
 
-    Exit code 0: keep; 1: return; 3: cannot say; 4: a trial failed. Writes one page to send to support.
+    Exit code 0: keep; 5: return; 3: cannot say; 4: a trial failed, so no verdict. Writes one page to send
+    to support. On a card it takes five minutes, by estimate.
     """
     from gpubench.commands.accept.accept import Wishes
     from gpubench.commands.accept.accept import accept as accept_card
 
     return accept_card(
-        Wishes(device, precision, card_kind, tuple(against or (Path("results"),)), out, short),
+        Wishes(device, precision, card_kind, tuple(against or ()), out, short),
     )

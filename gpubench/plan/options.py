@@ -49,6 +49,8 @@ class Options:
     """Measure the peaks that are not known yet."""
     peaks_anew: bool = False
     """And those that are: today's are asked for."""
+    judged: bool = False
+    """Whether the command that asked says what the rows show: the run speaks of rates alone."""
 
     @property
     def rounds(self) -> int:

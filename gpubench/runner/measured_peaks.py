@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class Peak:
     """Per call of a training step on tiny tensors."""
     side: int
     """Rows and columns of that matrix product."""
+    shared: bool = False
+    """Whether other programs computed meanwhile; such a peak is not kept."""
 
     @property
     def whole(self) -> bool:
@@ -57,7 +59,7 @@ def cache_file() -> Path:
 def known(device: Device, torch: str, precision: str, threads: int) -> Peak | None:
     """What was measured earlier on this very device, with this torch and as many threads, or None."""
     found = _read().get(_key(device, torch, precision, threads), {})
-    names = {field.name for field in fields(Peak)}
+    names = {field.name for field in fields(Peak)} - {"shared"}
     # It may be of another version, or one that somebody edited.
     if not isinstance(found, dict) or set(found) != names:
         return None
@@ -89,7 +91,8 @@ def measure(
     peak = Peak(**answer["rates"])
     if others := watch.found():
         say(f"{others} computed on {device.device} meanwhile: its peak in {precision} is not kept for later runs")
-    elif peak.whole:
+        return replace(peak, shared=True)
+    if peak.whole:
         _remember(_key(device, torch, precision, threads), peak)
     return peak
 
@@ -176,7 +179,8 @@ def _remember(key: str, peak: Peak) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock"):
-            kept = {**_read(), key: asdict(peak)}
+            rates = {name: value for name, value in asdict(peak).items() if name != "shared"}
+            kept = {**_read(), key: rates}
             fresh = file.with_suffix(".new")
             fresh.write_text(json.dumps(kept, indent=1, sort_keys=True))
             fresh.replace(file)

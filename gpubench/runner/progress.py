@@ -29,7 +29,8 @@ class Listener(Protocol):
 class TrialProgress:
     """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rates_only: bool = False) -> None:
+        self._rates_only = rates_only
         self.total = 0
         self._console = Screen(stderr=True)
         self._done = 0
@@ -100,7 +101,9 @@ class TrialProgress:
         self._timed += not trial.case.refusal
         self._spent += time.monotonic() - self._started
         self._bar.update(self._task, completed=self._done)
-        self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
+        self.say(
+            f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit, rate_only=self._rates_only)}"
+        )
 
     def _left(self, fraction: float) -> str:
         if self._timed == 0:
@@ -141,11 +144,11 @@ class HintLine:
             self._shown = False
 
 
-def describe(row: Row, unit: str) -> str:
-    """One finished trial in a line."""
+def describe(row: Row, unit: str, *, rate_only: bool = False) -> str:
+    """One finished trial in a line; with `rate_only` without the seconds that a whole run would take."""
     if row.status != "ok" or row.seconds is None:
         return f"{row.status}: {row.reason}"
-    parts = [f"{_duration(row.seconds)} {row.measured}"]
+    parts = [] if rate_only else [f"{_duration(row.seconds)} {row.measured}"]
     if row.samples_per_second:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     for name, about in SHOWN_QUALITIES.items():

@@ -56,7 +56,7 @@ def row_of(
         "started": started,
         "startup_seconds": startup_seconds,
         "reason": without_names(measurement.reason),
-        "marks": _marks(measurement),
+        "marks": _marks(measurement, setting.peak),
         "allocator_retries": measurement.allocator_retries if setting.device.kind == "cuda" else None,
         "laps": _json([_lap_list(lap) for lap in measurement.laps]),
         "table": _table(measurement.table),
@@ -107,8 +107,9 @@ def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict
     return {"seconds": seconds, "seconds_low": low, "seconds_high": high, "measured": "projected"}
 
 
-def _marks(measurement: Measurement) -> str:
+def _marks(measurement: Measurement, peak: Peak | None) -> str:
     own = ["unsteady"] * measurement.unsteady + ["resumed"] * bool(measurement.resumed)
+    own += ["shared_peak"] * bool(peak and peak.shared)
     return " ".join([*measurement.telemetry.marks.split(), *own])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from gpubench.studies.acceptance.checks import Judgement
-from gpubench.studies.acceptance.limits import FALSE_ALARMS, LEAST, SLOW
+from gpubench.studies.acceptance.limits import FALSE_ALARMS, LEAST, LEAST_HOSTS, SLOW
 from gpubench.studies.section import Answer, Column, Section, Table, Value
 
 MACHINE = (
@@ -20,9 +20,11 @@ TRIALS = (
 )  # fmt: skip
 """And what happened in each trial."""
 RULE = (
-    f"A figure is too low where it is {LEAST:.0%} below what is typical, and so low that at most {FALSE_ALARMS:.0%} of"
-    " good cards would have any such figure. The limit widens with how much the references scatter and with how few"
-    " they are (docs/accept.md)."
+    f"A figure is too low where it is {LEAST:.0%} or more below the median of {LEAST_HOSTS} references or more, and so"
+    f" low that about {FALSE_ALARMS:.0%} of good cards would have any such figure, if hosts are like 39 published ones."
+    " The limit widens with how much the references scatter and with how few they are. A reference is a host, as far as"
+    " rows tell: cards that were measured together count once. Trials beside other programs, and those slowed by heat,"
+    " are no references. Case, batch, precision, parameters, card, torch and CUDA are the same (docs/accept.md)."
 )
 READ = (
     "share: of what is typical of them. least: below it a figure is too low. found: of cards that are"
@@ -30,16 +32,19 @@ READ = (
 )
 
 
-def answer_of(judgement: Judgement, mine: pd.DataFrame, notes: Sequence[str], table: bytes) -> Answer:
+def answer_of(
+    judgement: Judgement, mine: pd.DataFrame, references: pd.DataFrame, notes: Sequence[str], table: bytes
+) -> Answer:
     """What faces show; `table` is the CSV of the rows `mine`, which a page carries."""
-    shown = (_figures(judgement), _machine(mine), _trials(mine))
+    shown = (_figures(judgement), _machine(mine), _trials(mine), _references(references))
+    measured = f"Measured {mine['started'].min()} to {mine['started'].max()} by gpubench {mine['gpubench'].iloc[0]}."
     section = Section("accept", judgement.card, "what was measured", tables=shown, notes=(READ, *notes))
     return Answer(
         judgement.sentence,
         findings=(),
         sections=(section,),
         metric="rate",
-        rule=RULE,
+        rule=f"{measured} {RULE}",
         files=1,
         rows=len(mine),
         table=lambda cases: table,
@@ -55,15 +60,15 @@ def _figures(judgement: Judgement) -> Table:
         Column("share", "ratio", places=2),
         Column("least", "ratio", places=2),
         Column("found", "share", places=0),
-        Column("of them", "count"),
-        Column("it is"),
+        Column("references", "count"),
+        Column("verdict"),
     )
     lines: list[tuple[Value, ...]] = []
     for each in judgement.figures:
         limit = each.limit
         against = (limit.typical, each.share, limit.least / limit.typical, limit.found) if limit else (None,) * 4
         lines.append((each.name, each.unit, each.value, *against, len(each.references), each.said))
-    return Table(f"beside {judgement.against}", columns, tuple(lines))
+    return Table("figures beside those of others of its kind", columns, tuple(lines))
 
 
 def _machine(mine: pd.DataFrame) -> Table:
@@ -75,6 +80,22 @@ def _machine(mine: pd.DataFrame) -> Table:
 def _trials(mine: pd.DataFrame) -> Table:
     lines = [tuple(_text(row[name]) for name in TRIALS) for _, row in mine.iterrows()]
     return Table("trials", tuple(Column(name.replace("_", " ")) for name in TRIALS), tuple(lines))
+
+
+def _references(rows: pd.DataFrame) -> Table:
+    """A line for each host: what it is known by, and when it was measured."""
+    columns = ("host", "devices", "sessions", "trials", "first", "last", "power limit watts", "driver")
+    lines = [
+        (
+            str(number),
+            *(" ".join(dict.fromkeys(own[name])) for name in ("device_hash", "session")),
+            str(len(own)),
+            *map(str, (own["started"].min(), own["started"].max())),
+            *(", ".join(dict.fromkeys(map(_text, own[name]))) for name in ("power_limit_watts", "driver")),
+        )
+        for number, (_, own) in enumerate(rows.groupby("host", sort=False), 1)
+    ]
+    return Table("references", tuple(map(Column, columns)), tuple(lines))
 
 
 def _text(value: object) -> str:
