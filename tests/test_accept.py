@@ -227,6 +227,7 @@ def test_published_hosts_are_not_returned_and_slow_ones_are(benchmark_script):
     shares = script.simulated(6, lambda count: script.published(own, dice, count), 300)
     assert shares["good"] <= 0.01
     assert shares["all four"] >= 0.9
+    assert script.simulated(8, lambda count: script.published(own, dice, count), 300)["wrong"] < 0.1
     alone = script.left_out(own, dice)
     assert alone["good"] == 0
     assert alone["all four"] == 39

@@ -50,7 +50,8 @@ class Options:
     peaks_anew: bool = False
     """And those that are: today's are asked for."""
     judged: bool = False
-    """Whether the command that asked says what the rows show: the run speaks of rates alone."""
+    """Whether the command that asked says what the rows show: the run speaks of rates alone, not of how long it takes or what its trials
+    decide."""
 
     @property
     def rounds(self) -> int:

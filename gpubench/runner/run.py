@@ -97,7 +97,7 @@ def lead(
             append(plan_file, run.written_off(run.rounds.left, Measurement("interrupted", "planned")))
         if note := what_it_can_decide(session):
             console.print(note, markup=False)
-        for line in run.rounds.outlook():
+        for line in () if session.options.judged else run.rounds.outlook():
             console.print(line, markup=False, soft_wrap=True)
         return run.to_the_end(file, console, found)
 

@@ -25,6 +25,7 @@ BATCH, CPU_BATCH = "64", "8"
 SHORT = {"image_size": "64", "layers": "2"}
 """Parameters of --short."""
 REPEATS = 3
+HOW_LONG = "about five minutes on a card, by estimate, and as its steps take on a CPU"
 CODES = {KEEP: 0, CANNOT_SAY: 3, RETURN: 5}
 """What scripts get. Nothing but KEEP is 0, and RETURN is not 1: with that Python ends when it crashes."""
 NO_VERDICT = 4
@@ -55,6 +56,7 @@ def accept(wishes: Wishes) -> int:
     if other := another_card(device, wishes.kind):
         say(*wrapped(other))
         return CODES[CANNOT_SAY]
+    say(f"measuring {device.card}: {HOW_LONG}", err=True)
     written: list[tuple[Path, Collection[str]]] = []
 
     def found(path: Path, sessions: Collection[str]) -> Sequence[str]:
