@@ -9,8 +9,8 @@ is unlike the others: 4% slower on ResNet-50 and 8% faster on BERT-base.
 Each trial draws reference hosts and a new one without replacement; the cases of `accept` are their ResNet-50 and
 BERT-base. Nobody published peaks and bandwidths of many hosts. These two checks take BERT-base of two other hosts, so
 that they scatter independently, and more than what a GPU alone decides. Each figure has a run's own noise of 0.5%.
-A false alarm: a host as published is returned. Kept: it is. Wrong: it would be with one figure or more 10% lower. Found:
-a host of which some figures are 10% lower is returned.
+A false alarm: a host as published is returned. Kept: it is. Wrong: it would be with one figure or more 10% lower.
+Found: a host of which some figures are 10% lower is returned.
 
 `sd 4%`: made-up hosts instead, each figure lognormal and independent of the others, without noise besides.
 `2 times`: distances from the median are twice the published ones, for kinds that scatter more. `less 1`: without number

@@ -4,6 +4,8 @@ import math
 import random
 import statistics
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,7 @@ from rows import row, rows
 
 from gpubench.commands.accept import accept as command
 from gpubench.commands.accept.accept import CODES, Wishes, judged
+from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState
@@ -18,6 +21,8 @@ from gpubench.plan.options import Options
 from gpubench.rows import write
 from gpubench.rows.read import load
 from gpubench.runner import measured_peaks
+from gpubench.runner import run as run_command
+from gpubench.runner.progress import describe
 from gpubench.runner.warm_up import WarmUp
 from gpubench.studies.acceptance.alike import measured_rows, references_of
 from gpubench.studies.acceptance.checks import CANNOT_SAY, KEEP, RETURN, judge
@@ -286,6 +291,21 @@ def test_the_command_runs_two_cases_with_fresh_peaks_and_judges_them(cli, tmp_pa
     assert other.returncode == 3
     assert "Nothing was measured" in " ".join(other.stdout.split())
     assert len(asked) == 1
+
+
+def test_the_run_speaks_of_rates_alone_and_leaves_the_advice_to_the_verdict(cli, tmp_path):
+    suite = Path(__file__).parent / "suites" / "scripted.py"
+    options = Options(suites=(str(suite),), device="cpu", precision="fp32", peaks=False, repeats=1)
+    said = {}
+    for later in (False, True):
+        screen = Screen(file=StringIO())
+        run_command.run(replace(options, judged=later, out=tmp_path / f"{later}.csv"), screen)
+        said[later] = screen.file.getvalue()
+    assert "next: gpubench compare" in said[False]
+    assert said[True].split() == ["wrote", str(tmp_path / "True.csv")]
+    line = row(model="resnet50", seconds=3.2e5, measured="projected", samples_per_second=2800.0)
+    assert describe(line, "samples", rate_only=True) == "2,800.0 samples/s"
+    assert "projected" in describe(line, "samples")
 
 
 def test_a_file_whose_trials_are_all_done_is_no_verdict(cli, monkeypatch):

@@ -50,8 +50,7 @@ class Options:
     peaks_anew: bool = False
     """And those that are: today's are asked for."""
     judged: bool = False
-    """Whether the command that asked says what the rows show: the run speaks of rates alone, not of how long it takes or what its trials
-    decide."""
+    """Whether the command that asked says what the rows show: then the run speaks of rates alone."""
 
     @property
     def rounds(self) -> int:

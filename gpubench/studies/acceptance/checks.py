@@ -16,8 +16,10 @@ from gpubench.studies.words import listed
 KEEP, RETURN, CANNOT_SAY = "keep", "return", "cannot say"
 RATE = "samples_per_second"
 LIKELY = 0.8
-"""A figure that is not too low is called ok where one 10% slow would be found so often; at 0.5 a card that is slow in one
-figure is kept in half of the cases, where hosts scatter twice as much as published."""
+"""A figure that is not too low is called ok where one 10% slow would be found so often.
+
+At 0.5 a card slow in one figure is kept in half of the cases, where 37 hosts scatter twice as much as published.
+"""
 KIND = "others of its kind"
 RARE = f"of good hosts like 39 published ones about {FALSE_ALARMS:.0%} are called slow"
 OF_THE_CARD = {
@@ -105,7 +107,8 @@ class Judgement:
         if self.verdict == KEEP:
             return (
                 f"Keep it: {self.card} is as fast as {self.references} {KIND}. Of cards {SLOW:.0%} slow in everything"
-                f" {self.found:.0%} or more would be found, of those slow in one figure {self._least:.0%} or more; {RARE}."
+                f" {self.found:.0%} or more would be found, of those slow in one figure {self._least:.0%} or more;"
+                f" {RARE}."
             )
         return f"Cannot say whether {self.card} is slow: {self._doubt}."
 

@@ -50,8 +50,9 @@ def _said(rows: pd.DataFrame) -> Iterator[str]:
     own = rows[[_has_a_place(row) for _, row in rows.iterrows()]]
     if own.empty:
         yield f"{card} gets no place among published cards by these rows: {WHAT_IT_TAKES} (docs/cards.md)."
-    for (_, batch), trials in own.groupby(["precision", "batch_size"], sort=False):
-        yield on_card(card, float(trials["samples_per_second"].median()), int(batch), fitted_model())
+    for _, trials in own.groupby(["precision", "batch_size"], sort=False):
+        rate, batch = float(trials["samples_per_second"].median()), int(trials["batch_size"].iloc[0])
+        yield on_card(card, rate, batch, fitted_model())
 
 
 def _has_a_place(row: "pd.Series[Any]") -> bool:
