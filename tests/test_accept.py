@@ -261,13 +261,23 @@ def test_the_verdict_is_the_exit_code_and_the_page_carries_the_rows(tmp_path, ca
 
 def test_a_failed_trial_keeps_no_card_on_screen_and_page(tmp_path, capsys):
     mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
-    write.append(mine, [*session("mine", "aaaa"), row(**H100, session="mine", model="bert-base", status="failed")])
+    write.append(
+        mine, [*session("mine", "aaaa"), row(**H100, session="mine", model="bert-base", status="failed", trial=3)]
+    )
     write.append(theirs, others(8))
     assert judged(mine, ["mine"], Wishes(against=(theirs,)), code=4) == 4
     sentence = "bert-base fp16 could not be measured"
     assert sentence in " ".join(capsys.readouterr().out.split())
     assert sentence in (tmp_path / "mine.html").read_text()
     assert "Keep it" not in (tmp_path / "mine.html").read_text()
+
+
+def test_a_trial_that_was_stopped_and_done_later_is_not_missing(tmp_path):
+    mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
+    stopped = [replace(each, status="interrupted", samples_per_second=None) for each in session("mine", "aaaa")[4:]]
+    write.append(mine, [*stopped, *session("mine", "aaaa")])
+    write.append(theirs, others(8))
+    assert judged(mine, ["mine"], Wishes(against=(theirs,)), code=0) == CODES[KEEP]
 
 
 def test_the_command_runs_two_cases_with_fresh_peaks_and_judges_them(cli, tmp_path, monkeypatch):

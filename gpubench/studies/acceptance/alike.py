@@ -14,6 +14,8 @@ RECIPE = [
 """What must agree: a factor of two between honest figures of one card is a matter of recipe."""
 STACK = ["torch", "cuda"]
 """What should: another one is worth up to 20%."""
+TRIAL = ["model", "precision", "session", "trial"]
+"""What tells a trial of one run and suite."""
 BESIDE_OTHERS = frozenset({"shared", "shared_peak"})
 """Marks of figures that other programs may have lowered."""
 NO_REFERENCE = BESIDE_OTHERS | {"throttled"}
@@ -59,10 +61,14 @@ def _hosts(rows: pd.DataFrame) -> list[int]:
 
 
 def cases_without_result(path: Path, sessions: Collection[str], mine: pd.DataFrame) -> list[str]:
-    """Names of the cases of these sessions in the file of which a trial is not among the rows `mine`."""
+    """Names of the cases of these sessions in the file of which a trial is not among the rows `mine`.
+
+    A trial that was stopped and done later is there.
+    """
     frame = load([path]).frame
-    lost = frame[frame["session"].isin(sessions) & ~frame["row_digest"].isin(mine["row_digest"])]
-    return list(dict.fromkeys(f"{row['model']} {row['precision']}" for _, row in lost.iterrows()))
+    there = set(mine[TRIAL].itertuples(index=False, name=None))
+    trials = frame.loc[frame["session"].isin(sessions), TRIAL].itertuples(index=False, name=None)
+    return list(dict.fromkeys(" ".join(trial[:2]) for trial in trials if trial not in there))
 
 
 def beside_others(rows: pd.DataFrame) -> bool:
