@@ -2,16 +2,13 @@
 
 import csv
 import io
-import os
 import re
-import subprocess
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
-from rows import cell, rows
+from rows import rows
 from test_page import ATTACK as ATTACK_WITH_NUL
 from test_page import Page
 
@@ -21,9 +18,8 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
-from gpubench.studies.standings.agreement import agreements
 from gpubench.studies.standings.contents import NO_ROWS
-from gpubench.studies.standings.standings import Row, agreement_text, places_of
+from gpubench.studies.standings.standings import Row
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 500_000
@@ -336,78 +332,6 @@ def test_places_are_among_like_cases_alone(tmp_path):
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-def measured(middle, device, session, **changes):
-    """Six trials within half a per cent of a median."""
-    times = [middle * (1 + part / 1000) for part in (-5, -3, -1, 1, 3, 5)]
-    return cell(times, device_hash=device, session=session, **changes)
-
-
-def said(*cells, files=None):
-    """What is said of each; every cell is in a file of its own unless `files` says otherwise."""
-    names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
-    return [agreement_text(found) for found in agreements(cells, lambda each: {names[id(each)]})]
-
-
-def test_submissions_agree_where_their_medians_are_known_to_be_within_the_minimum_effect():
-    cells = [measured(100, "a", "1"), measured(101, "b", "2"), measured(104, "c", "3")]
-    assert said(*cells) == ["2 of 3 agree, within 1.0%", "2 of 3 agree, within 1.0%", "1 of 3 agrees"]
-    assert said(*cells[:2]) == ["2 agree, within 1.0%"] * 2
-    assert said(cells[0]) == ["one"]
-
-
-def test_not_to_know_is_not_to_agree():
-    noisy = [60.0, 80.0, 95.0, 105.0, 130.0, 160.0]
-    for factor in (1.0, 1.57):  # medians that are equal by luck, and far apart
-        others = [one * factor for one in noisy]
-        pair = cell(noisy, device_hash="a", session="1"), cell(others, device_hash="b", session="2")
-        assert said(*pair) == ["1 of 2 agrees"] * 2
-
-
-@pytest.mark.parametrize(
-    ("device", "session", "file"), [("a", "2", 1), ("b", "1", 1), ("b", "2", 0)], ids=["device", "session", "file"]
-)
-def test_rows_of_a_case_that_share_something_are_one_submission(device, session, file):
-    cells = [measured(100, "a", "1"), measured(101, device, session)]
-    assert said(*cells, files=[0, file]) == ["one"] * 2
-    between = cell([100.5], device_hash="a", session="4")
-    assert said(measured(100, "a", "1"), measured(101, "b", "4"), between)[:2] == ["one"] * 2
-
-
-def test_no_row_of_another_case_takes_the_agreement_of_two_away():
-    bridge = measured(8, "a", "2", suite="made-up")
-    assert said(measured(100, "a", "1"), measured(101, "b", "2"), bridge)[:2] == ["2 agree, within 1.0%"] * 2
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"params": "epochs=2"}, {"batch_size": 128}, {"torch": "2.6.0"}, {"precision": "bf16"}, {"suite_digest": "d2"}],
-)
-def test_what_is_not_the_same_case_says_nothing_of_it(changes):
-    assert said(measured(100, "a", "1"), measured(100, "b", "2", **changes)) == ["one"] * 2
-
-
-def test_few_trials_and_imported_figures_are_no_submission():
-    few = cell([100.0], device_hash="b", session="2")
-    figure = cell([100.0], source="github.com/a/b", device_hash="", session="")
-    assert said(measured(100, "a", "1"), few, figure) == ["one", "too few trials", ""]
-
-
-def test_a_combined_cell_says_what_most_of_its_submissions_do():
-    parts = tuple(measured(value, str(value), str(value)) for value in (100, 101, 102, 150))
-    whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
-    files = {id(part): at for at, part in enumerate(parts)}
-    (found,) = agreements([whole], lambda part: {files[id(part)]})
-    assert agreement_text(found) == "3 of 4 agree, within 2.0%"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "places"),
-    [([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4])],
-)
-def test_those_within_the_minimum_effect_of_the_first_share_its_place(seconds, places):
-    assert places_of(seconds) == places
-
-
 def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
     for name in ("a", "b"):
         records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
@@ -442,73 +366,6 @@ def test_the_command_says_what_it_wrote(cli, tmp_path):
 def test_the_order_of_the_ranking_is_that_of_the_speeds(folder, site):
     speeds = [float(each["half"][0].split()[0]) for each in table(folder, "index.html", "published") if each["half"][0]]
     assert all(one >= other for one, other in pairwise(speeds))
-
-
-def workflow(name):
-    text = (ROOT / ".github" / "workflows" / name).read_text()
-    return text, yaml.safe_load(text)
-
-
-def test_no_workflow_both_reads_what_strangers_send_and_may_write():
-    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
-        text, found = workflow(path.name)
-        assert "pull_request_target" not in text
-        assert set(found["permissions"].values() if found["permissions"] else []) <= {"read"}
-    text, submit = workflow("submit.yml")
-    assert not any("permissions" in job for job in submit["jobs"].values())
-    assert "secrets." not in text
-    assert not re.search(r"(pip install|gpubench|python)[^\n]*proposed", text)
-    text, comment = workflow("comment.yml")
-    assert "checkout" not in text
-    runs = [step["run"] for job in comment["jobs"].values() for step in job["steps"] if "run" in step]
-    assert not any("${{" in run for run in runs)
-    assert comment[True]["workflow_run"]["workflows"] == [submit["name"]]
-
-
-GH = """#!/bin/sh
-case "$1 $2" in
-    "api repos/o/r/git/trees/"*) cat "trees/${2##*/}" ;;
-    "pr view") echo c0ffee ;;
-    "pr comment") cat body.md > said ;;
-esac
-"""
-
-
-@pytest.mark.parametrize(
-    ("trees", "said"),
-    [
-        ({"main": "1", "c0ffee": "1"}, True),
-        ({"main": "1", "c0ffee": "2"}, False),
-        ({"main": "1", "c0ffee": '{"message": "Not Found"}'}, False),
-        ({"main": "", "c0ffee": ""}, False),
-    ],
-    ids=["the same", "changed", "unknown", "none"],
-)
-def test_nothing_is_said_of_a_pull_request_that_changes_the_workflows(tmp_path, trees, said):
-    (step,) = (step for step in workflow("comment.yml")[1]["jobs"]["comment"]["steps"] if "run" in step)
-    for name in ("bin", "out", "trees"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "bin" / "gh").write_text(GH)
-    (tmp_path / "bin" / "gh").chmod(0o755)
-    (tmp_path / "out" / "number").write_text("7\n")
-    (tmp_path / "out" / "said").write_text("all good\n")
-    for commit, tree in trees.items():
-        (tmp_path / "trees" / commit).write_text(tree)
-    around = {
-        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-        "GH_REPO": "o/r",
-        "COMMIT": "c0ffee",
-        "GITHUB_SHA": "main",
-    }
-    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=around, check=True)  # noqa: S603, S607
-    assert (tmp_path / "said").exists() == said
-    assert not said or "    all good" in (tmp_path / "said").read_text()
-
-
-def test_the_site_is_built_of_results():
-    _, found = workflow("site.yml")
-    assert {"run": "gpubench site results -o site"} in found["jobs"]["build"]["steps"]
-    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
 
 
 def test_submit_says_the_licence(cli, tmp_path):
