@@ -1,6 +1,6 @@
 """Kills runs at random moments, resumes them and takes their files away; names what is lost, doubled or left over.
 
-    python benchmarks/kills.py                       # 200 kills and 5 of each other accident, in a quarter of an hour
+    python benchmarks/kills.py                       # 200 kills and 5 of each other accident: 45 minutes
     python benchmarks/kills.py --count 6 --seed 7    # as a test does (tests/test_kills.py)
 
 Kills are SIGKILL, SIGTERM, SIGINT, or SIGSTOP and then SIGKILL; of the child, of the parent, or of both. (Both stopped,

@@ -177,7 +177,7 @@ def test_no_option_of_run_is_missing_above():
 
 
 COMPLETED = {
-    "run --suite re": {"resnet"},
+    "run --suite resn": {"resnet"},
     "run --precision fp32,tf": {"fp32,tf32"},
     "run --batch ": {"max", "fastest"},
     "run --device cp": {"cpu"},

@@ -154,7 +154,7 @@ def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
     records.append(tmp_path / "rows.csv", [row(), row(card="NVIDIA GeForce GTX 1080 Ti", device_hash="bbbb")])
     loaded = gpubench.load(tmp_path)
     assert len(gpubench.compare(loaded, by=["card", "precision"]).findings) == 1
-    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080": 0.1, "2080": {"hourly": 0.2}}).findings
+    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).findings
     assert found.value == pytest.approx(2.0)
     for wrong, words in (
         (lambda: gpubench.compare(loaded.frame), "not a table"),

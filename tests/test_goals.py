@@ -144,7 +144,7 @@ def test_stated_dollars_are_taken_before_a_price(tmp_path):
         return [line["dollars/run"] for line in table(found, "cases")]
 
     rows[1] = row(seconds=7200.0, precision="fp16", mode="published")
-    assert costs(prices={"2080": 3.0}) == ["40.0", "6.00"]
+    assert costs(prices={"2080 Ti": 3.0}) == ["40.0", "6.00"]
     assert costs() == ["40.0", ""]
 
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
-from rows import cell, rows
+from rows import rows
 from test_page import ATTACK as ATTACK_WITH_NUL
 from test_page import Page
 
@@ -19,9 +18,8 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
-from gpubench.studies.standings.agreement import agreements
 from gpubench.studies.standings.contents import NO_ROWS
-from gpubench.studies.standings.standings import Row, agreement_text
+from gpubench.studies.standings.standings import Row
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 500_000
@@ -172,7 +170,9 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     line = next(
         each
         for each in table(folder, "index.html", "cases")
-        if each["card"][0] == "RTX 2080 Ti" and each["model"][0] == "resnet18" and each["precision"][0] == "fp32"
+        if each["card"][0] == "RTX 2080 Ti imported"
+        and each["model"][0] == "resnet18"
+        and each["precision"][0] == "fp32"
     )
     page, _, place = line["seconds"][1].partition("#")
     assert line["seconds"][0].split()[0] == "1,692"
@@ -180,13 +180,13 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     file, number = re.fullmatch(r"(\S+\.csv), line (\d+)", row["row"][0]).groups()
     there = list(csv.DictReader((ROOT / "results" / file).read_text().splitlines()))[int(number) - 2]
     assert float(there["seconds"]) == pytest.approx(1692, abs=0.5)
-    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "machines", "source")}
+    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "submissions", "source")}
     assert told == {
         "suite": "resnet",
         "batch": "408 (author)",
         "samples/s": "887",
         "runs": "1",
-        "machines": "published",
+        "submissions": "",
         "source": "init27",
     }
     assert (there["model"], there["precision"]) == ("resnet18", "fp32")
@@ -314,6 +314,12 @@ def test_files_of_one_name_are_two(tmp_path):
     assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 4
 
 
+def test_the_address_of_a_row_stays_when_files_of_other_names_join():
+    mine, others = Row("mine.csv", 2, "A", {}), [Row("a.csv", 2, "A", {}), Row("z.csv", 2, "A", {})]
+    alone, joined = addresses(["A"], [], [mine]), addresses(["A"], [], [others[0], mine, others[1]])
+    assert alone.row(mine) == joined.row(mine) == "card/a.html#mine-2"
+
+
 def test_places_are_among_like_cases_alone(tmp_path):
     fast, slow = rows([50.0] * 6, precision="bf16"), rows([100.0] * 6)
     other = rows([10.0] * 6, batch_size=128)
@@ -326,61 +332,28 @@ def test_places_are_among_like_cases_alone(tmp_path):
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-def measured(middle, device, session, **changes):
-    """Six trials within half a per cent of a median."""
-    times = [middle * (1 + part / 1000) for part in (-5, -3, -1, 1, 3, 5)]
-    return cell(times, device_hash=device, session=session, **changes)
-
-
-def said(*cells, files=None):
-    """What is said of each; every cell is in a file of its own unless `files` says otherwise."""
-    names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
-    return [
-        agreement_text(each, found)
-        for each, found in zip(cells, agreements(cells, lambda each: {names[id(each)]}), strict=True)
+def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
+    for name in ("a", "b"):
+        records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
+    figures = {
+        "mode": "published",
+        "source": "github.com/c/d",
+        "device_hash": "",
+        "session": "",
+        "batch_policy": "author",
+    }
+    mine = [*rows([60.0], batch_size=128, **figures), *rows([70.0], batch_size=256, precision="bf16", **figures)]
+    records.append(tmp_path / "c.csv", mine)
+    built(tmp_path / "site", tmp_path)
+    lines = table(tmp_path / "site", "index.html", "cases")
+    told = [tuple(line[name][0] for name in ("place", "batch", "submissions")) for line in lines]
+    assert sorted(told) == [
+        ("1 of 2", "128 (author)", ""),
+        ("1 of 2", "64 (fixed)", "2 agree, within 0.0%"),
+        ("1 of 2", "64 (fixed)", "2 agree, within 0.0%"),
+        ("2 of 2", "256 (author)", ""),
     ]
-
-
-def test_machines_agree_where_no_interval_tells_them_apart():
-    cells = [measured(100, "a", "1"), measured(102, "b", "2"), measured(130, "c", "3")]
-    assert said(*cells) == ["2 of 3 agree, within 2.0%", "2 of 3 agree, within 2.0%", "1 of 3 agrees"]
-    assert said(*cells[:2]) == ["2 agree, within 2.0%"] * 2
-    assert said(cells[0]) == ["one machine"]
-
-
-@pytest.mark.parametrize(
-    ("device", "session", "file"), [("a", "2", 1), ("b", "1", 1), ("b", "2", 0)], ids=["device", "session", "file"]
-)
-def test_rows_that_share_something_are_of_one_machine(device, session, file):
-    cells = [measured(100, "a", "1"), measured(101, device, session)]
-    assert said(*cells, files=[0, file]) == ["one machine"] * 2
-
-
-def test_machines_are_joined_by_other_cases_too():
-    beside = measured(7, "b", "1", model="resnet50"), measured(8, "a", "1", model="resnet34")
-    assert said(measured(100, "a", "2"), measured(101, "b", "3"), *beside)[:2] == ["one machine"] * 2
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"params": "epochs=2"}, {"batch_size": 128}, {"torch": "2.6.0"}, {"precision": "bf16"}, {"suite_digest": "d2"}],
-)
-def test_what_is_not_the_same_case_says_nothing_of_it(changes):
-    assert said(measured(100, "a", "1"), measured(100, "b", "2", **changes)) == ["one machine"] * 2
-
-
-def test_few_trials_and_published_figures_count_for_no_machine():
-    few = cell([100.0], device_hash="b", session="2")
-    figure = cell([100.0], source="github.com/a/b", device_hash="", session="")
-    assert said(measured(100, "a", "1"), few, figure) == ["one machine", "too few trials", "published"]
-
-
-def test_a_combined_cell_says_what_most_of_its_machines_do():
-    parts = tuple(measured(value, str(value), str(value)) for value in (100, 101, 102, 150))
-    whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
-    files = {id(part): at for at, part in enumerate(parts)}
-    (found,) = agreements([whole], lambda part: {files[id(part)]})
-    assert agreement_text(whole, found) == "3 of 4 agree, within 2.0%"
+    assert [line["card"][0].endswith(" imported") for line in lines] == [bool(line["source"][0]) for line in lines]
 
 
 def test_the_command_says_what_it_wrote(cli, tmp_path):
@@ -393,33 +366,6 @@ def test_the_command_says_what_it_wrote(cli, tmp_path):
 def test_the_order_of_the_ranking_is_that_of_the_speeds(folder, site):
     speeds = [float(each["half"][0].split()[0]) for each in table(folder, "index.html", "published") if each["half"][0]]
     assert all(one >= other for one, other in pairwise(speeds))
-
-
-def workflow(name):
-    text = (ROOT / ".github" / "workflows" / name).read_text()
-    return text, yaml.safe_load(text)
-
-
-def test_no_workflow_both_reads_what_strangers_send_and_may_write():
-    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
-        text, found = workflow(path.name)
-        assert "pull_request_target" not in text
-        assert set(found["permissions"].values() if found["permissions"] else []) <= {"read"}
-    text, submit = workflow("submit.yml")
-    assert not any("permissions" in job for job in submit["jobs"].values())
-    assert "secrets." not in text
-    assert not re.search(r"(pip install|gpubench|python)[^\n]*proposed", text)
-    text, comment = workflow("comment.yml")
-    assert "checkout" not in text
-    runs = [step["run"] for job in comment["jobs"].values() for step in job["steps"] if "run" in step]
-    assert not any("${{" in run for run in runs)
-    assert comment[True]["workflow_run"]["workflows"] == [submit["name"]]
-
-
-def test_the_site_is_built_of_results():
-    _, found = workflow("site.yml")
-    assert {"run": "gpubench site results -o site"} in found["jobs"]["build"]["steps"]
-    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
 
 
 def test_submit_says_the_licence(cli, tmp_path):

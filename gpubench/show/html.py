@@ -27,7 +27,8 @@ class Cell:
     """A cell of a table as text, with what it is sorted by and what it leads to."""
 
     text: str
-    interval: str = ""
+    beside: str = ""
+    """What follows it, small: an interval, a mark."""
     value: str | None = None
     """What a number is sorted by, empty where there is none; None for texts."""
     kind: str = ""
@@ -84,7 +85,7 @@ def cell_of(value: Value, column: Column, href: str = "", *, outside: bool = Fal
     figure = value.value if isinstance(value, Estimate) else value
     return Cell(
         text=text_of(value, column),
-        interval=interval_text(value, column),
+        beside=interval_text(value, column),
         value=repr(float(figure)) if isinstance(figure, int | float) else "" if kind == "number" else None,
         kind=str(value) if value in DECIDED else kind,
         href=href,

@@ -44,7 +44,7 @@ class Addresses:
         return self.card(row.card, self.anchor(row))
 
     def anchor(self, row: Row) -> str:
-        """Its file and line, which stay what they are when other files join."""
+        """Its file and line; they stay what they are when files of other names join."""
         return self.rows[row.file, row.line]
 
 

@@ -18,6 +18,8 @@ from gpubench.studies.words import author, name
 
 LONGEST = 110
 """Characters of a recipe or a note beside a case; the suite's page and the rows have all of it."""
+IMPORTED = "imported"
+"""The mark of a case that somebody published, which was not measured with gpubench."""
 CASES = (
     Column("place", "count"),
     Column("card"),
@@ -29,7 +31,7 @@ CASES = (
     Column("batch"),
     Column("recipe", note=True),
     Column("runs", "count"),
-    Column("machines"),
+    Column("submissions"),
     Column("source"),
     Column("notes", note=True),
 )
@@ -75,7 +77,7 @@ def _case(each: Standing, to: Addresses) -> Line:
         "batch": each.batch,
         "recipe": name(each.recipe, LONGEST),
         "runs": each.trials or None,
-        "machines": each.machines,
+        "submissions": each.submissions,
         "source": author(each.source),
         "notes": name(each.notes, LONGEST),
     }
@@ -84,12 +86,12 @@ def _case(each: Standing, to: Addresses) -> Line:
     row = to.row(each.rows[0]) if each.rows else ""
     place = f"{each.place} of {each.of}" if each.place else ""
     cells["place"] = Cell(place, value=str(each.place or ""), kind="number")
-    cells["card"] = replace(cells["card"], kind="name", href=to.card(each.card))
+    cells["card"] = replace(cells["card"], kind="name", href=to.card(each.card), beside=IMPORTED if each.source else "")
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
     cells["suite"] = replace(cells["suite"], href=to.suite(each.suite))
     cells["source"] = replace(cells["source"], href=source_link(each.source), outside=True)
-    if " agree" in each.machines:
-        cells["machines"] = replace(cells["machines"], kind="agree")
+    if "agree, " in each.submissions:
+        cells["submissions"] = replace(cells["submissions"], kind="agree")
     return Line(list(cells.values()), filters={"suite": each.suite, "precision": each.precision, "card": each.card})
 
 

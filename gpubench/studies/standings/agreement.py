@@ -1,4 +1,4 @@
-"""How many independent machines say the same of a case, of rows that do not name their host."""
+"""How many submissions say the same of a case: rows that share no device, session or file."""
 
 import math
 from collections import defaultdict
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpubench.analysis.cells import KEY, Cell, texts_of
 from gpubench.analysis.matching import other_stack
-from gpubench.analysis.stats import DECIDING_TRIALS, median, specimens_ratio
+from gpubench.analysis.stats import DECIDING_TRIALS, median, ratio, verdict
 
 SAME = [*KEY, "batch_size", "card", "suite_digest"]
 """What cells agree in that answer one question; their software may differ as much as a verdict allows."""
@@ -16,28 +16,28 @@ FilesOf = Callable[[Cell], Collection[Hashable]]
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the machines that ran a case say of it."""
+    """What the submissions of a case say of it."""
 
-    machines: int
-    """Independent ones with DECIDING_TRIALS trials or more."""
+    submissions: int
+    """Those with DECIDING_TRIALS trials or more."""
     agreeing: int
-    """How many of them agree with one of them, itself included; the one is the cell's own, if it is of one machine."""
+    """How many of them agree with one of them, itself included; the one is the cell's own, if it has one."""
     spread: float
     """Of those: the largest median over the smallest, less 1."""
 
 
 def agreements(cells: Sequence[Cell], files_of: FilesOf) -> list[Agreement | None]:
-    """By cell what the machines that ran its case say; None for published figures and cells without a time.
+    """By cell what the submissions of its case say; None for imported rows and cells without a time.
 
-    Two machines agree where the 95% interval of the ratio of their medians, with the spread between specimens in it,
-    holds 1. `files_of` names the files that a cell's rows stand in.
+    Two agree where a verdict would call their trials `same`: the 90% interval of the ratio of their medians lies within
+    the minimum effect. `files_of` names the files that a cell's rows stand in.
     """
-    parts = [part for cell in cells for part in _parts(cell)]
-    machine = _machines(parts, files_of)
     pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    for part in parts:
-        pools[texts_of(part, SAME)].append(part)
-    return [_agreement(cell, pools, machine) for cell in cells]
+    for cell in cells:
+        for part in _parts(cell):
+            pools[texts_of(part, SAME)].append(part)
+    submission = {at: number for pool in pools.values() for at, number in _submissions(pool, files_of).items()}
+    return [_agreement(cell, pools, submission) for cell in cells]
 
 
 def _parts(cell: Cell) -> Sequence[Cell]:
@@ -45,10 +45,11 @@ def _parts(cell: Cell) -> Sequence[Cell]:
     return [part for part in cell.parts or (cell,) if part.values and not part.source]
 
 
-def _machines(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
-    """By a cell's id the number of its machine: cells that share a device, a session or a file are of one machine.
+def _submissions(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
+    """By a cell's id the number of its submission, of the cells of one case.
 
-    A row does not say on which host it ran. Cards of one host share a session, and a file has one author.
+    Those that share a device, a session or a file are one: cards of one host share a session, and a file has one
+    author. Rows of other cases join none, so that nobody joins two strangers by a row of their own suite.
     """
     first: dict[Hashable, int] = {}
     joined = list(range(len(cells)))
@@ -65,13 +66,13 @@ def _machines(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
 
 
 def _marks(cell: Cell, files_of: FilesOf) -> Iterator[Hashable]:
-    """What no other machine has; an empty cell says nothing."""
+    """What no other submission has; an empty cell says nothing."""
     yield from (("file", file) for file in files_of(cell))
     yield from ((name, value) for name in ("device_hash", "session") if (value := str(cell.row[name])))
 
 
 def _agreement(
-    cell: Cell, pools: Mapping[tuple[str, ...], Sequence[Cell]], machine: Mapping[int, int]
+    cell: Cell, pools: Mapping[tuple[str, ...], Sequence[Cell]], submission: Mapping[int, int]
 ) -> Agreement | None:
     parts = _parts(cell)
     if not parts:
@@ -79,11 +80,11 @@ def _agreement(
     known: dict[int, list[Cell]] = defaultdict(list)
     for other in pools[texts_of(parts[0], SAME)]:
         if not other_stack("device_hash", parts[0], other):
-            known[machine[id(other)]].append(other)
+            known[submission[id(other)]].append(other)
     values = {number: _values(own) for number, own in known.items() if _trials(own) >= DECIDING_TRIALS}
     groups = [
         [other for other in values.values() if other is values[number] or _agree(values[number], other)]
-        for number in dict.fromkeys(machine[id(part)] for part in parts)
+        for number in dict.fromkeys(submission[id(part)] for part in parts)
         if number in values
     ]
     if not groups:
@@ -97,10 +98,9 @@ def _trials(cells: Sequence[Cell]) -> int:
 
 
 def _values(cells: Sequence[Cell]) -> list[float]:
-    """A machine's trials, or the medians of its sessions where it has several."""
+    """A submission's trials, or the medians of its sessions and devices where it has several."""
     return list(cells[0].values) if len(cells) == 1 else [cell.median for cell in cells]
 
 
 def _agree(one: Sequence[float], other: Sequence[float]) -> bool:
-    interval = specimens_ratio([one], [other]).interval
-    return interval is not None and interval[0] <= 1 <= interval[1]
+    return verdict(ratio(one, other), adjusted_p=None, trials=DECIDING_TRIALS) == "same"

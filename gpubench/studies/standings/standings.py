@@ -1,4 +1,4 @@
-"""Every case of some rows: its place among like ones, the machines that agree on it, and the rows behind it."""
+"""Every case of some rows: its place among like ones, the submissions that agree on it, and the rows behind it."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,6 +9,7 @@ from typing import Any
 from gpubench.analysis.cells import CELL, KEY, Cell, dicts_of, in_order, texts_of
 from gpubench.analysis.compare import Result
 from gpubench.analysis.matching import TWIN_POLICIES
+from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.rows.read import Place, shown
 from gpubench.studies import words
 from gpubench.studies.cards.figures import short_name
@@ -17,7 +18,10 @@ from gpubench.studies.section import Value
 from gpubench.studies.standings.agreement import Agreement, agreements
 
 ALIKE = [column for column in KEY if column not in {"precision", "batch_policy"}]
-"""What cases share that are put in one order: cards and precisions compete, all else is the same."""
+"""What cases share that are put in one order, beside the rule that chose the batch: cards and precisions compete.
+
+Where that rule is not a fixed size, each case has the batch that the rule gave it.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,13 @@ class Standing:
     source: str
     """Who published it; empty for rows of our own."""
     place: int
-    """1 is the fastest of like cases; 0 where there is no other, or no time."""
+    """1 is the fastest of like cases; 0 where there is no other, or no time. Several may share one."""
     of: int
     """How many like cases have a time."""
     share: float
     """Of the speed of the fastest one; NaN where it has no place."""
-    machines: str
-    """How many ran it and agree, in words."""
+    submissions: str
+    """How many there are of it, and how many agree, in words."""
     notes: str
     rows: tuple[Row, ...]
 
@@ -90,11 +94,12 @@ def standings(result: Result, rows: Mapping[int, Row]) -> list[Standing]:
         policy = TWIN_POLICIES.get(cell.batch_policy, cell.batch_policy)
         alike[*texts_of(cell, ALIKE), policy].append(cell)
     agreed = agreements(cells, lambda cell: {row.file for row in behind.of(cell)})
-    machines = {id(cell): agreement_text(cell, found) for cell, found in zip(cells, agreed, strict=True)}
+    submissions = {id(cell): agreement_text(found) for cell, found in zip(cells, agreed, strict=True)}
     found = []
     for members in alike.values():
         timed = sorted((cell for cell in members if cell.values), key=lambda cell: cell.median)
-        for at, cell in enumerate([*timed, *(cell for cell in members if not cell.values)], start=1):
+        places = places_of([cell.median for cell in timed])
+        for at, cell in enumerate([*timed, *(cell for cell in members if not cell.values)]):
             has_place = len(timed) > 1 and bool(cell.values)
             found.append(
                 Standing(
@@ -109,14 +114,23 @@ def standings(result: Result, rows: Mapping[int, Row]) -> list[Standing]:
                     rate=known(cell.samples_per_second),
                     trials=cell.trials,
                     source=cell.source,
-                    place=at if has_place else 0,
+                    place=places[at] if has_place else 0,
                     of=len(timed),
                     share=timed[0].median / cell.median if has_place else math.nan,
-                    machines=machines[id(cell)],
+                    submissions=submissions[id(cell)],
                     notes=words.notes_of(cell),
                     rows=tuple(behind.of(cell)),
                 )
             )
+    return found
+
+
+def places_of(seconds: Sequence[float]) -> list[int]:
+    """Of times in ascending order; those less than the minimum effect above the first of a place share it."""
+    found: list[int] = []
+    for place, each in enumerate(seconds, start=1):
+        shared = found and each <= seconds[found[-1] - 1] * (1 + MINIMUM_EFFECT)
+        found.append(found[-1] if shared else place)
     return found
 
 
@@ -137,12 +151,12 @@ class _Behind:
         return [row for part in cell.parts or (cell,) for row in self._by_cell[texts_of(part, CELL)]]
 
 
-def agreement_text(cell: Cell, found: Agreement | None) -> str:
-    """`2 agree`, `2 of 3 agree`, and by how much they differ."""
+def agreement_text(found: Agreement | None) -> str:
+    """`2 agree`, `2 of 3 agree`, and by how much they differ; empty where no submission is asked."""
     if found is None:
-        return "published" if cell.source else ""
-    if found.machines < 2 or not found.agreeing:
-        return "one machine" if found.machines == 1 and found.agreeing else "too few trials"
-    of = "" if found.agreeing == found.machines else f" of {found.machines}"
+        return ""
+    if found.submissions < 2 or not found.agreeing:
+        return "one" if found.submissions == 1 and found.agreeing else "too few trials"
+    of = "" if found.agreeing == found.submissions else f" of {found.submissions}"
     spread = f", within {found.spread:.1%}" if found.agreeing > 1 else ""
     return f"{found.agreeing}{of} agree{'s' * (found.agreeing == 1)}{spread}"
