@@ -25,7 +25,7 @@ BATCH, CPU_BATCH = "64", "8"
 SHORT = {"image_size": "64", "layers": "2"}
 """Parameters of --short."""
 REPEATS = 3
-HOW_LONG = "about five minutes on a card, by estimate, and as its steps take on a CPU"
+HOW_LONG = "about five minutes on a card, by estimate; a CPU may take longer"
 CODES = {KEEP: 0, CANNOT_SAY: 3, RETURN: 5}
 """What scripts get. Nothing but KEEP is 0, and RETURN is not 1: with that Python ends when it crashes."""
 NO_VERDICT = 4
@@ -88,9 +88,9 @@ def another_card(device: Device, kind: str) -> str:
     if is_called(card, kind):
         return ""
     return (
-        f"Cannot say whether to keep it: this is {card}, and --card-kind says {kind}. Is that"
-        " another card, then it is not the one that was rented; is it another name of this one, then give words of this"
-        " name. Nothing was measured."
+        f"Cannot say whether to keep it: this is {card}, and --card-kind says {kind}. If that"
+        " is another card, this is not the one that was rented; if it is another name of this one, use words of its name."
+        " Nothing was measured."
     )
 
 
