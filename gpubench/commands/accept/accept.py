@@ -88,8 +88,8 @@ def another_card(device: Device, kind: str) -> str:
     if is_called(card, kind):
         return ""
     return (
-        f"Cannot say whether to keep it: this is {card}, and --card-kind says {kind}. If these are two cards, this is not"
-        " the one that was rented; if they are two names of one, use words of the first. Nothing was measured."
+        f"Cannot say whether to keep it: this is {card}, and --card-kind says {kind}. If these are two cards, this is"
+        " not the one that was rented; if they are two names of one, use words of the first. Nothing was measured."
     )
 
 
