@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpubench.studies.cards import ranking
+from gpubench.studies.cards import REFERENCE, ranking
 from gpubench.studies.cards.boards import boards
 from gpubench.studies.cards.figures import (
     CLASS_OF,
@@ -241,7 +241,7 @@ def test_cards_from_2017_to_2025_are_ranked_and_neighbours_share_a_tier():
     firsts = [next(line for line in ranked.lines if line.tier == tier) for tier in sorted(set(tiers))]
     for above, below in pairwise(firsts):
         assert fitted_model().ratio(above.card, below.card, "half").told_apart
-    (own,) = [line for line in ranked.lines if line.card == ranking.REFERENCE]
+    (own,) = [line for line in ranked.lines if line.card == REFERENCE]
     assert {(each.value, each.low, each.high) for each in own.ratios.values()} == {(1.0, 1.0, 1.0)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpubench.analysis.metrics import price_of
 from gpubench.errors import UserError
-from gpubench.studies.cards import asked, ranking, versus
+from gpubench.studies.cards import REFERENCE, asked, ranking, versus
 from gpubench.studies.cards.figures import published
 from gpubench.studies.cards.model import fitted_model
 
@@ -127,7 +127,7 @@ def test_every_card_is_on_one_table(cli):
 
 def test_the_first_tier_is_named_and_cards_of_the_class_are_counted():
     model = fitted_model()
-    plain, own, none = (ranking.headline(ranking.rank(model, each)) for each in (ranking.REFERENCE, "B200", "L4"))
+    plain, own, none = (ranking.headline(ranking.rank(model, each)) for each in (REFERENCE, "B200", "L4"))
     assert "B200 is 1.00" not in own
     assert "H200 is 0." in own
     assert all(said.startswith("Of 65 cards B200, H200, GH200 480GB or") for said in (plain, own, none))

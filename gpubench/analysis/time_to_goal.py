@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis.cells import CELL, Cell
-from gpubench.analysis.scaling import cases_of, params_of
+from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.verdicts import Comparison
 from gpubench.suite.trial import TRAINED
 
@@ -17,11 +17,15 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
     Rows of before `success_rate`, and published ones, say it by their status.
     """
-    goal = pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
-    trained = (frame["mode"].isin(["full", "published"])) & (frame["data"] != "synthetic")
-    told = (frame["status"] == "ok").astype(float).where(trained & (goal > 0))
+    trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
+    told = (frame["status"] == "ok").astype(float).where(trained & (_goals(frame) > 0))
     rate = frame.get("success_rate", told)
     return rate.where(rate.notna(), told).where(frame["status"].isin(TRAINED))
+
+
+def _goals(frame: pd.DataFrame) -> "pd.Series[float]":
+    """The goal among each row's parameters; NaN where it has none."""
+    return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def expected(frame: pd.DataFrame) -> pd.DataFrame:
@@ -53,8 +57,8 @@ def _share(cell: Cell) -> float:
     return float(min(part.row["success"] for part in cell.parts or (cell,)))
 
 
-PLAUSIBLE = (1e-9, 1e12)
-"""Seconds of a run lie between these."""
+PLAUSIBLE_SECONDS = (1e-9, 1e12)
+"""Of a run: they lie between these."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,9 @@ def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
 
     One's own rows have rates, which scale without the recipe changing (see `scaling.curves_of`).
     """
-    goals = [params_of(text).get("goal", "0") for text in frame["params"]]
-    rows = frame.assign(goal=pd.to_numeric(pd.Series(goals, frame.index), errors="coerce"))
-    told = (rows["mode"] == "published") & (rows["status"] == "ok") & (rows["session"] != "")
-    rows = rows[told & (rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE) & rows["processes"].between(1, 1e9)]
+    rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
+    rows = rows.assign(goal=_goals(rows))
+    rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
     curves = []
     for names, own in rows.groupby(SERIES, dropna=False, sort=False):
         if own["processes"].nunique() > 1:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
-from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, Price
+from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, Format, Price, Theme
 from gpubench.errors import UserError
 
 CARDS_EXAMPLES = """
@@ -22,7 +22,6 @@ Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
 
 How good that is, and whose figures they are: `gpubench cards --score` and `gpubench cards --sources`
 """
-REFERENCE = "A100-SXM4-80GB"
 
 
 def cards(
@@ -30,8 +29,8 @@ def cards(
         list[str] | None, typer.Argument(help="One card: all its figures. Two: the first one over the second.")
     ] = None,
     relative_to: Annotated[
-        str, typer.Option(metavar="CARD", help="The card that has speed 1.", rich_help_panel=SIDES)
-    ] = REFERENCE,
+        str, typer.Option(metavar="CARD", help="The card that has speed 1; else an A100 SXM.", rich_help_panel=SIDES)
+    ] = "",
     precision: Annotated[
         str,
         typer.Option(
@@ -68,28 +67,11 @@ def cards(
     source: Annotated[
         str, typer.Option(metavar="TEXT", help="The figures of one source, card by card.", rich_help_panel=SHOWN)
     ] = "",
-    table: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="terminal, markdown, csv or json.",
-            autocompletion=completion.one_of(*completion.FORMATS),
-            rich_help_panel=SHOWN,
-        ),
-    ] = "terminal",
+    table: Format = "terminal",
     charts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the chart.", rich_help_panel=DRAWN)
     ] = None,
-    theme: Annotated[
-        str,
-        typer.Option(
-            metavar="light|dark",
-            help="Colours of the chart.",
-            autocompletion=completion.one_of("light", "dark"),
-            rich_help_panel=DRAWN,
-        ),
-    ] = "light",
+    theme: Theme = "light",
 ) -> None:
     """Rank cards by what others published, with intervals, or compare two of them; measures nothing."""
     from gpubench.commands.cards import Shape, show_cards, show_score, show_sources
@@ -98,7 +80,7 @@ def cards(
         raise UserError(f"--theme {theme}: there is light and dark")
     if sum((bool(card), score, sources, bool(source))) > 1:
         raise UserError("cards, --score, --sources and --source are different questions: ask one of them")
-    if (score or sources or source) and (precision or family or price or every or charts or relative_to != REFERENCE):
+    if (score or sources or source) and (precision or family or price or every or charts or relative_to):
         raise UserError("--score, --sources and --source are about all figures: they take --format alone")
     if score:
         show_score(table)

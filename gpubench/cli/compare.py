@@ -16,8 +16,10 @@ from gpubench.cli.options import (
     Baseline,
     By,
     Files,
+    Format,
     MetricName,
     Price,
+    Theme,
     Where,
 )
 from gpubench.errors import UserError
@@ -43,16 +45,7 @@ def compare(
     metric: MetricName = "seconds",
     price: Price = None,
     where: Where = None,
-    table: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="terminal, markdown, csv or json.",
-            autocompletion=completion.one_of(*completion.FORMATS),
-            rich_help_panel=SHOWN,
-        ),
-    ] = "terminal",
+    table: Format = "terminal",
     every: Annotated[
         bool,
         typer.Option(
@@ -77,15 +70,7 @@ def compare(
         str,
         typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
     ] = "png,svg",
-    theme: Annotated[
-        str,
-        typer.Option(
-            metavar="light|dark",
-            help="Colours of the charts.",
-            autocompletion=completion.one_of("light", "dark"),
-            rich_help_panel=DRAWN,
-        ),
-    ] = "light",
+    theme: Theme = "light",
     unit: Annotated[
         str,
         typer.Option(

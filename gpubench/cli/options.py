@@ -59,6 +59,25 @@ Where = Annotated[
         rich_help_panel=SIDES,
     ),
 ]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="terminal, markdown, csv or json.",
+        autocompletion=completion.one_of(*completion.FORMATS),
+        rich_help_panel=SHOWN,
+    ),
+]
+Theme = Annotated[
+    str,
+    typer.Option(
+        metavar="light|dark",
+        help="Colours of what is drawn.",
+        autocompletion=completion.one_of("light", "dark"),
+        rich_help_panel=DRAWN,
+    ),
+]
 AllowMismatch = Annotated[
     bool,
     typer.Option(

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
-from gpubench.studies.cards import asked, ranking, score, versus
+from gpubench.studies.cards import REFERENCE, asked, ranking, score, versus
 from gpubench.studies.cards.figures import CLASSES, Published, published, sources
 from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.section import Answer, Column, Table
@@ -21,7 +21,7 @@ class Shape:
 
     precision: str = ""
     family: str = ""
-    relative_to: str = ranking.REFERENCE
+    relative_to: str = ""
     price: Path | None = None
     every: bool = False
     charts: Path | None = None
@@ -36,7 +36,7 @@ def show_cards(cards: Sequence[str], shape: Shape) -> None:
     chosen = [asked.find_card(card, names) for card in cards]
     _check(chosen, shape)
     classes, families = asked.classes_of(shape.precision), asked.families_of(shape.family)
-    reference = asked.find_card(shape.relative_to, names)
+    reference = asked.find_card(shape.relative_to or REFERENCE, names)
     dollars = _dollars(shape.price, names)
     if len(chosen) == 2:
         answer = versus.answer(model, found, (chosen[0], chosen[1]), classes, families, dollars)
@@ -70,7 +70,7 @@ def _check(chosen: Sequence[str], shape: Shape) -> None:
         raise UserError("give no card for the ranking, one for its figures, or two that differ to compare them")
     if chosen and shape.charts is not None:
         raise UserError("--charts: the ranking has a chart; name no card")
-    if len(chosen) == 2 and shape.relative_to != ranking.REFERENCE:
+    if len(chosen) == 2 and shape.relative_to:
         raise UserError(
             f"--relative-to {shape.relative_to}: the first of two cards is relative to the second; leave it out"
         )

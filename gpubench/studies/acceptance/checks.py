@@ -4,6 +4,7 @@ Figures are the rate of each case, the peak and the bandwidth. A reference is a 
 In doubt nothing is said: keep asks every figure to be ok, return one that its kind does not explain.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -44,15 +45,19 @@ class Figure:
     @property
     def is_slow(self) -> bool:
         """Whether its kind does not explain it, and enough of its kind is known."""
-        return self.limit is not None and len(self.references) >= LEAST_HOSTS and self.value < self.limit.least
+        return self.limit is not None and self.is_known and self.value < self.limit.least
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough hosts of its kind are."""
+        return len(self.references) >= LEAST_HOSTS
 
     @property
     def said(self) -> str:
         """In two words at most."""
         if self.is_slow:
             return "too low"
-        enough = self.limit is not None and len(self.references) >= LEAST_HOSTS
-        return "ok" if enough and self.found > LIKELY else "not known"
+        return "ok" if self.is_known and self.found > LIKELY else "not known"
 
     @property
     def found(self) -> float:
@@ -128,7 +133,7 @@ class Judgement:
             return f"{self._slow}, but other programs computed meanwhile; stop them and measure again"
         if self.missing:
             return f"{listed(self.missing)} could not be measured, and the rows say why"
-        few = [each for each in self.figures if len(each.references) < LEAST_HOSTS]
+        few = [each for each in self.figures if not each.is_known]
         if few:
             known = f"{self.references or 'none'} of {listed(each.name for each in few)}"
             return f"it takes {LEAST_HOSTS} {KIND} with this recipe and torch, and there is {known} (--against FILE)"
@@ -145,8 +150,8 @@ def judge(mine: pd.DataFrame, references: pd.DataFrame, lost: Sequence[str] = ()
     `lost` names cases of it that have no result.
     """
     figures = _figures(mine, references)
-    missing = tuple(each.name for each in figures if each.value != each.value)
-    there = tuple(each for each in figures if each.value == each.value)
+    missing = tuple(each.name for each in figures if math.isnan(each.value))
+    there = tuple(each for each in figures if not math.isnan(each.value))
     return Judgement(str(mine["card"].iloc[0]), there, beside_others(mine), (*lost, *missing))
 
 

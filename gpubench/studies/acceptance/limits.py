@@ -52,7 +52,10 @@ class Limit:
 
 
 def found_by(limits: Sequence[Limit]) -> float:
-    """The least share of cards SLOW by all of these figures that are found: figures of one card may go together."""
+    """The share of cards SLOW by all of these figures that are found, at least: by the figure that finds most.
+
+    More is not known, since figures of one card may go together.
+    """
     return max((limit.found for limit in limits), default=0.0)
 
 
@@ -65,9 +68,7 @@ def limit_of(references: Sequence[float], checks: int) -> Limit:
     own = robust_spread(logs)
     freedom = EFFICIENCY * (many - 1)
     moderated = math.sqrt((KNOWN_WORTH * BETWEEN_SPECIMENS_SD**2 + freedom * own**2) / (KNOWN_WORTH + freedom))
-    spread = max(own, moderated)
-    if own <= moderated:
-        freedom += KNOWN_WORTH
+    spread, freedom = (moderated, freedom + KNOWN_WORTH) if own <= moderated else (own, freedom)
     # Of one or two values the median is the mean.
     of_median = (MEDIAN_VARIANCE if many > 2 else 1.0) / many
     deviation = spread * math.sqrt(1 + of_median)

@@ -4,3 +4,6 @@
 reads and sorts them, `model` estimates from all of them how fast each card is, with the spreads of `spreads.toml`.
 `ranking` makes the table and the chart of it, `versus` puts two cards beside each other, `score` leaves figures out.
 """
+
+REFERENCE = "A100-SXM4-80GB"
+"""The card that has speed 1, unless another is named."""

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.asked import SHOWN
 from gpubench.studies.cards.boards import architecture, boards
 from gpubench.studies.cards.figures import CLASSES, Published
@@ -11,8 +12,6 @@ from gpubench.studies.cards.model import FAMILIES, Model, Ratio, checked, over
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Estimate, Section, Table, Value
 from gpubench.studies.words import gain, times
 
-REFERENCE = "A100-SXM4-80GB"
-"""What speeds are relative to unless another is named."""
 MOST_LINES, MOST_DRAWN = 27, 12
 """Cards on the short table, and on a chart of 1200 x 675."""
 LEAST_FIGURES = 6

@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.analysis.cells import dicts_of, short
 from gpubench.analysis.compare import Result
 from gpubench.analysis.scaling import cases_of, params_of
-from gpubench.analysis.time_to_goal import PLAUSIBLE
+from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
 from gpubench.rows.table import table_of
 from gpubench.studies import words
 from gpubench.studies.cases import known
@@ -77,7 +77,7 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
                 gain = float(each["times"])
             except (KeyError, TypeError, ValueError):
                 continue
-            if 0 < gain < PLAUSIBLE[1]:
+            if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)
                 said = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
                 yield Finding(
@@ -145,7 +145,7 @@ def _bar_note(line: Row) -> str:
 
 
 def _timed(lines: Sequence[Row]) -> list[Row]:
-    return [line for line in lines if PLAUSIBLE[0] <= line["seconds"] <= PLAUSIBLE[1]]
+    return [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
 
 
 def _machines(line: Row) -> str:
