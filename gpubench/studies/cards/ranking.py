@@ -243,10 +243,10 @@ def notes(ranking: Ranking, published: Published) -> list[str]:
     """What the figures of the table are worth."""
     check = checked()
     said = [
-        "Cards of one tier (# counts those of all cards) cannot be told from its first one; - is no figure. A published"
-        f" figure that the model has not seen it misses by {check['median_error']:.0%} (median;"
-        f" {check['median_error_source']:.0%} where the source is new to the card), and {check['in_interval']:.0%} lie"
-        " in their 90% interval (--score)."
+        "Cards of one tier (# counts those of all cards) cannot be told from its first one; - is no figure.",
+        f"Left out of the model, a published figure is missed by {check['median_error']:.0%} (median;"
+        f" {check['median_error_source']:.0%} where the source is new to the card); {check['in_interval']:.0%} lie in"
+        " their 90% interval (--score).",
     ]
     if "single" in ranking.classes:
         said.append("fp32: as the card does it, so TF32 from Ampere on.")
