@@ -91,6 +91,18 @@ def test_a_progress_bar_shows_brackets_as_they_are(monkeypatch):
     assert "[/c] 5.0 images/s" in out.getvalue()
 
 
+def test_a_long_trial_says_in_a_log_how_far_it_is(monkeypatch, capsys):
+    now = iter(range(0, 10_000, 120))  # two minutes from look to look
+    monkeypatch.setattr("gpubench.runner.progress.time.monotonic", lambda: next(now))
+    with TrialProgress() as progress:
+        progress.expect(2)
+        progress.start("resnet18 fp32", "images")
+        for done in (0.1, 0.2, 0.25, 0.3):
+            progress.lap({"phase": "train", "rate": 217.2, "fraction": done})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "[1/2] resnet18 fp32: 25% after 6 min, about 18 min left (train 217.2 images/s)"
+
+
 def test_rows_that_nothing_takes_are_printed_line_by_line(capsys):
     @advised
     def full():

@@ -15,6 +15,9 @@ from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
+TOLD_SECONDS = 300.0
+"""Without a terminal, in a log file say, how often a long trial says how far it has come."""
+
 
 class Listener(Protocol):
     """Whoever is told what happens while trials run."""
@@ -27,7 +30,7 @@ class Listener(Protocol):
 
 
 class TrialProgress:
-    """A context manager around the whole run; it writes to stderr, and without a terminal only finished lines."""
+    """A context manager around the whole run; it writes to stderr, and without a terminal a line now and then."""
 
     def __init__(self, *, rates_only: bool = False) -> None:
         self._rates_only = rates_only
@@ -36,7 +39,8 @@ class TrialProgress:
         self._done = 0
         self._timed = 0
         self._spent = 0.0
-        self._started = time.monotonic()
+        self._started = self._told = time.monotonic()
+        self._label = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -74,8 +78,8 @@ class TrialProgress:
 
     def start(self, label: str, unit: str) -> None:
         """The next trial begins."""
-        self._unit = unit
-        self._started = time.monotonic()
+        self._unit, self._label = unit, label
+        self._started = self._told = time.monotonic()
         self._bar.update(
             self._task,
             description=shown(f"{self._done + 1}/{self.total} {label}"),
@@ -88,12 +92,16 @@ class TrialProgress:
         """News from the running trial."""
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")
+        pace = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
         self._bar.update(
-            self._task,
-            completed=self._done + min(0.99, fraction),
-            rate=shown(f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s") if rate else "",
-            left=self._left(fraction),
+            self._task, completed=self._done + min(0.99, fraction), rate=shown(pace), left=self._left(fraction)
         )
+        now = time.monotonic()
+        if self._bar.disable and fraction and now - self._told > TOLD_SECONDS:
+            self._told = now
+            spent = now - self._started
+            left = f"{fraction:.0%} after {span(spent)}, about {span(spent / fraction - spent)} left"
+            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{pace and f' ({pace})'}")
 
     def finish(self, trial: Trial, row: Row) -> None:
         """A trial ended: its line."""
