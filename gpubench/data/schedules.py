@@ -10,7 +10,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -82,6 +82,18 @@ class Schedule:
         """The highest of all rates, for steps of `lr_batch` images."""
         return max(lr for ramp in self.ramps for lr in ramp.lr)
 
+    def stretched(self, epochs: int) -> "Schedule":
+        """The same in so many epochs: ramps to the point, phases to whole epochs; one that would have none is left out.
+
+        0 is as many as it has.
+        """
+        if not epochs:
+            return self
+        factor = epochs / self.epochs
+        phases = [replace(p, first=round(p.first * factor), end=round(p.end * factor)) for p in self.phases]
+        ramps = [replace(r, first=r.first * factor, end=r.end * factor) for r in self.ramps]
+        return replace(self, phases=tuple(p for p in phases if p.first < p.end), ramps=tuple(ramps))
+
     def batch(self, phase: Phase, first_batch: int) -> int:
         """Images in a step of one process in `phase`, where the first phase has `first_batch` instead of its own."""
         return max(1, phase.batch * first_batch // self.phases[0].batch)
@@ -117,9 +129,9 @@ def read(text: str) -> str:
         raise UserError(f"{text}, line {line}: not UTF-8 text") from None
 
 
-def schedule_of(line: str) -> Schedule:
-    """The schedule that a row's line stands for."""
-    return parse(_unfolded(line), "phases")
+def schedule_of(line: str, epochs: int = 0) -> Schedule:
+    """The schedule that a row's line stands for, stretched to so many epochs; 0 is as many as it has."""
+    return parse(_unfolded(line), "phases").stretched(epochs)
 
 
 def line_of(schedule: Schedule) -> str:
