@@ -49,7 +49,9 @@ def network_of(name: str, classes: int) -> torch.nn.Module:
     if name == "alexnet-bn":
         return alexnet_bn(classes)
     if name == "small":
-        small = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True)
+        small: torch.nn.Module = resnet.ResNet(
+            resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True
+        )
         small.layer3, small.layer4 = torch.nn.Identity(), torch.nn.Identity()
         small.fc = torch.nn.Linear(128, classes)
         return small
