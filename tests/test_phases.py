@@ -51,6 +51,16 @@ def test_the_published_schedule():
     assert schedule.batch(schedule.phases[1], 16) == 7
 
 
+def test_a_schedule_is_stretched_to_fewer_epochs():
+    line = read("titan-rtx")
+    short = schedule_of(line, 7)
+    assert [(p.size, p.first, p.end) for p in short.phases] == [(128, 0, 3), (224, 3, 6), (288, 6, 7)]
+    assert short.lr(1.75, 4096) == schedule_of(line).lr(7, 4096) == 2
+    assert short.epochs == 7
+    assert [p.size for p in schedule_of(line, 1).phases] == [224], "a phase that would have no epoch is left out"
+    assert schedule_of(line, 0) == schedule_of(line)
+
+
 def test_a_ramp_may_fall_by_a_power():
     schedule = parse(BUILT_IN["four-minutes"], "four-minutes")
     assert schedule.peak == 20

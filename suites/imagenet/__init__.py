@@ -124,7 +124,7 @@ SUITE = Suite(
         "train_images": Param(0, "train on so many images only; 0 is all"),
         "valid_images": Param(0, "validate on so many images only; 0 is all"),
     },
-    studies=("stages",),
+    studies=("stages", "batch"),
     quality="top5",
     goal="goal",
     processes=True,
