@@ -32,6 +32,8 @@ class Size:
     seconds: float
     rate: float
     marks: Counter[str]
+    lr: str = ""
+    """Its learning rate, where each batch has one of its own."""
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -130,6 +132,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     ]
     ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([is_count(each) for each in batches], bool)]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+    ok = _without_own_rates(ok, [name for name in same if name != "params"])
     known: list[Mapping[str, Any]] = []
     points: list[list[Size]] = []
     cases: list[frozenset[int]] = []
@@ -158,11 +161,27 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
 
 
+def _without_own_rates(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
+    """The rows of one recipe at several batches in one line, though each batch has a learning rate of its own.
+
+    It was searched for at that batch. Where one batch has several, they are recipes to compare.
+    """
+    params = frame["params"].astype(str)
+    lr = params.str.extract(r"(?:^| )lr=(\S+)", expand=False).fillna("")
+    others = params.str.replace(r"(?:^| )lr=\S+", "", regex=True).str.strip()
+    recipe = [others, *(frame[name] for name in same)]
+    several = lr.groupby([*recipe, frame["global_batch"]], dropna=False).transform("nunique") > 1
+    one_each = ~several.groupby(recipe, dropna=False).transform("any")
+    own = one_each & (lr.groupby(recipe, dropna=False).transform("nunique") > 1)
+    return frame.assign(params=params.mask(own, others), lr=lr.where(own, ""))
+
+
 def _size(rows: pd.DataFrame) -> Size:
     accuracy, seconds, rate = (
         float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
     )
-    return Size(int(rows["global_batch"].iloc[0]), accuracy, len(rows), seconds, rate, marks_in(rows))
+    first = rows.iloc[0]
+    return Size(int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"]))
 
 
 def _accuracy_section(
@@ -173,6 +192,7 @@ def _accuracy_section(
     columns = (
         Column("recipe"),
         Column("batch", "count"),
+        Column("lr"),
         Column("accuracy", "share", "higher", places=2),
         Column("change", "points", places=2),
         Column("seconds", "s", "lower"),
@@ -182,7 +202,7 @@ def _accuracy_section(
     )
     table = tuple(
         (
-            *(name, s.batch, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
+            *(name, s.batch, s.lr, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
             "; ".join(words.marked(s.marks, s.trials)),
         )
         for name, own in lines.items()

@@ -24,7 +24,8 @@ from gpubench.suite import files
 from gpubench.suite.trial import TRAINED
 
 SHOWN = {**{name: about.title for name, about in SHOWN_QUALITIES.items()}, "loss": "loss"}
-"""Columns of the table that hold what a try has reached, by their heading."""
+"""Columns of the table that hold what a try has reached, and their headings."""
+CASE = ["suite", "model", "precision", "device", "processes"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def sweep(options: Options, wish: Search, arguments: Sequence[str]) -> int:
     tries = sorted(read(options.out, wish.name), key=lambda each: each.rank(quality))
     best = tries[0].value
     say("", *table_lines(table_of(wish.name, tries), WIDTH), "")
-    if best in (wish.low, wish.high):
+    if best in (wish.coarse()[0], wish.coarse()[-1]):
         say(f"{wish.name}={best:g} is an end of the range: a wider one may hold a better value")
     say(f"next: {command(arguments, wish.name, best, seed=options.seed + options.rounds)}")
     return 0
@@ -78,32 +79,27 @@ def sweep(options: Options, wish: Search, arguments: Sequence[str]) -> int:
 def settled(options: Options, wish: Search) -> tuple[str, int]:
     """The quality that the suite is judged by, and the epochs of the whole run; raises UserError as `sweep` says."""
     suites = files.find_all(options.suites)
-    models = choose_models(suites[0], options.models, suites)
-    several = (options.precision in ("both", "all"), "," in options.precision, "," in options.device)
-    if len(models) != 1 or len(suites) != 1 or len(options.processes) != 1 or any(several) or options.device == "all":
+    suite, models = suites[0], choose_models(suites[0], options.models, suites)
+    lists = (suites, models, options.processes, options.precision.split(","), options.device.split(","))
+    if any(len(each) > 1 for each in lists) or options.precision in ("both", "all") or options.device == "all":
         raise UserError("--sweep searches one case: give one --suite, --models, --precision, --device and --processes")
     if options.synthetic:
         raise UserError("--sweep judges what was learnt, and made-up images teach nothing: leave out --synthetic")
-    settings = {**options.settings, wish.name: f"{wish.low:g}"}
-    params = suites[0].resolve_params(settings, models[0])
+    params = suite.resolve_params({**options.settings, wish.name: f"{wish.low:g}"}, models[0])
     if "epochs" not in params or wish.name == "epochs":
-        raise UserError(
-            "--sweep trains fewer epochs at first: it needs a suite with the parameter epochs, and another name"
-        )
+        raise UserError("--sweep trains fewer epochs first: give a suite with the parameter epochs, and another KEY")
     if not params["epochs"]:
         raise UserError("--sweep: give --set epochs=N, the epochs of the whole run that the setting is for")
-    return suites[0].suite.quality or "loss", int(params["epochs"])
+    return suite.suite.quality or "loss", int(params["epochs"])
 
 
 def outlook(wish: Search, lengths: Sequence[int]) -> str:
     """What will be trained, in a sentence."""
     values, steps = wish.coarse(), []
     for length in lengths:
-        steps.append(f"{len(values)} for {length}")
+        steps.append(f"{len(values)} for {length} epoch{'s' * (length > 1)}")
         values = kept(values)
-    return (
-        f"sweep of {wish.name}: values by epochs are {', then '.join(steps)}; then 2 beside the best for {lengths[-1]}"
-    )
+    return f"sweep of {wish.name}: {', '.join(steps)}; then as long, values between the best and its neighbours"
 
 
 def trained(options: Options, name: str, values: Sequence[float], epochs: int) -> tuple[int, Options]:
@@ -120,9 +116,11 @@ def trained(options: Options, name: str, values: Sequence[float], epochs: int) -
 
 
 def read(path: Path, name: str) -> list[Try]:
-    """The tries in a file of rows."""
+    """The tries in a file of rows; raises UserError where it holds something else."""
     frame = load([path]).frame
     params = [params_of(text) for text in frame["params"]]
+    if len(frame.groupby(CASE, dropna=False)) > 1 or not all(name in each for each in params):
+        raise UserError(f"--out {path} holds other cases beside those of the sweep; give it a file of its own")
     frame = frame.assign(value=[float(each[name]) for each in params], length=[int(each["epochs"]) for each in params])
     tries = []
     for _, rows in frame.groupby(["value", "length"]):
