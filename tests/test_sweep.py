@@ -136,6 +136,7 @@ def test_a_dry_run_trains_nothing(cli, tmp_path):
         (("--synthetic",), "leave out --synthetic"),
         (("--set", "epochs=0"), "--set epochs=N"),
         (("--batch", "fastest"), "give its number"),
+        (("--precision", "fp32,bf16"), "searches one case"),
     ],
 )
 def test_what_a_sweep_refuses(cli, more, words):
@@ -148,3 +149,6 @@ def test_a_sweep_needs_a_parameter_of_the_suite(cli):
     done = cli(*RUN, "--sweep", "rate=0.1:0.4:log")
     assert done.returncode == 2
     assert "no such parameter" in done.stderr
+    done = cli(*RUN, "--sweep", "epochs=1:9:log")
+    assert done.returncode == 2
+    assert "only what may have a fraction" in done.stderr

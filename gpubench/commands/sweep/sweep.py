@@ -86,8 +86,10 @@ def settled(options: Options, wish: Search) -> tuple[str, int]:
     if options.synthetic:
         raise UserError("--sweep judges what was learnt, and made-up images teach nothing: leave out --synthetic")
     params = suite.resolve_params({**options.settings, wish.name: f"{wish.low:g}"}, models[0])
-    if "epochs" not in params or wish.name == "epochs":
-        raise UserError("--sweep trains fewer epochs first: give a suite with the parameter epochs, and another KEY")
+    if not isinstance(params[wish.name], float):
+        raise UserError(f"--sweep {wish.name}: only what may have a fraction is searched, a learning rate say")
+    if "epochs" not in params:
+        raise UserError("--sweep trains fewer epochs first: it needs a suite with the parameter epochs")
     if not params["epochs"]:
         raise UserError("--sweep: give --set epochs=N, the epochs of the whole run that the setting is for")
     return suite.suite.quality or "loss", int(params["epochs"])
