@@ -14,7 +14,7 @@ from gpubench.plan.options import Options
 from gpubench.plan.recipes import choose_models
 from gpubench.printed import say
 from gpubench.rows.read import load
-from gpubench.rows.row import ABOUT, SHOWN_QUALITIES
+from gpubench.rows.row import ABOUT, QUALITIES
 from gpubench.runner import run
 from gpubench.runner.run import SOME_FAILED
 from gpubench.runner.signals import INTERRUPTED
@@ -23,7 +23,7 @@ from gpubench.studies.section import Column, Table
 from gpubench.suite import files
 from gpubench.suite.trial import TRAINED
 
-SHOWN = {**{name: about.title for name, about in SHOWN_QUALITIES.items()}, "loss": "loss"}
+SHOWN = {name: about.title or name for name, about in QUALITIES.items()}
 """Columns of the table that hold what a try has reached, and their headings."""
 CASE = ["suite", "model", "precision", "device", "processes"]
 
@@ -92,7 +92,8 @@ def settled(options: Options, wish: Search) -> tuple[str, int]:
         raise UserError("--sweep trains fewer epochs first: it needs a suite with the parameter epochs")
     if not params["epochs"]:
         raise UserError("--sweep: give --set epochs=N, the epochs of the whole run that the setting is for")
-    return suite.suite.quality or "loss", int(params["epochs"])
+    quality = suite.suite.quality
+    return quality if quality in QUALITIES else "loss", int(params["epochs"])
 
 
 def outlook(wish: Search, lengths: Sequence[int]) -> str:
