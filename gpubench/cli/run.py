@@ -30,7 +30,7 @@ Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=3
 
 Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
 
-Which learning rate: `gpubench run --suite largebatch --precision mixed --sweep lr=0.1:3.2:log`
+Which learning rate: `gpubench run --suite largebatch --precision mixed --sweep lr=1:64:log --out sweeps/lr.csv`
 
 How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
 
@@ -275,7 +275,10 @@ def run(
 
         if len(sweep) > 1:
             raise UserError("--sweep searches one parameter; search a second with the first one's value as --set")
-        if quick or until or slurm or nodes > 1:
-            raise UserError("--sweep trains on one machine to the end: leave out --quick, --until, --slurm and --nodes")
+        if quick or until or slurm or nodes > 1 or tensorboard:
+            raise UserError(
+                "--sweep trains on one machine to the end:"
+                " leave out --quick, --until, --slurm, --nodes and --tensorboard"
+            )
         return search(options, parse_search(sweep[0]), sys.argv[1:])
     return run_here_or_on_slurm(options, slurm, sys.argv[1:])

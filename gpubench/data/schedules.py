@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
+
 from gpubench.data.built_in_schedules import BUILT_IN
 from gpubench.errors import UserError
 
@@ -61,6 +63,8 @@ class Schedule:
     ramps: tuple[Ramp, ...]
     lr_batch: int
     """Images of one step of all processes together that the rates are meant for; they scale in proportion."""
+    first_batch: int
+    """Images in a step of one process in the first phase, which those of all phases are in proportion to."""
 
     @property
     def epochs(self) -> int:
@@ -83,20 +87,31 @@ class Schedule:
         return max(lr for ramp in self.ramps for lr in ramp.lr)
 
     def stretched(self, epochs: int) -> "Schedule":
-        """The same in so many epochs: ramps to the point, phases to whole epochs; one that would have none is left out.
+        """The same in so many epochs: phases are rounded to whole ones, and the ramps go with them.
 
-        0 is as many as it has.
+        A phase that would have none is left out; the batches of the others stay in proportion. 0 is as many epochs as
+        it has.
         """
         if not epochs:
             return self
-        factor = epochs / self.epochs
-        phases = [replace(p, first=round(p.first * factor), end=round(p.end * factor)) for p in self.phases]
-        ramps = [replace(r, first=r.first * factor, end=r.end * factor) for r in self.ramps]
-        return replace(self, phases=tuple(p for p in phases if p.first < p.end), ramps=tuple(ramps))
+        ends = [0, *(phase.end for phase in self.phases)]
+        moved = [round(end * epochs / self.epochs) for end in ends]
+        phases = [
+            replace(p, first=first, end=end) for p, first, end in zip(self.phases, moved, moved[1:], strict=False)
+        ]
+        ramps = [
+            replace(r, first=float(np.interp(r.first, ends, moved)), end=float(np.interp(r.end, ends, moved)))
+            for r in self.ramps
+        ]
+        return replace(
+            self,
+            phases=tuple(phase for phase in phases if phase.first < phase.end),
+            ramps=tuple(ramp for ramp in ramps if ramp.first < ramp.end),
+        )
 
     def batch(self, phase: Phase, first_batch: int) -> int:
         """Images in a step of one process in `phase`, where the first phase has `first_batch` instead of its own."""
-        return max(1, phase.batch * first_batch // self.phases[0].batch)
+        return max(1, phase.batch * first_batch // self.first_batch)
 
 
 def read(text: str) -> str:
@@ -209,7 +224,7 @@ class _Reader:
                 self.line("epochs", "ramp", len(ramps) - 1),
                 f"the ramps end at epoch {ramps[-1].end:g} and the phases at {phases[-1].end}",
             )
-        return Schedule(phases, ramps, lr_batch)
+        return Schedule(phases, ramps, lr_batch, phases[0].batch)
 
     def phase(self, index: int, table: Table) -> Phase:
         line = self.known(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})

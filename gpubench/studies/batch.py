@@ -17,6 +17,7 @@ from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.suite.trial import TRAINED
 
 Curve = dict[int, tuple[float, float]]
 """By batch: samples per second and peak bytes."""
@@ -125,12 +126,15 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     """
     frame = result.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
-    ok = frame[(frame["status"] == "ok") & named & frame["accuracy"].notna()]
+    # A large batch that misses the suite's goal has an accuracy too, and most of what is to be seen.
+    ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
     recipes = [
         " ".join(word for word in str(text).split() if not word.startswith("global_batch=")) for text in ok["params"]
     ]
-    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([is_count(each) for each in batches], bool)]
+    ok = ok.assign(params=recipes, global_batch=batches).loc[
+        np.array([is_count(each) and int(each) > 0 for each in batches], bool)
+    ]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
     ok = _without_own_rates(ok, [name for name in same if name != "params"])
     known: list[Mapping[str, Any]] = []
@@ -164,7 +168,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
 def _without_own_rates(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
     """The rows of one recipe at several batches in one line, though each batch has a learning rate of its own.
 
-    It was searched for at that batch. Where one batch has several, they are recipes to compare.
+    It was searched for at that batch. Where one batch has several, they are recipes to compare; 0 is the suite's own.
     """
     params = frame["params"].astype(str)
     lr = params.str.extract(r"(?:^| )lr=(\S+)", expand=False).fillna("")
@@ -172,7 +176,8 @@ def _without_own_rates(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
     recipe = [others, *(frame[name] for name in same)]
     several = lr.groupby([*recipe, frame["global_batch"]], dropna=False).transform("nunique") > 1
     one_each = ~several.groupby(recipe, dropna=False).transform("any")
-    own = one_each & (lr.groupby(recipe, dropna=False).transform("nunique") > 1)
+    chosen = lr.map(lambda text: text not in ("", "0", "0.0")).groupby(recipe, dropna=False).transform("all")
+    own = chosen & one_each & (lr.groupby(recipe, dropna=False).transform("nunique") > 1)
     return frame.assign(params=params.mask(own, others), lr=lr.where(own, ""))
 
 
@@ -240,9 +245,14 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
         models=(name,),
         trials=(large.trials, small.trials),
-        said=f"Batch {large.batch:,} has {figure} of accuracy against batch {small.batch:,}",
+        said=f"Batch {_named(large)} has {figure} of accuracy against batch {_named(small)}",
         origin=suite,
         figure=figure,
         doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
         cases=cases,
     )
+
+
+def _named(size: Size) -> str:
+    """The batch, with its learning rate where it has one of its own."""
+    return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

@@ -81,7 +81,7 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
 
 def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """Images in a step of the first phase, as the schedule has it."""
-    return _schedule(params).phases[0].batch
+    return _schedule(params).first_batch
 
 
 def _schedule(params: Mapping[str, ParamValue]) -> Schedule:

@@ -20,18 +20,20 @@ class Search:
     low: float
     high: float
 
-    def coarse(self) -> list[float]:
-        """From `low` to `high` by factors of two, or as near to two as fits: three values at least."""
-        steps = max(2, round(math.log(self.high / self.low, STEP)))
+    def fine(self) -> list[float]:
+        """From `low` to `high` by factors of the root of two, or as near to it as fits; five values at least."""
+        steps = 2 * max(2, round(math.log(self.high / self.low, STEP)))
         return [shortened(self.low * (self.high / self.low) ** (n / steps)) for n in range(steps + 1)]
 
-    def finer(self, best: float) -> list[float]:
-        """Halfway between the best of the coarse values and each of its neighbours."""
-        values = self.coarse()
-        at = values.index(best)
-        return [
-            shortened(math.sqrt(best * other)) for other in [*values[max(0, at - 1) : at], *values[at + 1 : at + 2]]
-        ]
+    def coarse(self) -> list[float]:
+        """Every second of them, which are tried first."""
+        return self.fine()[::2]
+
+    def neighbours(self, value: float) -> list[float]:
+        """The fine values beside one of them; the end of the range has one."""
+        values = self.fine()
+        at = values.index(value)
+        return values[max(0, at - 1) : at] + values[at + 1 : at + 2]
 
 
 def shortened(value: float) -> float:
@@ -50,6 +52,8 @@ def parse_search(text: str) -> Search:
         found = Search("", 0, 0)
     if not found.name or scale != "log" or not 0 < found.low < found.high < math.inf:
         raise UserError(f"--sweep {text}: write it as lr=0.1:3.2:log, two numbers above 0 and the smaller one first")
+    if len(set(found.fine())) < len(found.fine()):
+        raise UserError(f"--sweep {text}: the range is too narrow to tell its values apart; widen it")
     return found
 
 
@@ -58,6 +62,6 @@ def rungs(epochs: int) -> list[int]:
     return sorted({max(1, epochs // KEPT**2), max(1, epochs // KEPT), epochs})
 
 
-def kept(ranking: Sequence[float]) -> list[float]:
-    """The best third of values that are ranked, and one where there is any."""
-    return list(ranking[: max(1, len(ranking) // KEPT)])
+def kept(ranking: Sequence[float], tried: int) -> list[float]:
+    """A third of the values that were tried, the best of those that are ranked; one where there is any."""
+    return list(ranking[: max(1, tried // KEPT)])

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,10 @@ SHOWN = {name: about.title or name for name, about in QUALITIES.items()}
 CASE = ["suite", "model", "precision", "device", "processes"]
 
 
+Pair = tuple[float, int]
+"""A value and the epochs that it was trained for."""
+
+
 @dataclass(frozen=True)
 class Try:
     """One value, trained for so many epochs."""
@@ -35,40 +39,53 @@ class Try:
     value: float
     epochs: int
     status: str
+    """Of the first of its trials that has no result, else of the first."""
     reached: tuple[float | None, ...]
-    """Medians over its trials of what SHOWN names."""
+    """Medians over its trials of what SHOWN names; None without a result of each trial."""
 
-    def rank(self, quality: str) -> tuple[float, float, float]:
-        """Sorts the longest first, of these the best by the suite's quality, then by loss; without a result last."""
-        figures = dict(zip(SHOWN, self.reached, strict=True))
+    def rank(self, quality: str) -> tuple[int, float]:
+        """Sorts the longest first, of these the best by the suite's quality; without a result last."""
+        found = self.found(quality)
         sign = 1 if ABOUT[quality].better == "lower" else -1
-        found, loss = figures[quality], figures["loss"]
-        return -self.epochs, math.inf if found is None else sign * found, math.inf if loss is None else loss
+        return -self.epochs, math.inf if found is None else sign * found
+
+    def found(self, quality: str) -> float | None:
+        """What it reached of the suite's quality."""
+        return dict(zip(SHOWN, self.reached, strict=True))[quality]
 
 
 def sweep(options: Options, wish: Search, arguments: Sequence[str]) -> int:
     """Search `wish`, print what each try reached and the command to run next; returns the exit code.
 
-    All rows are in one file. The same command with that file as --out goes on where a sweep was stopped. Raises
-    UserError where there is more to it than one case, or the suite has no such parameter or nothing to be shorter by.
+    All rows are in one file, and the same command goes on where a sweep was stopped. Raises UserError where there is
+    more to it than one case, or the suite has no such parameter, no quality or nothing to be shorter by.
     """
-    quality, epochs = settled(options, wish)
+    model, quality, epochs = settled(options, wish)
+    if options.out.exists() and options.out.stat().st_size:
+        read(options.out, wish.name, model)  # a file of something else is refused before anything trains
     say(*wrapped(outlook(wish, rungs(epochs))), err=True)
     options = replace(options, mode="full", judged=True, soak=False, peaks=False)  # nobody asks how fast they are
-    values = wish.coarse()
-    for length in rungs(epochs):
-        code, options = trained(options, wish.name, values, length)
+    asked: list[Pair] = []
+    tries: list[Try] = []
+    values, best = wish.coarse(), 0.0
+    lengths = iter(rungs(epochs))
+    length = next(lengths)
+    while values:
+        code = trained(options, wish.name, values, length)
         if code == INTERRUPTED or options.dry_run:
             return code
-        values = kept(ranked(options.out, wish.name, quality, length))
-        if not values:
-            say(f"no try of {length} epochs has a result; the rows of {options.out} say why", err=True)
+        asked += [(value, length) for value in values]
+        tries = [each for each in read(options.out, wish.name, model) if (each.value, each.epochs) in asked]
+        tries.sort(key=lambda each: each.rank(quality))
+        ranking = [each.value for each in tries if each.epochs == length and each.found(quality) is not None]
+        if not ranking:
+            say(f"no try at {length} of {epochs} epochs has a result; the rows of {options.out} say why", err=True)
             return SOME_FAILED
-    code, options = trained(options, wish.name, wish.finer(values[0]), epochs)
-    if code == INTERRUPTED:
-        return code
-    tries = sorted(read(options.out, wish.name), key=lambda each: each.rank(quality))
-    best = tries[0].value
+        best = ranking[0]
+        if length < epochs:
+            values, length = kept(ranking, len(values)), next(lengths)
+        else:  # uphill from the best whole run: a short one may have pointed elsewhere
+            values = [value for value in wish.neighbours(best) if (value, epochs) not in asked]
     say("", *table_lines(table_of(wish.name, tries), WIDTH), "")
     if best in (wish.coarse()[0], wish.coarse()[-1]):
         say(f"{wish.name}={best:g} is an end of the range: a wider one may hold a better value")
@@ -76,24 +93,34 @@ def sweep(options: Options, wish: Search, arguments: Sequence[str]) -> int:
     return 0
 
 
-def settled(options: Options, wish: Search) -> tuple[str, int]:
-    """The quality that the suite is judged by, and the epochs of the whole run; raises UserError as `sweep` says."""
+def settled(options: Options, wish: Search) -> tuple[str, str, int]:
+    """The model, the quality it is judged by and the epochs of the whole run; raises UserError as `sweep` says."""
     suites = files.find_all(options.suites)
     suite, models = suites[0], choose_models(suites[0], options.models, suites)
     lists = (suites, models, options.processes, options.precision.split(","), options.device.split(","))
     if any(len(each) > 1 for each in lists) or options.precision in ("both", "all") or options.device == "all":
         raise UserError("--sweep searches one case: give one --suite, --models, --precision, --device and --processes")
     if options.synthetic:
-        raise UserError("--sweep judges what was learnt, and made-up images teach nothing: leave out --synthetic")
-    params = suite.resolve_params({**options.settings, wish.name: f"{wish.low:g}"}, models[0])
+        raise UserError("--sweep judges what was learnt, and made-up data teach nothing: leave out --synthetic")
+    if options.out.suffix != ".csv" and not options.dry_run:
+        raise UserError("--sweep: give --out FILE.csv, a file of its own, so that the same command can go on")
+    if wish.name in options.settings:
+        raise UserError(f"--set {wish.name}: --sweep searches it; leave one of them out")
+    if wish.name not in suite.suite.params:
+        raise UserError(f"--sweep {wish.name}: suite {suite.name} has no such parameter; `gpubench list` shows them")
+    params = suite.resolve_params(options.settings, models[0])
     if not isinstance(params[wish.name], float):
         raise UserError(f"--sweep {wish.name}: only what may have a fraction is searched, a learning rate say")
     if "epochs" not in params:
         raise UserError("--sweep trains fewer epochs first: it needs a suite with the parameter epochs")
     if not params["epochs"]:
         raise UserError("--sweep: give --set epochs=N, the epochs of the whole run that the setting is for")
-    quality = suite.suite.quality
-    return quality if quality in QUALITIES else "loss", int(params["epochs"])
+    if suite.suite.quality not in QUALITIES:
+        raise UserError(
+            f"--sweep ranks what was learnt, and the suite {suite.name} does not say by what: give its Suite a"
+            f" quality ({', '.join(QUALITIES)}; docs/adding-a-suite.md)"
+        )
+    return models[0], suite.suite.quality, int(params["epochs"])
 
 
 def outlook(wish: Search, lengths: Sequence[int]) -> str:
@@ -101,44 +128,32 @@ def outlook(wish: Search, lengths: Sequence[int]) -> str:
     values, steps = wish.coarse(), []
     for length in lengths:
         steps.append(f"{len(values)} for {length} epoch{'s' * (length > 1)}")
-        values = kept(values)
-    return f"sweep of {wish.name}: {', '.join(steps)}; then as long, values between the best and its neighbours"
+        values = kept(values, len(values))
+    return f"sweep of {wish.name}: {', '.join(steps)}; then values beside the best, as long as one is better"
 
 
-def trained(options: Options, name: str, values: Sequence[float], epochs: int) -> tuple[int, Options]:
-    """Train each value for so many epochs; the run's exit code, and the options with the file of the rows."""
-    written: list[Path] = []
-
-    def found(path: Path, sessions: Collection[str]) -> Sequence[str]:
-        written.append(path)
-        return ()
-
-    tries = tuple({name: f"{value:g}", "epochs": str(epochs)} for value in values)
-    code = run.run(replace(options, tries=tries), found=found)
-    return code, replace(options, out=written[0]) if written else options
+def trained(options: Options, name: str, values: Sequence[float], epochs: int) -> int:
+    """Train each value for so many epochs; the run's exit code."""
+    return run.run(replace(options, tries=tuple({name: f"{value:g}", "epochs": str(epochs)} for value in values)))
 
 
-def read(path: Path, name: str) -> list[Try]:
+def read(path: Path, name: str, model: str) -> list[Try]:
     """The tries in a file of rows; raises UserError where it holds something else."""
     frame = load([path]).frame
     params = [params_of(text) for text in frame["params"]]
-    if len(frame.groupby(CASE, dropna=False)) > 1 or not all(name in each for each in params):
+    one = len(frame.groupby(CASE, dropna=False)) == 1 and set(frame["model"]) == {model}
+    if not one or not all(name in each and "epochs" in each for each in params):
         raise UserError(f"--out {path} holds other cases beside those of the sweep; give it a file of its own")
     frame = frame.assign(value=[float(each[name]) for each in params], length=[int(each["epochs"]) for each in params])
     tries = []
-    for _, rows in frame.groupby(["value", "length"]):
-        value, epochs = float(rows["value"].iloc[0]), int(rows["length"].iloc[0])
-        done = rows[rows["status"].isin(TRAINED)]
-        medians = [done[column].median() for column in SHOWN]
+    for _, every in frame.groupby(["value", "length"]):
+        rows = every.drop_duplicates("trial", keep="last")  # one that failed may have been tried again
+        lacking = rows[~rows["status"].isin(TRAINED)]
+        medians = [math.nan if len(lacking) else rows[column].median() for column in SHOWN]
         reached = tuple(None if math.isnan(each) else float(each) for each in medians)
-        tries.append(Try(value, epochs, str(rows["status"].iloc[-1]), reached))
+        first = (lacking if len(lacking) else rows).iloc[0]
+        tries.append(Try(float(first["value"]), int(first["length"]), str(first["status"]), reached))
     return tries
-
-
-def ranked(path: Path, name: str, quality: str, epochs: int) -> list[float]:
-    """The values that were trained for so many epochs and have a result, the best first."""
-    tries = [each for each in read(path, name) if each.epochs == epochs and set(each.reached) != {None}]
-    return [each.value for each in sorted(tries, key=lambda each: each.rank(quality))]
 
 
 def table_of(name: str, tries: Sequence[Try]) -> Table:
