@@ -196,6 +196,13 @@ def test_the_rate_is_the_schedules_or_only_has_its_shape():
     assert rate(schedule, 0, 4096, 3.0) == pytest.approx(1.5)
 
 
+def test_a_run_of_fewer_epochs_has_the_same_schedule_in_short(photos):
+    _, clock = run(trial_of(photos, model="small", epochs="2"))
+    table = clock.summary()["table"]
+    assert [(each["epoch"], each["size"]) for each in table] == [(1, 32), (2, 48)]
+    assert schedule_of(PHASES, 2).lr(0.5, 64) == schedule_of(PHASES).lr(1, 64) == 0.2
+
+
 def test_lars_learns_with_steps_of_several_batches(photos):
     quality, clock = run(
         trial_of(photos, optimizer="lars", global_batch="32", lr="4", batch=8, phases=ONE.replace("[0,1]", "[0,4]"))

@@ -51,6 +51,27 @@ def test_the_published_schedule():
     assert schedule.batch(schedule.phases[1], 16) == 7
 
 
+def test_a_schedule_is_stretched_to_fewer_epochs():
+    line = read("titan-rtx")
+    whole, short = schedule_of(line), schedule_of(line, 7)
+    assert [(p.size, p.first, p.end) for p in short.phases] == [(128, 0, 3), (224, 3, 6), (288, 6, 7)]
+    assert short.epochs == 7
+    for before, after in zip(whole.phases, short.phases, strict=True):
+        assert short.lr(after.first, 4096) == pytest.approx(whole.lr(before.first, 4096)), (
+            "the ramps go with the phases"
+        )
+        assert short.batch(after, 64) == whole.batch(before, 64)
+    assert schedule_of(line, 0) == whole
+
+
+def test_a_phase_that_would_have_no_epoch_is_left_out_and_batches_stay_in_proportion():
+    line = read("titan-rtx")
+    whole, short = schedule_of(line), schedule_of(line, 1)
+    assert [p.size for p in short.phases] == [224]
+    assert short.first_batch == whole.first_batch
+    assert short.batch(short.phases[0], 512) == whole.batch(whole.phases[1], 512) < 512
+
+
 def test_a_ramp_may_fall_by_a_power():
     schedule = parse(BUILT_IN["four-minutes"], "four-minutes")
     assert schedule.peak == 20

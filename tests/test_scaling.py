@@ -160,6 +160,27 @@ def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
     ]
 
 
+def test_a_batch_with_a_rate_of_its_own_is_no_other_recipe(tmp_path):
+    def lines(*points):
+        rows = [
+            row(
+                suite="largebatch",
+                studies="batch",
+                params=f"epochs=8 global_batch={n} lr={lr} optimizer=sgd",
+                accuracy=a,
+            )
+            for n, lr, a in points
+        ]
+        return [
+            (line["recipe"], line["batch"], line["lr"])
+            for line in table(section(answered(tmp_path, rows), "batch"), "accuracy")
+        ]
+
+    assert lines((512, 0.1, 0.6), (1024, 0.2, 0.5)) == [("accuracy", "512", "0.1"), ("accuracy", "1,024", "0.2")]
+    found = lines((512, 0.1, 0.6), (512, 0.4, 0.7), (1024, 0.2, 0.5))
+    assert [line[0] for line in found] == ["lr=0.1", "lr=0.4", "lr=0.2"], "at one batch they are what is compared"
+
+
 def test_odd_rows_of_others_are_left_out_without_a_fall(tmp_path):
     tables = ["{", "3", '[["a"],[1]]', '[["gradient_bytes"],["many"]]', '[["bytes","seconds"],[1,0]]']
     rows = [

@@ -10,9 +10,11 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
+
+import numpy as np
 
 from gpubench.data.built_in_schedules import BUILT_IN
 from gpubench.errors import UserError
@@ -61,6 +63,8 @@ class Schedule:
     ramps: tuple[Ramp, ...]
     lr_batch: int
     """Images of one step of all processes together that the rates are meant for; they scale in proportion."""
+    first_batch: int
+    """Images in a step of one process in the first phase, which those of all phases are in proportion to."""
 
     @property
     def epochs(self) -> int:
@@ -82,9 +86,32 @@ class Schedule:
         """The highest of all rates, for steps of `lr_batch` images."""
         return max(lr for ramp in self.ramps for lr in ramp.lr)
 
+    def stretched(self, epochs: int) -> "Schedule":
+        """The same in so many epochs: phases are rounded to whole ones, and the ramps go with them.
+
+        A phase that would have none is left out; the batches of the others stay in proportion. 0 is as many epochs as
+        it has.
+        """
+        if not epochs:
+            return self
+        ends = [0, *(phase.end for phase in self.phases)]
+        moved = [round(end * epochs / self.epochs) for end in ends]
+        phases = [
+            replace(p, first=first, end=end) for p, first, end in zip(self.phases, moved, moved[1:], strict=False)
+        ]
+        ramps = [
+            replace(r, first=float(np.interp(r.first, ends, moved)), end=float(np.interp(r.end, ends, moved)))
+            for r in self.ramps
+        ]
+        return replace(
+            self,
+            phases=tuple(phase for phase in phases if phase.first < phase.end),
+            ramps=tuple(ramp for ramp in ramps if ramp.first < ramp.end),
+        )
+
     def batch(self, phase: Phase, first_batch: int) -> int:
         """Images in a step of one process in `phase`, where the first phase has `first_batch` instead of its own."""
-        return max(1, phase.batch * first_batch // self.phases[0].batch)
+        return max(1, phase.batch * first_batch // self.first_batch)
 
 
 def read(text: str) -> str:
@@ -117,9 +144,9 @@ def read(text: str) -> str:
         raise UserError(f"{text}, line {line}: not UTF-8 text") from None
 
 
-def schedule_of(line: str) -> Schedule:
-    """The schedule that a row's line stands for."""
-    return parse(_unfolded(line), "phases")
+def schedule_of(line: str, epochs: int = 0) -> Schedule:
+    """The schedule that a row's line stands for, stretched to so many epochs; 0 is as many as it has."""
+    return parse(_unfolded(line), "phases").stretched(epochs)
 
 
 def line_of(schedule: Schedule) -> str:
@@ -197,7 +224,7 @@ class _Reader:
                 self.line("epochs", "ramp", len(ramps) - 1),
                 f"the ramps end at epoch {ramps[-1].end:g} and the phases at {phases[-1].end}",
             )
-        return Schedule(phases, ramps, lr_batch)
+        return Schedule(phases, ramps, lr_batch, phases[0].batch)
 
     def phase(self, index: int, table: Table) -> Phase:
         line = self.known(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})

@@ -40,6 +40,8 @@ class Options:
     session: str = ""
     """Name that the rows carry as their session, for runs that take turns; a new one where it is empty."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    tries: tuple[Mapping[str, str], ...] = ({},)
+    """Further settings, each a case of its own. Rows of an earlier run may differ in the parameters named here."""
     tensorboard: Path | None = None
     """Folder for TensorBoard events of suites that write them."""
     dry_run: bool = False

@@ -1,6 +1,6 @@
 """Reads from the rows of an earlier run what a resumed one may skip, and whether it may go on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,10 @@ class Earlier:
             now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in these: each has weights of its own, a rung's recipe, a bound on its rate.
-            rows = {key: same if key in ("params", "weights") else old for key in now}
-            differing = [key for key, value in now.items() if _differs(rows[key][key], value)]
+            rows = {key: (same if key in ("params", "weights") else old)[key] for key in now}
+            rows["params"] = rows["params"].map(lambda text: _without(str(text), options.tries[0]))
+            now["params"] = _without(params_text(case.params), options.tries[0])
+            differing = [key for key, value in now.items() if _differs(rows[key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))
             if not same.empty and case.batch_policy.replace("max-fp32", "max") not in policies:
@@ -117,6 +119,7 @@ class Earlier:
             & (frame["device"] == case.device)
             & (frame["processes"] == case.all_processes)
             & (frame["nodes"] == case.nodes)
+            & (frame["params"] == params_text(case.params))
         ]
 
 
@@ -137,6 +140,11 @@ def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Envi
         terms[f"data of {case.suite}"] = case.data
         terms[f"weights of {case.model}"] = case.weights
     return terms
+
+
+def _without(params: str, names: Collection[str]) -> str:
+    """The parameters of a row but for these."""
+    return " ".join(word for word in params.split() if word.partition("=")[0] not in names)
 
 
 def _differs(column: "pd.Series[Any]", value: object) -> bool:

@@ -17,6 +17,7 @@ from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.suite.trial import TRAINED
 
 Curve = dict[int, tuple[float, float]]
 """By batch: samples per second and peak bytes."""
@@ -32,6 +33,8 @@ class Size:
     seconds: float
     rate: float
     marks: Counter[str]
+    lr: str = ""
+    """Its learning rate, where each batch has one of its own."""
 
 
 def sections(result: Result) -> Iterator[Section]:
@@ -123,13 +126,17 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     """
     frame = result.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
-    ok = frame[(frame["status"] == "ok") & named & frame["accuracy"].notna()]
+    # A large batch that misses the suite's goal has an accuracy too, and most of what is to be seen.
+    ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
     recipes = [
         " ".join(word for word in str(text).split() if not word.startswith("global_batch=")) for text in ok["params"]
     ]
-    ok = ok.assign(params=recipes, global_batch=batches).loc[np.array([is_count(each) for each in batches], bool)]
+    ok = ok.assign(params=recipes, global_batch=batches).loc[
+        np.array([is_count(each) and int(each) > 0 for each in batches], bool)
+    ]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+    ok = _without_own_rates(ok, [name for name in same if name != "params"])
     known: list[Mapping[str, Any]] = []
     points: list[list[Size]] = []
     cases: list[frozenset[int]] = []
@@ -158,11 +165,28 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
 
 
+def _without_own_rates(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
+    """The rows of one recipe at several batches in one line, though each batch has a learning rate of its own.
+
+    It was searched for at that batch. Where one batch has several, they are recipes to compare; 0 is the suite's own.
+    """
+    params = frame["params"].astype(str)
+    lr = params.str.extract(r"(?:^| )lr=(\S+)", expand=False).fillna("")
+    others = params.str.replace(r"(?:^| )lr=\S+", "", regex=True).str.strip()
+    recipe = [others, *(frame[name] for name in same)]
+    several = lr.groupby([*recipe, frame["global_batch"]], dropna=False).transform("nunique") > 1
+    one_each = ~several.groupby(recipe, dropna=False).transform("any")
+    chosen = lr.map(lambda text: text not in ("", "0", "0.0")).groupby(recipe, dropna=False).transform("all")
+    own = chosen & one_each & (lr.groupby(recipe, dropna=False).transform("nunique") > 1)
+    return frame.assign(params=params.mask(own, others), lr=lr.where(own, ""))
+
+
 def _size(rows: pd.DataFrame) -> Size:
     accuracy, seconds, rate = (
         float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
     )
-    return Size(int(rows["global_batch"].iloc[0]), accuracy, len(rows), seconds, rate, marks_in(rows))
+    first = rows.iloc[0]
+    return Size(int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"]))
 
 
 def _accuracy_section(
@@ -173,6 +197,7 @@ def _accuracy_section(
     columns = (
         Column("recipe"),
         Column("batch", "count"),
+        Column("lr"),
         Column("accuracy", "share", "higher", places=2),
         Column("change", "points", places=2),
         Column("seconds", "s", "lower"),
@@ -182,7 +207,7 @@ def _accuracy_section(
     )
     table = tuple(
         (
-            *(name, s.batch, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
+            *(name, s.batch, s.lr, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
             "; ".join(words.marked(s.marks, s.trials)),
         )
         for name, own in lines.items()
@@ -220,9 +245,14 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
         models=(name,),
         trials=(large.trials, small.trials),
-        said=f"Batch {large.batch:,} has {figure} of accuracy against batch {small.batch:,}",
+        said=f"Batch {_named(large)} has {figure} of accuracy against batch {_named(small)}",
         origin=suite,
         figure=figure,
         doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
         cases=cases,
     )
+
+
+def _named(size: Size) -> str:
+    """The batch, with its learning rate where it has one of its own."""
+    return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gpubench import Blueprint, Case, Clock, Param, ParamValue, Suite, Trial, UserError
 from gpubench.data import datasets, images
-from gpubench.data.schedules import read, schedule_of
+from gpubench.data.schedules import Schedule, read, schedule_of
 
 TRAIN_IMAGES = images.IMAGENET[1]
 CPU_PIXELS = 2**21
@@ -44,7 +44,7 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
     """Raise UserError where the copies that the schedule reads were not made."""
     if not params["copies"]:
         return
-    sizes = sorted({phase.copies for phase in schedule_of(str(params["phases"])).phases if phase.copies})
+    sizes = sorted({phase.copies for phase in _schedule(params).phases if phase.copies})
     there = [images.copies_are_whole(images.copies_folder(datasets.cache_folder(), data, size)) for size in sizes]
     if not all(there):
         wanted = ",".join(map(str, sizes))
@@ -61,7 +61,7 @@ def refuse(case: Case) -> str:
         return "optimizer=lars: its weights are fp32; ask for fp32, tf32, fp16 or bf16"
     if case.params["ema"] and case.precision.startswith("fp16-"):
         return "ema: weights of 16 bits are too coarse for the steps of their average; ask for fp16 or bf16"
-    schedule = schedule_of(str(case.params["phases"]))
+    schedule = _schedule(case.params)
     batch, step = case.batch_size or 0, int(case.params["global_batch"])
     if step % case.processes:
         return f"global_batch={step}: {case.processes} processes take equal parts of a step; give a multiple of them"
@@ -81,17 +81,22 @@ def samples_of(params: Mapping[str, ParamValue]) -> int:
 
 def own_batch(model: str, params: Mapping[str, ParamValue]) -> int:
     """Images in a step of the first phase, as the schedule has it."""
-    return schedule_of(str(params["phases"])).phases[0].batch
+    return _schedule(params).first_batch
+
+
+def _schedule(params: Mapping[str, ParamValue]) -> Schedule:
+    return schedule_of(str(params["phases"]), int(params["epochs"]))
 
 
 SUITE = Suite(
     train=train,
     blueprint=blueprint,
     version=5,
-    models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet-bn"),
+    models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet-bn", "small"),
     default_models=("resnet50",),
     params={
         "phases": Param("titan-rtx", "titan-rtx, four-minutes, tiny, or a TOML file (docs/imagenet.md)", read=read),
+        "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0 is the schedule's own"),
         "copies": Param(True, "read the resized copies that the schedule names; false reads the originals"),
         "goal": Param(0.93, "top-5 that the run is to reach; 0 is none"),
         "optimizer": Param("sgd", "how a step is taken", choices=("sgd", "lars")),
@@ -119,7 +124,7 @@ SUITE = Suite(
         "train_images": Param(0, "train on so many images only; 0 is all"),
         "valid_images": Param(0, "validate on so many images only; 0 is all"),
     },
-    studies=("stages",),
+    studies=("stages", "batch"),
     quality="top5",
     goal="goal",
     processes=True,

@@ -194,7 +194,7 @@ class Files:
 
     def __init__(self, trial: Trial) -> None:
         tree = images.read_tree(Path(trial.data_dir))
-        params, schedule = trial.params, schedule_of(trial.params.phases)
+        params, schedule = trial.params, schedule_of(trial.params.phases, trial.params.epochs)
         self.trial, self.classes, self.tree = trial, tree.classes, tree
         sizes = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
         found = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}

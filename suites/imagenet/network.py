@@ -43,10 +43,18 @@ def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[s
 def network_of(name: str, classes: int) -> torch.nn.Module:
     """AlexNet with BatchNorm, or torchvision's ResNet, in which the last BatchNorm of each block begins at zero.
 
-    Adaptive pooling takes images of any size.
+    Adaptive pooling takes images of any size. `small` is for a CPU and small images: what ResNet-18 begins with, one
+    block of 64 channels and one of 128.
     """
     if name == "alexnet-bn":
         return alexnet_bn(classes)
+    if name == "small":
+        small: torch.nn.Module = resnet.ResNet(
+            resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True
+        )
+        small.layer3, small.layer4 = torch.nn.Identity(), torch.nn.Identity()
+        small.fc = torch.nn.Linear(128, classes)
+        return small
     network: torch.nn.Module = getattr(resnet, name)(num_classes=classes, zero_init_residual=True)
     return network
 

@@ -112,7 +112,7 @@ class Events:
 
 def blueprint_of(trial: Trial) -> Blueprint:
     """The network on images of the first phase, and what the phases and ramps change."""
-    schedule = schedule_of(trial.params.phases)
+    schedule = schedule_of(trial.params.phases, trial.params.epochs)
 
     def phase(epoch: float) -> Phase:
         return schedule.phase(min(int(epoch), schedule.epochs - 1))
@@ -139,7 +139,7 @@ def blueprint_of(trial: Trial) -> Blueprint:
 def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
     params = trial.params
-    schedule = schedule_of(params.phases)
+    schedule = schedule_of(params.phases, params.epochs)
     source = Synthetic(trial) if trial.synthetic else Files(trial)
     net = Network(trial, clock, len(source.classes))
     events = Events(trial)
