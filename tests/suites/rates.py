@@ -1,4 +1,4 @@
-"""Learns best at a rate of `best`, or at that times `drift` for each epoch but one, and better the longer; above 1 it fails."""
+"""Learns best at the rate `best`, times `drift` for each epoch but one, and better the longer; above 1 it fails."""
 
 import math
 
