@@ -161,7 +161,8 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 
 
 def test_a_search_asks_for_its_values_at_once(asked):
-    assert invoke(app, shlex.split(SEARCH)).exit_code == 0
+    result = invoke(app, shlex.split(SEARCH))
+    assert result.exit_code == 0, result.output
     assert asked[0].tries == tuple({"lr": value, "epochs": "1"} for value in ("1", "2", "4"))
 
 

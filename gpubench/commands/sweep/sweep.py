@@ -61,7 +61,7 @@ def sweep(options: Options, wish: Search, arguments: Sequence[str]) -> int:
     more to it than one case, or the suite has no such parameter, no quality or nothing to be shorter by.
     """
     model, quality, epochs = settled(options, wish)
-    if options.out.exists() and options.out.stat().st_size:
+    if options.out.is_file() and options.out.stat().st_size:
         read(options.out, wish.name, model)  # a file of something else is refused before anything trains
     say(*wrapped(outlook(wish, rungs(epochs))), err=True)
     options = replace(options, mode="full", judged=True, soak=False, peaks=False)  # nobody asks how fast they are
