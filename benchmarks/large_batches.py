@@ -74,19 +74,11 @@ def main() -> None:
     work = arguments.work.resolve()
     trees(arguments.data, work)
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    run = ["run", "--suite", "imagenet", "--models", "small", "--device", arguments.device, "--precision", "bf16"]
+    run = ["run", "--suite", "imagenet", "--models", "small", "--precision", "bf16", "--batch", 256]
+    run += ["--device", arguments.device]
     for batch in arguments.batches.split(","):
         for optimizer in arguments.optimizers.split(","):
-            point = [
-                *run,
-                "--batch",
-                256,
-                *settings,
-                "--set",
-                f"global_batch={batch}",
-                "--set",
-                f"optimizer={optimizer}",
-            ]
+            point = [*run, *settings, "--set", f"global_batch={batch}", "--set", f"optimizer={optimizer}"]
             sweep, out = work / f"sweep-{optimizer}-{batch}.csv", work / f"{optimizer}-{batch}.csv"
             said = gpubench(*point, "--data", work / "sweep", "--sweep", RANGES[optimizer], "--out", sweep)
             _, rest = said.rsplit("next: gpubench ", 1)

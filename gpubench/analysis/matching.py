@@ -8,6 +8,7 @@ from gpubench.analysis import stats
 from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
 from gpubench.errors import UserError
 from gpubench.suite.precisions import FULL as FULL
+from gpubench.suite.suite import params_without
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
@@ -231,8 +232,8 @@ def kind_of(cell: Cell, shared: Sequence[str], switches: Collection[str]) -> tup
     """What the cells of one group agree in: `shared`; of an ablation without what its changes set."""
     if not is_ablation(cell) or "params" not in shared:
         return texts_of(cell, shared)
-    recipe = " ".join(pair for pair in cell.params.split() if pair.partition("=")[0] not in switches)
-    return (*texts_of(cell, [column for column in shared if column not in {"params", "processes"}]), recipe)
+    rest = [column for column in shared if column not in {"params", "processes"}]
+    return (*texts_of(cell, rest), params_without(cell.params, switches))
 
 
 def against_plain(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:

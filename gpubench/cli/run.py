@@ -275,10 +275,7 @@ def run(
 
         if len(sweep) > 1:
             raise UserError("--sweep searches one parameter; search a second with the first one's value as --set")
-        if quick or until or slurm or nodes > 1 or tensorboard:
-            raise UserError(
-                "--sweep trains on one machine to the end:"
-                " leave out --quick, --until, --slurm, --nodes and --tensorboard"
-            )
+        if slurm:
+            raise UserError("--sweep runs where it is started: leave out --slurm, or write a job of your own")
         return search(options, parse_search(sweep[0]), sys.argv[1:])
     return run_here_or_on_slurm(options, slurm, sys.argv[1:])

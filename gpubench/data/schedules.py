@@ -11,6 +11,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -96,13 +97,13 @@ class Schedule:
             return self
         ends = [0, *(phase.end for phase in self.phases)]
         moved = [round(end * epochs / self.epochs) for end in ends]
-        phases = [
-            replace(p, first=first, end=end) for p, first, end in zip(self.phases, moved, moved[1:], strict=False)
-        ]
-        ramps = [
-            replace(r, first=float(np.interp(r.first, ends, moved)), end=float(np.interp(r.end, ends, moved)))
-            for r in self.ramps
-        ]
+
+        def at(epoch: float) -> float:
+            return float(np.interp(epoch, ends, moved))
+
+        spans = zip(self.phases, pairwise(moved), strict=True)
+        phases = [replace(phase, first=first, end=end) for phase, (first, end) in spans]
+        ramps = [replace(ramp, first=at(ramp.first), end=at(ramp.end)) for ramp in self.ramps]
         return replace(
             self,
             phases=tuple(phase for phase in phases if phase.first < phase.end),

@@ -1,6 +1,6 @@
 """Reads from the rows of an earlier run what a resumed one may skip, and whether it may go on."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from gpubench.hardware.state import CardState
 from gpubench.plan.options import Options
 from gpubench.rows.read import load
 from gpubench.runner.record import copied
-from gpubench.suite.suite import params_text
+from gpubench.suite.suite import params_text, params_without
 from gpubench.suite.trial import FINISHED, Case, Trial
 
 CASE_TERMS = (
@@ -52,6 +52,7 @@ class Earlier:
         environment: Environment,
     ) -> None:
         """Raise UserError naming every key in which the file's rows differ from what would be run now."""
+        searched = options.tries[0]
         for case in cases:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
@@ -60,8 +61,9 @@ class Earlier:
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in these: each has weights of its own, a rung's recipe, a bound on its rate.
             rows = {key: (same if key in ("params", "weights") else old)[key] for key in now}
-            rows["params"] = rows["params"].map(lambda text: _without(str(text), options.tries[0]))
-            now["params"] = _without(params_text(case.params), options.tries[0])
+            # And the tries of a sweep in what it searches.
+            rows["params"] = rows["params"].map(lambda text: params_without(str(text), searched))
+            now["params"] = params_without(params_text(case.params), searched)
             differing = [key for key, value in now.items() if _differs(rows[key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))
@@ -140,11 +142,6 @@ def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Envi
         terms[f"data of {case.suite}"] = case.data
         terms[f"weights of {case.model}"] = case.weights
     return terms
-
-
-def _without(params: str, names: Collection[str]) -> str:
-    """The parameters of a row but for these."""
-    return " ".join(word for word in params.split() if word.partition("=")[0] not in names)
 
 
 def _differs(column: "pd.Series[Any]", value: object) -> bool:

@@ -17,8 +17,11 @@ from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.suite.suite import params_without
 from gpubench.suite.trial import TRAINED
 
+NOT_CHOSEN = {"", "0", "0.0"}
+"""Learning rates of a row that are the suite's own."""
 Curve = dict[int, tuple[float, float]]
 """By batch: samples per second and peak bytes."""
 
@@ -129,14 +132,12 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     # A large batch that misses the suite's goal has an accuracy too, and most of what is to be seen.
     ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
-    recipes = [
-        " ".join(word for word in str(text).split() if not word.startswith("global_batch=")) for text in ok["params"]
-    ]
+    recipes = [params_without(str(text), ["global_batch"]) for text in ok["params"]]
     ok = ok.assign(params=recipes, global_batch=batches).loc[
         np.array([is_count(each) and int(each) > 0 for each in batches], bool)
     ]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-    ok = _without_own_rates(ok, [name for name in same if name != "params"])
+    ok = _with_own_rates(ok, same)
     known: list[Mapping[str, Any]] = []
     points: list[list[Size]] = []
     cases: list[frozenset[int]] = []
@@ -165,20 +166,19 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
 
 
-def _without_own_rates(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
-    """The rows of one recipe at several batches in one line, though each batch has a learning rate of its own.
+def _with_own_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
+    """The rows with a column `lr`, and without it in `params` where each batch of a recipe has one rate of its own.
 
-    It was searched for at that batch. Where one batch has several, they are recipes to compare; 0 is the suite's own.
+    So these batches are one line. Where one has several rates, or the suite's own (0), they are recipes to compare.
     """
-    params = frame["params"].astype(str)
-    lr = params.str.extract(r"(?:^| )lr=(\S+)", expand=False).fillna("")
-    others = params.str.replace(r"(?:^| )lr=\S+", "", regex=True).str.strip()
-    recipe = [others, *(frame[name] for name in same)]
-    several = lr.groupby([*recipe, frame["global_batch"]], dropna=False).transform("nunique") > 1
-    one_each = ~several.groupby(recipe, dropna=False).transform("any")
-    chosen = lr.map(lambda text: text not in ("", "0", "0.0")).groupby(recipe, dropna=False).transform("all")
-    own = chosen & one_each & (lr.groupby(recipe, dropna=False).transform("nunique") > 1)
-    return frame.assign(params=params.mask(own, others), lr=lr.where(own, ""))
+    recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
+    lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
+    own = pd.Series(False, frame.index)
+    for _, rows in frame.assign(params=recipe, lr=lr).groupby(list(same), dropna=False):
+        rates = rows.groupby("global_batch")["lr"].agg(set)
+        chosen = set().union(*rates)
+        own[rows.index] = all(len(each) == 1 for each in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
+    return frame.assign(params=frame["params"].mask(own, recipe), lr=lr.where(own, ""))
 
 
 def _size(rows: pd.DataFrame) -> Size:

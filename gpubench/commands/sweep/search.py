@@ -43,15 +43,15 @@ def shortened(value: float) -> float:
 
 def parse_search(text: str) -> Search:
     """The search of `lr=0.1:3.2:log`; raises UserError."""
+    wrong = UserError(f"--sweep {text}: write it as lr=0.1:3.2:log, two numbers above 0 and the smaller one first")
     name, _, values = text.partition("=")
-    low, _, rest = values.partition(":")
-    high, _, scale = rest.partition(":")
     try:
+        low, high, scale = values.split(":")
         found = Search(name.strip(), float(low), float(high))
-    except ValueError:
-        found = Search("", 0, 0)
+    except ValueError:  # more or fewer parts, or what is no number
+        raise wrong from None
     if not found.name or scale != "log" or not 0 < found.low < found.high < math.inf:
-        raise UserError(f"--sweep {text}: write it as lr=0.1:3.2:log, two numbers above 0 and the smaller one first")
+        raise wrong
     if len(set(found.fine())) < len(found.fine()):
         raise UserError(f"--sweep {text}: the range is too narrow to tell its values apart; widen it")
     return found

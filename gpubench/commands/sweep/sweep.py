@@ -26,8 +26,6 @@ from gpubench.suite.trial import TRAINED
 SHOWN = {name: about.title or name for name, about in QUALITIES.items()}
 """Columns of the table that hold what a try has reached, and their headings."""
 CASE = ["suite", "model", "precision", "device", "processes"]
-
-
 Pair = tuple[float, int]
 """A value and the epochs that it was trained for."""
 
@@ -100,6 +98,8 @@ def settled(options: Options, wish: Search) -> tuple[str, str, int]:
     lists = (suites, models, options.processes, options.precision.split(","), options.device.split(","))
     if any(len(each) > 1 for each in lists) or options.precision in ("both", "all") or options.device == "all":
         raise UserError("--sweep searches one case: give one --suite, --models, --precision, --device and --processes")
+    if options.mode == "quick" or options.until or options.nodes > 1 or options.tensorboard:
+        raise UserError("--sweep runs to the end on one machine: leave out --quick, --until, --nodes, --tensorboard")
     if options.synthetic:
         raise UserError("--sweep judges what was learnt, and made-up data teach nothing: leave out --synthetic")
     if options.out.suffix != ".csv" and not options.dry_run:
