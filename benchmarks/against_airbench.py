@@ -1,36 +1,41 @@
-"""speedrun against KellerJordan's airbench94 on one machine: images per second, and accuracy after few epochs.
+"""speedrun against three other recipes for CIFAR-10 on one machine: accuracy, work and time of whole runs.
 
     git clone https://github.com/KellerJordan/cifar10-airbench
-    python benchmarks/against_airbench.py --airbench cifar10-airbench/legacy/airbench94.py --data DIR --out pairs.csv \
-        --epochs 3 --seeds 1,2,3
+    git clone https://github.com/hiverge/cifar10-speedrun
+    python benchmarks/against_airbench.py --airbench cifar10-airbench --hiverge cifar10-speedrun --data DIR \
+        --out rounds.csv --seeds 1,2,3
 
-The other side is its own script, read from that file, with the lines that need CUDA or fp16 put in terms of --device
-and --precision, its epochs set, and its clock replaced by one that works anywhere; its schedules scale by themselves,
-and its whitening bias is trained for the same share of the epochs. Both have the same precision: fp32 weights, under
-autocast in bf16 and fp16 (its own is fp16-pure), and images of 16 bits there. Both keep their memory on a CPU, as torch
-does on CUDA and as speedrun asks malloc to. Runs alternate, each in a process of its own that first trains one step,
-and are resumed from --out. train_seconds has what is done to the images before and in the epochs (of ours also the
-whitening), all_seconds whitening and evaluation of both.
+The others are their own scripts, read from those folders. Lines that need CUDA or fp16 are put in terms of --device and
+--precision; torch.compile (which ours does without, too) and evaluations between epochs are left out. All have the same
+precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there. All keep
+their memory on a CPU, as torch does on CUDA and as speedrun asks malloc to.
 
---share S trains both on the first S of the images at S times the batch, with as many steps as before: airbench94's
-learning rate and weight decay, which it states per image, are raised by 1/S so that a step is as long.
+A round runs each side once, in a process of its own that first trains one step; the order turns from round to round.
+Seconds are what each script counts: whitening, training and the last evaluation with its views. Work is FLOPs of
+training by the formula of the suite; the three others have the network that speedrun has, at 32 x 32 pixels.
+--images and --epochs make runs short, for images per second alone. Resumed from --out.
 """
 
 import argparse
 import csv
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from gpubench.suites.cifar10 import recipe, training
+from gpubench.suites import cifar10
+from gpubench.suites.cifar10 import training
+from gpubench.suites.cifar10.recipe import RECIPES
+from scipy.stats import t
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.data.datasets import load_cifar
@@ -41,8 +46,72 @@ from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
 CIFAR10 = files.find("cifar10")
-COLUMNS = ("side", "seed", "epochs", "images", "batch", "train_seconds", "images_per_second", "all_seconds", "accuracy")
+COLUMNS = ("side", "seed", "images", "pflop", "seconds", "images_per_second", "accuracy")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")
+
+
+@dataclass(frozen=True)
+class Script:
+    """Another recipe: where its script lies, and what in it has to be put in our terms.
+
+    `changes` are texts that must be there and what takes their place, in which DEVICE, OPERAND and WEIGHTS stand for
+    the names of a device and two dtypes, and EPOCHS for the epochs of the run.
+    """
+
+    file: str
+    epochs: float
+    batch: int
+    changes: Mapping[str, str]
+    commit: str
+    own_model: bool = True
+    """Whether its `main` makes the network itself."""
+
+
+COMMON = {
+    "torch.cuda.Event": "Event",
+    "torch.cuda.synchronize()": "None",
+    "self.images.half() / 255": "self.images.to(OPERAND) / 255",
+}
+BETWEEN_EPOCHS = {"val_acc = evaluate(model, test_loader, tta_level=0)": "val_acc = 0.0"}
+SCRIPTS = {
+    "airbench94": Script(
+        "legacy/airbench94.py", 9.9, 1024, {
+            **COMMON, **BETWEEN_EPOCHS,
+            "map_location=torch.device(gpu)": "map_location=DEVICE",
+            "net.half().cuda()": "under_autocast(net.to(device=DEVICE, dtype=WEIGHTS))",
+            "'train_epochs': 9.9": "'train_epochs': EPOCHS",
+            "'whiten_bias_epochs': 3": "'whiten_bias_epochs': 3 / 9.9 * EPOCHS",
+        }, "f1c599c4",
+    ),
+    "airbench94_muon": Script(
+        "airbench94_muon.py", 8, 2000, {
+            **COMMON, **BETWEEN_EPOCHS,
+            'map_location=torch.device("cuda")': "map_location=DEVICE",
+            "mod.half()": "mod.to(WEIGHTS)",
+            "G.bfloat16()": "G.to(OPERAND)",
+            "ceil(8 * len": "ceil(EPOCHS * len",
+            "ceil(3 * len": "ceil(3 / 8 * EPOCHS * len",
+        }, "f1c599c4", own_model=False,
+    ),
+    "hiverge": Script(
+        "cifar10_speedrun.py", 7.59, 1536, {
+            **COMMON, **BETWEEN_EPOCHS,
+            'map_location=torch.device("cuda")': "map_location=DEVICE",
+            'dtype=torch.long, device="cuda"': "dtype=torch.long, device=DEVICE",
+            ".pin_memory().contiguous()": "",
+            "0.4465), dtype=torch.half": "0.4465), dtype=OPERAND",
+            "0.2616), dtype=torch.half": "0.2616), dtype=OPERAND",
+            "mod.half()": "mod.to(WEIGHTS)",
+            '["momentum_buffer_dtype"] = torch.half': '["momentum_buffer_dtype"] = torch.float32',
+            '["momentum_buffer_dtype"] == torch.half': '["momentum_buffer_dtype"] == torch.float32',
+            "X = torch.stack(grad_list)": "X = torch.stack(grad_list).to(OPERAND)",
+            "train_acc = evaluate(model, train_loader, tta_level=0)": "train_acc = 0.0",
+            "ceil(7.59 * len": "ceil(EPOCHS * len",
+            "ceil(0.19 * len": "ceil(0.19 / 7.59 * EPOCHS * len",
+        }, "5cd49b1e", own_model=False,
+    ),
+}  # fmt: skip
+SIDES = ("ours", *SCRIPTS)
 
 
 class Event:
@@ -66,187 +135,178 @@ class Event:
         return 1e3 * (other.at - self.at)
 
 
-def patched(source: str, name: str, device: str) -> str:
-    """airbench94's source for this device and precision; raises ValueError where it is not the script we know."""
-    kind = precision.KINDS[name]
-    changes = {
-        "map_location=torch.device(gpu)": f"map_location=torch.device({device!r})",
-        "(self.images.half() / 255)": f"(self.images.to({kind.operand}) / 255)",
-        "net.half().cuda()": f"under_autocast(net.to(device={device!r}, dtype={kind.weights}))",
-        "torch.cuda.Event": "Event",
-        "torch.cuda.synchronize()": "None",
-    }
-    for old, new in changes.items():
+def patched(source: str, script: Script) -> str:
+    """The script's source in our terms; raises ValueError where it is not the script we know."""
+    for old, new in script.changes.items():
         if old not in source:
-            raise ValueError(f"this airbench94.py has no {old!r}; take legacy/airbench94.py at f1c599c4")
+            raise ValueError(f"this {script.file} has no {old!r}; take the one at {script.commit}")
         source = source.replace(old, new)
-    return source
+    return re.sub(r"@torch\.compile.*\n", "\n", source)
 
 
 def under_autocast(mode: precision.Mode, net: torch.nn.Module) -> torch.nn.Module:
     """`net` with its forward pass in the mode's precision, and a float32 answer, as ours is judged."""
     forward = net.forward
 
-    def cast(x: torch.Tensor) -> torch.Tensor:
+    def cast(*arguments: Any, **options: Any) -> torch.Tensor:
         with mode.autocast():
-            return forward(x).float()
+            return forward(*arguments, **options).float()
 
     net.forward = cast  # type: ignore[method-assign]
     return net
 
 
-def images_of(options: argparse.Namespace) -> int:
-    """How many images both train on."""
-    return options.images or int(50_000 * options.share)
+def theirs(script: Script, folder: Path, options: argparse.Namespace) -> Callable[[int], list[float]]:
+    """What runs the other recipe with a seed, once it has trained a step: images, FLOPs, seconds, accuracy."""
+    source = patched((folder / script.file).read_text(), script)
+    train, test = load_cifar("cifar10", options.data)
+    few = options.images or 50_000
+    Path("cifar10").mkdir()  # it reads its data from here
+    for file, part, many in (("train", train, few), ("test", test, options.test_images)):
+        images = torch.from_numpy(part.images[:many]).permute(0, 2, 3, 1).contiguous()
+        content = {"images": images, "labels": torch.from_numpy(part.labels[:many]), "classes": list("0123456789")}
+        torch.save(content, f"cifar10/{file}.pt")
+    mode, kind = precision.mode_of(options.precision, options.device), precision.KINDS[options.precision]
+    epochs, device = options.epochs or script.epochs, torch.device(options.device)
+    names: dict[str, Any] = {
+        "__name__": script.file, "Event": Event, "under_autocast": lambda net: under_autocast(mode, net),
+        "DEVICE": device, "OPERAND": kind.operand, "WEIGHTS": kind.weights, "EPOCHS": 1e-9,
+    }  # fmt: skip
+    sys.argv = [str(folder / script.file)]  # which it reads
+    exec(compile(source, script.file, "exec"), names)
+    names["print_columns"] = lambda *arguments, **more: None
+    model = []
+    if not script.own_model:
+        net = names["CifarNet"]().to(device).to(memory_format=torch.channels_last)
+        model = [under_autocast(mode, net)]
 
-
-class Theirs:
-    """airbench94, ready to run again and again."""
-
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        self.options = options
-        train, test = load_cifar("cifar10", options.data)
-        (folder / "cifar10").mkdir()
-        few = images_of(options)
-        for file, part, many in (("train", train, few), ("test", test, options.test_images)):
-            images = torch.from_numpy(part.images[:many]).permute(0, 2, 3, 1).contiguous()
-            content = {"images": images, "labels": torch.from_numpy(part.labels[:many]), "classes": list("0123456789")}
-            torch.save(content, folder / "cifar10" / f"{file}.pt")
-        os.chdir(folder)  # it reads its data from there
-        source = patched(options.airbench.read_text(), options.precision, options.device)
-        mode = precision.mode_of(options.precision, options.device)
-        self.names: dict[str, Any] = {
-            "__name__": "airbench94", "Event": Event, "under_autocast": partial(under_autocast, mode),
-        }  # fmt: skip
-        exec(compile(source, str(options.airbench), "exec"), self.names)
-        self.names["print_columns"] = lambda *arguments, **more: None
-        opt = self.names["hyp"]["opt"]
-        opt["batch_size"] = round(opt["batch_size"] * options.share)
-        opt["whiten_bias_epochs"] = max(1, round(opt["whiten_bias_epochs"] / opt["train_epochs"] * options.epochs))
-        opt["train_epochs"] = options.epochs
-        opt["lr"], opt["weight_decay"] = opt["lr"] / options.share, opt["weight_decay"] / options.share
-        self.batch, self.images = opt["batch_size"], few // opt["batch_size"] * opt["batch_size"]
-
-    def warm_up(self) -> None:
-        """One step."""
-        opt = self.names["hyp"]["opt"]
-        opt["train_epochs"] = 1e-9
-        self.names["main"](0)
-        opt["train_epochs"] = self.options.epochs
-
-    def run(self, seed: int) -> list[object]:
-        """One line of the file."""
+    def run(seed: int) -> list[float]:
         torch.manual_seed(seed)
         Event.durations.clear()
-        accuracy = self.names["main"](seed)
-        _, *epochs, _ = Event.durations  # whitening first, evaluation last
-        seconds, images = sum(epochs), self.images * self.options.epochs
-        rate = images / seconds
-        return [self.options.epochs, images, self.batch, seconds, rate, sum(Event.durations), accuracy]
+        found = names["main"](seed, *model)
+        accuracy = found[1] if isinstance(found, tuple) else found
+        steps = -(-round(names["EPOCHS"] * (few // script.batch) * 1e6) // 10**6)
+        images = steps * script.batch
+        return [images, images * cifar10.narrow_flops(32, False), sum(Event.durations), accuracy]
+
+    run(0)  # a step, to warm up
+    names["EPOCHS"] = epochs
+    if script.file.startswith("legacy"):
+        names["hyp"]["opt"].update(train_epochs=epochs, whiten_bias_epochs=3 / 9.9 * epochs)
+    return run
 
 
-class Ours:
-    """speedrun, ready to run again and again."""
+def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
+    """The same of speedrun, which warms itself up."""
+    settings = {
+        "epochs": str(int(options.epochs)), "train_images": str(options.images),
+        "valid_images": str(options.test_images),
+    }  # fmt: skip
+    params = CIFAR10.resolve_params(settings)
+    case = Case(
+        suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path),
+        model="speedrun", precision=options.precision, device=options.device, params=params, batch_policy="fixed",
+        batch_size=RECIPES["speedrun"].batch, mode="full", data="cifar10",
+    )  # fmt: skip
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.batch = round(recipe.RECIPES["speedrun"].batch * options.share)
-        settings = {
-            "epochs": str(options.epochs), "train_images": str(images_of(options)),
-            "valid_images": str(options.test_images),
-        }  # fmt: skip
-        self.settings = settings
-        self.case = Case(
-            suite="cifar10", suite_version=CIFAR10.suite.version, suite_digest="", suite_path=str(CIFAR10.path),
-            model="speedrun", precision=options.precision, device=options.device,
-            params=CIFAR10.resolve_params(settings), batch_policy="fixed", batch_size=self.batch, mode="full",
-            data="cifar10",
-        )  # fmt: skip
-
-    def warm_up(self) -> None:
-        """One step."""
-        params = CIFAR10.resolve_params({**self.settings, "epochs": "1", "train_images": str(self.batch)})
-        self.train(replace(self.case, params=params), 0)
-
-    def run(self, seed: int) -> list[object]:
-        """One line of the file."""
-        accuracy, found = self.train(self.case, seed)
-        seconds = found.seconds - found.valid_seconds
-        rate = found.samples / seconds
-        return [self.options.epochs, found.samples, self.batch, seconds, rate, found.seconds, accuracy]
-
-    def train(self, case: Case, seed: int) -> tuple[float, SimpleNamespace]:
-        """Accuracy, and what the clock found."""
-        wait = torch.cuda.synchronize if self.options.device.startswith("cuda") else (lambda: None)
-        clock = Clock(sampling_for("full", accelerator=self.options.device != "cpu"), synchronize=wait)
+    def run(seed: int) -> list[float]:
+        wait = torch.cuda.synchronize if options.device.startswith("cuda") else (lambda: None)
+        clock = Clock(sampling_for("full", accelerator=options.device != "cpu"), synchronize=wait)
         clock.resident = tuple  # type: ignore[method-assign,assignment]  (no steps after the run)
-        quality = CIFAR10.suite.train(Trial(case, 0, seed, data_dir=str(self.options.data)), clock)
-        return quality["accuracy"], SimpleNamespace(**clock.summary())
+        quality = CIFAR10.suite.train(Trial(case, 0, seed, data_dir=str(options.data)), clock)
+        found = clock.summary()
+        images = found["samples"]
+        return [images, images * cifar10.flops("speedrun", params), found["seconds"], quality["accuracy"]]
+
+    return run
 
 
 def report(path: Path) -> None:
-    """Pairs by seed: ratio of the rates, difference of the accuracies."""
+    """Of each side the means; of ours against each other the differences, seed by seed."""
     lines = list(csv.DictReader(path.open()))
-    sides = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in ("ours", "theirs")}
-    both = [seed for seed in sides["ours"] if seed in sides["theirs"]]
-    if not both:
-        return
-    pairs = [(sides["ours"][seed], sides["theirs"][seed]) for seed in both]
-    ratios = [float(a["images_per_second"]) / float(b["images_per_second"]) for a, b in pairs]
-    print(f"images/s, ours / theirs: median {median(ratios):.3f}, 95% {median_interval(ratios)}, pairs: {len(ratios)}")
-    whole = [median([float(line["all_seconds"]) for line in side]) for side in zip(*pairs, strict=True)]
-    print(f"all seconds: ours {whole[0]:.1f}, theirs {whole[1]:.1f}, medians")
-    means = [sum(float(line["accuracy"]) for line in side) / len(side) for side in zip(*pairs, strict=True)]
-    print(f"mean accuracy: ours {means[0]:.2%}, theirs {means[1]:.2%}, difference {100 * (means[0] - means[1]):+.2f}")
+    of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
+    for side, runs in of.items():
+        if runs:
+            columns = {name: [float(run[name]) for run in runs.values()] for name in COLUMNS[2:]}
+            accuracy = 100 * sum(columns["accuracy"]) / len(runs)
+            print(
+                f"{side}: {len(runs)} runs, {accuracy:.2f}% ({mean_text(columns['accuracy'])}),"
+                f" {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
+                f" {median(columns['seconds']):.1f} s, {median(columns['images_per_second']):.0f} images/s"
+            )
+    for side in SCRIPTS:
+        both = [(of["ours"][seed], of[side][seed]) for seed in of["ours"] if seed in of[side]]
+        if both:
+            gains = [float(a["accuracy"]) - float(b["accuracy"]) for a, b in both]
+            ratios = [float(b["seconds"]) / float(a["seconds"]) for a, b in both]
+            print(
+                f"ours against {side}, {len(both)} pairs: accuracy {100 * sum(gains) / len(gains):+.2f}"
+                f" ({mean_text(gains)}), {median(ratios):.3f} times as fast {median_interval(ratios)}"
+            )
+
+
+def mean_text(values: list[float]) -> str:
+    """The 95% interval of the mean by Student's t, in percent."""
+    if len(values) < 2 or not stdev(values):
+        return "no interval"
+    low, high = t.interval(0.95, len(values) - 1, fmean(values), stdev(values) / math.sqrt(len(values)))
+    return f"{100 * low:.2f} to {100 * high:.2f}"
 
 
 def main() -> None:
     """Go on where the file ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--airbench", type=Path, required=True)
+    parser.add_argument("--airbench", type=Path, default=Path("cifar10-airbench"))
+    parser.add_argument("--hiverge", type=Path, default=Path("cifar10-speedrun"))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--images", type=int, default=0, help="train on so many, at the whole batch")
+    parser.add_argument("--epochs", type=float, default=0, help="0 is each recipe's own")
+    parser.add_argument("--images", type=int, default=0, help="train on the first so many")
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--precision", default="bf16", choices=PRECISIONS)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", choices=("ours", "theirs"), help="one side, in this process")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so many")
+    parser.add_argument("--only", choices=SIDES, help="one side, in this process")
     options = parser.parse_args()
-    options.airbench, options.data, out = options.airbench.resolve(), options.data.resolve(), options.out.resolve()
-    Event.device = torch.device(options.device)
-    if out.exists():
-        done = {tuple(line[:2]) for line in csv.reader(out.open())}
-    else:
-        done = set()
-        out.write_text(",".join(COLUMNS) + "\n")
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
+    options.data, out = options.data.resolve(), options.out.resolve()
     if options.only:
-        if options.device == "cpu":
-            training.keep_memory()
-        with tempfile.TemporaryDirectory() as folder:
-            side = Theirs(options, Path(folder)) if options.only == "theirs" else Ours(options)
-            side.warm_up()
-            for seed in map(int, options.seeds.split(",")):
-                line = [options.only, seed, *side.run(seed)]
-                text = ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in line)
-                print(text, flush=True)
-                with out.open("a") as file:
-                    file.write(text + "\n")
-            os.chdir("/")
-        return
-    began = time.monotonic()
+        return one(options, out)
+    if not out.exists():
+        out.write_text(",".join(COLUMNS) + "\n")
+    done = {tuple(line[:2]) for line in csv.reader(out.open())}
+    sides, began = options.sides.split(","), time.monotonic()
     for number, seed in enumerate(options.seeds.split(",")):
-        for name in ("ours", "theirs") if number % 2 else ("theirs", "ours"):
+        for name in (sides[number % len(sides) :] + sides)[: len(sides)]:
             if (name, seed) not in done and time.monotonic() - began < options.seconds:
                 subprocess.run([sys.executable, *sys.argv, "--only", name, "--seeds", seed], check=True)
     report(out)
+
+
+def one(options: argparse.Namespace, out: Path) -> None:
+    """The runs of one side in this process; appends a line for each."""
+    Event.device = torch.device(options.device)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
+    if options.device == "cpu":
+        training.keep_memory()
+    folders = {"airbench94": options.airbench, "airbench94_muon": options.airbench, "hiverge": options.hiverge}
+    if options.only == "ours":
+        run = ours(options)
+    else:
+        folder = folders[options.only].resolve()
+        os.chdir(tempfile.mkdtemp())
+        run = theirs(SCRIPTS[options.only], folder, options)
+    for seed in map(int, options.seeds.split(",")):
+        images, flops, seconds, accuracy = run(seed)
+        line = (options.only, seed, int(images), flops / 1e15, seconds, images / seconds, accuracy)
+        text = ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in line)
+        print(text, flush=True)
+        with out.open("a") as file:
+            file.write(text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The cifar10 suite, small: every rung trains, its work is the published one, and its parts do what they say."""
 
+from collections import Counter
 from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
@@ -9,7 +10,10 @@ import torch
 from brief import brief
 from gpubench.suites.cifar10 import data, networks, training
 from gpubench.suites.cifar10.optimizers import Muon, orthogonal
-from gpubench.suites.cifar10.recipe import RECIPES
+from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
+from torch._inductor import config as inductor
+from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
@@ -44,6 +48,11 @@ def run_small(rung, name="fp32", **options):
     return CIFAR10.suite.train(trial, clock), clock, watch
 
 
+def objective_of(rung, name="fp32"):
+    """A rung's network, and its loss."""
+    return training.Objective(networks.network(RECIPES[rung]), RECIPES[rung], mode_of(name, "cpu"))
+
+
 FEW = ("baseline", "gpu-preprocessing", "tta", "speedrun")
 
 
@@ -69,12 +78,12 @@ def test_every_rung_trains_in_its_precision(rung, name):
     assert {"warmup", "preprocess", "train", "valid"} <= set(phases)
 
 
-def counted_flops(rung, *, whitening_bias=False):
+def counted_flops(rung, edge=32, *, whitening=False):
     network = networks.network(RECIPES[rung])
-    if RECIPES[rung].whiten_epochs:
-        networks.whitening_layer(network).bias.requires_grad_(whitening_bias)
+    if RECIPES[rung].network == "narrow":
+        networks.whitening_layer(network).bias.requires_grad_(whitening)
     with FlopCounterMode(display=False) as counter:
-        network(torch.randn(2, 3, 32, 32)).sum().backward()
+        network(torch.randn(2, 3, edge, edge)).sum().backward()
     return counter.get_total_flops() / 2
 
 
@@ -88,10 +97,14 @@ def test_the_formula_says_what_torch_counts(rung):
     assert CIFAR10.suite.flops(rung, {}) == pytest.approx(counted_flops(rung), rel=1e-6)
 
 
-def test_the_formula_of_speedrun_has_its_whitening_bias_trained_for_part_of_the_epochs():
-    without, whole = counted_flops("speedrun"), counted_flops("speedrun", whitening_bias=True)
-    share = RECIPES["speedrun"].whiten_epochs / RECIPES["speedrun"].epochs
-    assert CIFAR10.suite.flops("speedrun", {}) == pytest.approx(without + (whole - without) * share, rel=1e-6)
+@pytest.mark.parametrize("epochs", [0, 3])
+def test_the_formula_of_speedrun_follows_the_sizes_and_the_number_of_its_images(epochs):
+    recipe, settings, epochs = RECIPES["speedrun"], {"epochs": epochs}, epochs or RECIPES["speedrun"].epochs
+    stages = [stage_at(recipe, epoch, epochs) for epoch in range(epochs)]
+    work = sum(each.share * counted_flops("speedrun", each.edge, whitening=each.whitening) for each in stages)
+    assert CIFAR10.suite.flops("speedrun", settings) == pytest.approx(
+        work / sum(each.share for each in stages), rel=1e-6
+    )
 
 
 def test_each_rung_is_the_one_before_with_a_change():
@@ -147,14 +160,14 @@ def test_what_each_step_changed_is_what_its_source_says():
 def run_of(rung, name="fp32", **options):
     """A Run with nothing done yet."""
     trial = trial_of(rung, name, **options)
-    recipe = RECIPES[rung]
-    model = networks.place(networks.network(recipe), recipe, torch.device("cpu"))
-    return training.Run(model, recipe, mode_of(name, "cpu"), trial, Clock(brief("full")))
+    objective = objective_of(rung, name)
+    networks.place(objective.model, objective.recipe, torch.device("cpu"))
+    return training.Run(objective, trial, Clock(brief("full")))
 
 
 def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
     run = run_of("whitening", epochs="0")
-    run.steps_per_epoch = 4
+    run.total_steps = 4 * run.epochs
     batch = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
     for _ in range(3):
         run.step(batch)
@@ -288,6 +301,45 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     assert quality["loss"] > 0
 
 
+@pytest.mark.e2e
+def test_a_compiled_step_starts_few_calls_optimizers_and_batch_included():
+    """Each call is one for a card's host to start; the eager step has 160."""
+    few = {"train_images": "64", "valid_images": "8", "epochs": "9"}
+    torch.compiler.reset()
+    with inductor.patch({"cpp.enable_kernel_profile": True}):  # so that the profiler sees the kernels it makes
+        run = run_of("speedrun", "bf16", batch=8, compile="true", **few)
+        run.objective.compile(dynamic=False)
+        batches, _ = run.prepare(data.load_images(run.trial))
+        run.begin(batches, 8)
+        steps = iter(batches)
+        for _ in range(3):
+            run.step(next(steps))
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            run.step(next(steps))
+    torch.compiler.reset()
+    calls = [event.name for event in seen.events() if starts_work(event)]
+    assert any("fused" in name for name in calls), "the profiler saw no kernel"
+    assert 30 < len(calls) <= 60, "\n".join(f"{n} {k}" for k, n in Counter(calls).items())
+
+
+def starts_work(event):
+    """Whether an event of torch's profiler is a call from outside of torch that does more than rename memory."""
+    if "cpp_fused" in event.name:
+        return True
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name.startswith("aten::"):
+            return False
+        parent = parent.cpu_parent
+    return event.name.startswith("aten::") and event.name.removeprefix("aten::") not in RENAMING
+
+
+RENAMING = {
+    "alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "expand", "new_empty_strided", "permute",
+    "reshape", "select", "slice", "split", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
+}  # fmt: skip
+
+
 def test_a_sampled_run_claims_no_accuracy():
     quality, clock, _ = run_small("tta", mode="quick", epochs="0")
     assert quality == {}
@@ -328,9 +380,7 @@ def test_orthogonal_keeps_directions_and_evens_out_their_lengths():
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 def test_muon_multiplies_in_the_precision_under_test(name):
     run = training.Run(
-        networks.network(RECIPES["speedrun"]),
-        RECIPES["speedrun"],
-        mode_of(name, "cpu"),
+        objective_of("speedrun", name),
         trial_of(),
         Clock(brief("quick")),
     )
@@ -343,7 +393,7 @@ def test_muon_multiplies_in_the_precision_under_test(name):
 
 @pytest.mark.parametrize("edge", [2, 3, 5])
 def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
-    product = networks.SmallConv(4, 6, edge).double()
+    product = networks.SmallConv(4, 6, [edge]).double()
     plain = torch.nn.Conv2d(4, 6, 3, padding=1, bias=False).double()
     plain.load_state_dict(product.state_dict())
     results = []
@@ -358,7 +408,7 @@ def test_a_convolution_as_a_matrix_product_is_that_convolution(edge):
 
 @pytest.mark.parametrize(("weights", "other"), [(torch.float32, torch.bfloat16), (torch.float16, torch.float32)])
 def test_a_matrix_product_refuses_what_the_convolution_refuses(weights, other):
-    layer = networks.SmallConv(4, 6, 3).to(weights)
+    layer = networks.SmallConv(4, 6, [3]).to(weights)
     with pytest.raises(RuntimeError, match="dtype"):
         layer(torch.zeros(2, 4, 3, 3, dtype=other))
 
@@ -366,7 +416,7 @@ def test_a_matrix_product_refuses_what_the_convolution_refuses(weights, other):
 def test_the_gradient_of_a_matrix_product_is_as_exact_as_the_convolutions():
     torch.manual_seed(1)
     x, out = torch.randn(64, 32, 3, 3).bfloat16(), torch.randn(64, 32, 3, 3).bfloat16()
-    layer = networks.SmallConv(32, 32, 3)
+    layer = networks.SmallConv(32, 32, [3])
     with torch.no_grad():
         layer.weight.copy_(layer.weight.bfloat16())
 
@@ -379,16 +429,6 @@ def test_the_gradient_of_a_matrix_product_is_as_exact_as_the_convolutions():
     convolution = partial(torch.nn.Conv2d.forward, layer)
     exact = error(convolution)
     assert error(layer, exact) < 1.1 * error(convolution, exact)
-
-
-def test_the_last_convolution_of_speedrun_sees_images_of_the_edge_it_is_made_for():
-    model = networks.network(RECIPES["speedrun"])
-    seen = []
-    small = [module for module in model.modules() if type(module).__name__ == "SmallConv"]
-    small[0].register_forward_hook(lambda module, inputs, output: seen.append(tuple(inputs[0].shape)))
-    model(torch.randn(2, 3, 32, 32))
-    assert len(small) == 1
-    assert seen == [(2, 256, 3, 3)]
 
 
 def test_ghost_batches_have_statistics_of_their_own():
@@ -417,13 +457,15 @@ def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
         (images, torch.arange(6)), augment=True, recipe=recipe, trial=trial_of("whitening", batch=4),
         device=torch.device("cpu"), dtype=torch.float32,
     )  # fmt: skip
-    drawn = torch.tensor([[0, 8, 0, 0, 0], [4, 4, 1, 27, 27]])
-    out = loader.augmented(torch.tensor([2, 5]), drawn)
+    drawn = torch.zeros(6, 5, dtype=torch.long)
+    drawn[2], drawn[5] = torch.tensor([0, 8, 0, 0, 0]), torch.tensor([4, 4, 1, 27, 27])
+    out, labels = data.cut_out(loader.images, loader.labels, torch.tensor([2, 5]), drawn, None, 32, recipe)
     padded = data.normalised(images, recipe.pad)
     first, second = padded[2, :, 0:32, 8:40].clone(), padded[5, :, 4:36, 4:36].flip(2)
     first[:, :5, :5] = 0
     second[:, 27:, 27:] = 0
     assert torch.equal(out, torch.stack([first, second]))
+    assert labels.tolist() == [2, 5]
 
 
 @pytest.mark.parametrize("rung", ["no-duplicates", "preprocess-once", "batched-rng", "cutout", "tta", "speedrun"])
@@ -449,13 +491,89 @@ def test_an_image_is_flipped_in_every_other_epoch():
         dtype=torch.float32,
     )  # fmt: skip
     sides = []
-    for _ in range(4):
+    for epoch in range(4):
+        loader.begin(epoch)
         ((images, labels),) = list(loader)
         left = images[:, 0, :, :8].mean((1, 2)) > images[:, 0, :, -8:].mean((1, 2))
         sides.append(left[labels.argsort()])
     assert torch.equal(sides[0], ~sides[1])
     assert torch.equal(sides[0], sides[2])
     assert 0 < sides[0].sum() < 12
+
+
+def growing(rung="speedrun", **changes):
+    """A rung whose images grow, and a loader of it with 12 images."""
+    recipe = replace(RECIPES[rung], edges=(20, 20, 24, 32), epochs=4, **changes)
+    loader = data.OnDevice(
+        (torch.full((12, 3, 32, 32), 128, dtype=torch.uint8), torch.arange(12)), augment=True, recipe=recipe,
+        trial=trial_of(epochs="0", train_images="12", batch=12), device=torch.device("cpu"), dtype=torch.float32,
+    )  # fmt: skip
+    return recipe, loader
+
+
+def test_images_grow_with_the_epochs():
+    recipe, loader = growing(brightness=0.0, contrast=0.0)
+    whole = data.normalised(torch.full((1, 3, 32, 32), 128, dtype=torch.uint8), 0)
+    for epoch, edge in enumerate(recipe.edges):
+        loader.begin(epoch)
+        ((images, _),) = list(loader)
+        assert images.shape == (12, 3, edge, edge)
+        assert torch.allclose(images, whole[..., :1, :1].expand_as(images), atol=1e-5), "grey stays grey"
+        assert loader.images.shape[2] == edge + 2 * recipe.pad
+
+
+def test_a_schedule_of_sizes_is_stretched_with_the_epochs():
+    recipe, _ = growing()
+    assert [stage_at(recipe, epoch, 8).edge for epoch in range(8)] == [20, 20, 20, 20, 24, 24, 32, 32]
+    assert [stage_at(recipe, epoch, 2).edge for epoch in range(2)] == [20, 24]
+    assert stages_of(replace(recipe, leave_out=0.0), 8) == [0, 4, 6]
+    assert stages_of(RECIPES["tta"], 10) == [0]
+
+
+def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
+    recipe, loader = growing(leave_out=0.25, leave_out_from=2)
+    assert stages_of(recipe, 4) == [0, 2, 3]
+    loader.losses.copy_(torch.arange(12.0).flip(0))  # the later, the easier
+    seen = []
+    for epoch in range(4):
+        loader.begin(epoch)
+        (images, labels, places), *more = list(loader)
+        assert not more
+        assert torch.equal(labels, places)
+        assert len(images) == len(labels)
+        seen.append(set(labels.tolist()))
+    assert seen[0] == seen[1] == set(range(12))
+    for each in seen[2:]:
+        assert len(each) == 9
+        assert set(range(6)) < each, "the harder half is whole"
+    loader.begin(3)
+    assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
+
+
+def test_a_step_keeps_the_loss_of_each_image_where_the_recipe_needs_it():
+    run = run_of("speedrun", train_images="64", batch=32)
+    run.recipe = replace(run.recipe, leave_out=0.25, leave_out_from=2)
+    batches, _ = run.prepare(data.load_images(run.trial))
+    first = next(iter(batches))
+    run.step(first)
+    assert run.losses.isfinite().nonzero().flatten().tolist() == sorted(first[2].tolist())
+    mean = cross_entropy(torch.zeros(1, 10), torch.zeros(1, dtype=torch.long))
+    assert run.losses[first[2]].mean() == pytest.approx(float(mean), abs=1.5)
+
+
+def test_each_image_has_a_light_of_its_own_and_a_new_one_in_each_epoch():
+    _, loader = growing(brightness=0.5, contrast=0.0)
+    plain = float(data.normalised(torch.full((1, 3, 1, 1), 128, dtype=torch.uint8), 0)[0, 0])
+    seen = torch.stack([next(iter(loader))[0][:, 0].flatten(1) for _ in range(40)])
+    assert torch.allclose(seen.amax(2), seen.amin(2), atol=1e-5), "one light for a whole image"
+    light = seen[..., 0] - plain
+    assert light.unique().numel() > 400
+    assert 0.45 < light.max() <= 0.5 + 1e-6
+    assert -0.5 - 1e-6 <= light.min() < -0.45
+    _, loader = growing(brightness=0.0, contrast=0.25)
+    times = torch.cat([next(iter(loader))[0][:, 0, 0, 0] for _ in range(40)]) / plain
+    assert 1.2 < times.max() <= 1.25 + 1e-6
+    assert 0.75 - 1e-6 <= times.min() < 0.8
 
 
 def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
@@ -469,23 +587,6 @@ def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
     assert torch.allclose(run.logits(x, 2), run.logits(x, 1), atol=1e-6)
     flat = torch.ones(5, 3, 32, 32) * torch.arange(5).view(5, 1, 1, 1)
     assert torch.allclose(run.logits(flat, 6), run.logits(flat, 1), atol=1e-5)
-
-
-@pytest.mark.parametrize("views", [1, 2, 6])
-def test_each_view_is_used_before_the_next_overwrites_it(views):
-    """A network compiled for CUDA gives every answer in the same memory."""
-    plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
-    answer = torch.empty(5, 10)
-
-    run = training.Run.__new__(training.Run)
-    run.recipe, run.mode = RECIPES["speedrun"], mode_of("fp32", "cpu")
-    x = torch.randn(5, 3, 32, 32)
-    run.average = plain
-    wanted = run.logits(x, views)
-    if views == 2:
-        assert torch.allclose(wanted, (plain(x) + plain(x.flip(3))) / 2, atol=1e-6)
-    run.average = lambda images: answer.copy_(plain(images))
-    assert torch.allclose(run.logits(x, views), wanted, atol=1e-6)
 
 
 def test_the_least_certain_images_get_another_look():
@@ -512,6 +613,25 @@ def test_real_images_teach_something(cli, tmp_path, real_cifar10):
     assert trained["status"] == "goal_missed"
     assert 0.25 < trained["accuracy"] < 0.94
     assert datasets.is_complete("cifar10", real_cifar10)
+
+
+def test_muon_takes_all_filter_banks_at_once():
+    """A card's host starts each call; 118 of them, four chains of products, took longer than the products."""
+    model = networks.network(RECIPES["speedrun"]).to(memory_format=torch.channels_last)
+    filters = [weight for weight in model.parameters() if weight.dim() == 4 and weight.requires_grad]
+    for weight in filters:
+        weight.grad = torch.randn_like(weight)
+    muon = Muon(filters, 0.6, torch.float32)
+    by_hand = []
+    for weight in filters:  # alone, by the formula; momentum begins at nothing
+        matrix = weight.detach() * (len(weight) ** 0.5 / weight.detach().norm())
+        by_hand.append(matrix - 0.1 * orthogonal(weight.grad.flatten(1)[None])[0].view_as(weight))
+    muon.step()
+    for weight, expected in zip(filters, by_hand, strict=True):
+        torch.testing.assert_close(weight.detach(), expected, rtol=1e-4, atol=1e-5)
+    with Work() as work:
+        muon.step()
+    assert work.calls <= 42
 
 
 def test_muon_skips_an_overflow_by_itself_and_nobody_waits():

@@ -279,8 +279,9 @@ class Card(Time):
         super().__init__()
         self.busy_until, self.drains = 0.0, 0
 
-    def work(self, step_seconds):
+    def work(self, step_seconds, host_seconds=0.0):
         self.busy_until = max(self.busy_until, self.now) + step_seconds
+        self.now += host_seconds
 
     def synchronize(self):
         self.drains += self.busy_until > self.now
@@ -320,6 +321,50 @@ def test_a_long_epoch_keeps_its_laps():
     laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 2]
     assert drains[2] == len(laps) <= 32
     assert {lap.steps for lap in laps[:-1]} == {128}
+
+
+class CardEvent:
+    """A mark in the queue of a `Card`."""
+
+    def __init__(self, card):
+        self.card = card
+
+    def record(self):
+        self.passed = max(self.card.busy_until, self.card.now)
+
+    def elapsed_time(self, later):
+        return 1000 * (later.passed - self.passed)
+
+
+def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
+    card = Card()
+    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    for run in clock.runs(2, lambda: CardEvent(card)):
+        before, began = card.drains, card.now
+        for _ in clock.epochs(3):
+            for _ in clock.steps(Loader(25, card), "train"):
+                card.work(0.011 * (run + 1), host_seconds=1e-4)
+        for _ in clock.steps(Loader(4, card), "valid"):
+            card.work(0.005, host_seconds=1e-4)
+        assert card.drains == before, "the host went on and on"
+        assert card.now - began < 0.01
+    assert card.drains == 2
+    found = clock.summary()  # of two runs, the faster
+    assert found["seconds"] == pytest.approx(75 * 0.011 + 4 * 0.005)
+    assert found["train_seconds"] == pytest.approx(75 * 0.011)
+    assert found["samples_per_second"] == pytest.approx(10 / 0.011)
+    assert sum(lap.seconds for lap in found["laps"] if lap.phase == "valid") == pytest.approx(0.02)
+
+
+def test_a_sampled_run_asks_the_card_how_long_its_laps_were():
+    card = Card()
+    clock = Clock(sampling_for("sampled", accelerator=True), synchronize=card.synchronize, now=card)
+    for _ in clock.runs(2, lambda: CardEvent(card)):
+        for _ in clock.epochs(3):
+            for _ in clock.steps(Loader(250, card), "train"):
+                card.work(0.11)
+    assert card.drains > 2
+    assert not clock.complete or clock.summary()["samples_per_second"] == pytest.approx(10 / 0.11)
 
 
 def test_closing_an_early_stopped_loader_is_in_no_sum():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpubench.training.all_reduce import send_gradients as send_gradients
     from gpubench.training.clock.clock import Clock as Clock
     from gpubench.training.clock.clock import Notes as Notes
+    from gpubench.training.device import event_of as event_of
     from gpubench.training.device import synchronize as synchronize
     from gpubench.training.lars import Lars as Lars
     from gpubench.training.memory_layout import layout as layout
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "all_reduce": ("Sum", "flat", "group_size", "hierarchical", "send_gradients"),
     "clock.clock": ("Clock", "Notes"),
-    "device": ("synchronize",),
+    "device": ("event_of", "synchronize"),
     "lars": ("Lars",),
     "memory_layout": ("layout", "memory_format"),
     "networks": ("alexnet_bn",),

@@ -4,7 +4,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -212,6 +213,11 @@ def synchronize(device: torch.device) -> None:
     """Wait until the device has done all it was given; a CPU has."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
+
+
+def event_of(device: torch.device) -> Callable[[], torch.cuda.Event] | None:
+    """What makes events that tell the time of this device's queue; None where no queue is."""
+    return partial(torch.cuda.Event, enable_timing=True) if device.type == "cuda" else None
 
 
 class MemoryUse:

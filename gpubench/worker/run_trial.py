@@ -21,8 +21,9 @@ from gpubench.errors import Unsupported
 from gpubench.suite import files
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
-from gpubench.training.clock.clock import Clock, Memory
+from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.peers import Peers
+from gpubench.training.clock.reporter import Memory
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.worker.failures import CONSEQUENCES, failed
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch.nn.functional import interpolate
 from torch.nn.functional import pad as padded
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as t
@@ -18,11 +20,12 @@ from torchvision import transforms as t
 from gpubench import Trial
 from gpubench.data.datasets import load_cifar
 
-from .recipe import CLASSES, MEAN, RECIPES, SIZE, STD, TEST_BATCH, TEST_IMAGES, TRAIN_IMAGES, Recipe
+from .recipe import CLASSES, MEAN, RECIPES, SIZE, STD, TEST_BATCH, TEST_IMAGES, TRAIN_IMAGES, Recipe, stage_at
 
 Sample = tuple[torch.Tensor | NDArray[np.float32], int]
 Batch = tuple[torch.Tensor, ...]
-"""Images and labels on the device, and after them the logits of a first look where there was one."""
+"""Images and labels on the device. After them, in training their places in the dataset where the recipe needs those;
+in a second look at test images the logits of the first."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,13 @@ class Batches:
 
     def __len__(self) -> int:
         return -(-self.samples // self.batch)
+
+    def steps_of(self, epoch: int) -> int:
+        """Batches in that epoch."""
+        return len(self)
+
+    def begin(self, epoch: int) -> None:
+        """Make ready what that epoch of the training has for itself."""
 
     def __iter__(self) -> Iterator[Batch]:
         raise NotImplementedError
@@ -186,39 +196,113 @@ class OnDevice(Batches):
         images, labels = part
         super().__init__(len(images), trial.batch_size if augment else TEST_BATCH)
         self.whole_only = augment and not recipe.part_batch and self.samples > self.batch
-        self.recipe, self.augment, self.epoch = recipe, augment, -1
-        self.images = normalised(images.to(device), recipe.pad if augment else 0).to(dtype)
+        self.recipe, self.augment, self.dtype, self.bytes = recipe, augment, dtype, images.to(device)
+        self.compiled = trial.params.compile
+        self.epoch, self.epochs, self.edge = 0, trial.params.epochs or recipe.epochs, 0
+        self.losses = torch.full((self.samples,), math.inf, device=device)
+        """Of each image when it was last trained on."""
+        self.begin(0)
         self.labels = labels.to(device)
         self.dice = torch.Generator(device).manual_seed(trial.seed)
         self.sides = torch.randint(2, (self.samples,), generator=self.dice, device=device)
 
     def __len__(self) -> int:
-        return self.samples // self.batch if self.whole_only else super().__len__()
+        return self.steps_of(self.epoch)
+
+    def steps_of(self, epoch: int) -> int:
+        """Batches in that epoch."""
+        samples = self.kept(epoch)
+        return samples // self.batch if self.whole_only else -(-samples // self.batch)
+
+    def kept(self, epoch: int) -> int:
+        """Images in that epoch."""
+        return round(self.samples * stage_at(self.recipe, epoch, self.epochs).share) if self.augment else self.samples
+
+    def begin(self, epoch: int) -> None:
+        """Have all images at the edge that the epoch trains on, normalised, and with room around them for a crop."""
+        self.epoch, before = epoch, self.edge
+        self.edge = stage_at(self.recipe, epoch, self.epochs).edge if self.augment else SIZE
+        if self.edge == before:
+            return
+        x = normalised(self.bytes, 0)
+        if self.edge != SIZE:
+            x = interpolate(x, (self.edge, self.edge), mode="bilinear", antialias=True)
+        if self.augment and self.recipe.pad:
+            x = padded(x, (self.recipe.pad,) * 4, mode="reflect")
+        self.images = x.to(self.dtype)
 
     def __iter__(self) -> Iterator[Batch]:
         if not self.augment:
             for x, y in zip(self.images.split(self.batch), self.labels.split(self.batch), strict=True):
                 yield layout(x, self.recipe), y
             return
-        self.epoch += 1
         drawn = draws(self.samples, self.recipe, self.dice)
         if self.recipe.alternate:
             drawn[:, 2] = (self.sides + self.epoch) % 2
-        order = torch.randperm(self.samples, generator=self.dice, device=self.labels.device)
-        for index in order.split(self.batch)[: len(self)]:
-            yield layout(self.augmented(index, drawn[index]), self.recipe), self.labels[index]
+        light, cut = self.light(), compiled_cut() if self.compiled else cut_out
+        for index in self.order().split(self.batch)[: len(self)]:
+            images, labels = cut(self.images, self.labels, index, drawn, light, self.edge, self.recipe)
+            yield (images, labels, index) if self.recipe.leave_out else (images, labels)
 
-    def augmented(self, index: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-        """The images of `index`, each cropped, flipped and cut out as was drawn for it."""
-        windows = self.images.unfold(2, SIZE, 1).unfold(3, SIZE, 1)  # a view: every crop of every image
-        row, column, flip, *hole = drawn.unbind(1)
-        x = windows[index, :, row, column]
-        x = torch.where(flip.view(-1, 1, 1, 1) > 0, x.flip(3), x)
-        if hole:
-            axis = torch.arange(SIZE, device=x.device)
-            (down, across) = ((axis >= start[:, None]) & (axis < start[:, None] + self.recipe.cutout) for start in hole)
-            x = x.masked_fill((down[:, :, None] & across[:, None, :])[:, None], 0)
-        return x
+    def order(self) -> torch.Tensor:
+        """The places of the epoch's images, in random order: all, or some of the easier half and the other half."""
+        kept = self.kept(self.epoch)
+        if kept == self.samples:
+            return self.shuffled(torch.arange(self.samples, device=self.labels.device))
+        easier, harder = self.losses.argsort().split([self.samples // 2, self.samples - self.samples // 2])
+        few = kept - len(harder)
+        return self.shuffled(torch.cat([self.shuffled(easier)[:few], harder]))
+
+    def shuffled(self, places: torch.Tensor) -> torch.Tensor:
+        """The same in random order."""
+        return places[torch.randperm(len(places), generator=self.dice, device=places.device)]
+
+    def light(self) -> torch.Tensor | None:
+        """What to add to each image of an epoch, and by what to multiply it: (2, N)."""
+        if not (self.recipe.brightness or self.recipe.contrast):
+            return None
+        both = 2 * torch.rand((2, self.samples), generator=self.dice, device=self.labels.device) - 1
+        return torch.stack([both[0] * self.recipe.brightness, 1 + both[1] * self.recipe.contrast]).to(self.dtype)
+
+
+def cut_out(
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    index: torch.Tensor,
+    drawn: torch.Tensor,
+    light: torch.Tensor | None,
+    edge: int,
+    recipe: Recipe,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and labels of a batch, each image cropped to edge x edge, flipped, cut out and lit as was drawn for it.
+
+    Args:
+        images: of the whole dataset, (N, 3, H, W), and so `labels` (N,).
+        labels: see `images`.
+        index: of the batch.
+        drawn: see `draws`; of the whole dataset.
+        light: what to add to each image, and by what to multiply it, (2, N).
+        edge: in pixels.
+        recipe: whose hole and layout the batch gets.
+    """
+    windows = images.unfold(2, edge, 1).unfold(3, edge, 1)  # a view: every crop of every image
+    row, column, flip, *hole = drawn[index].unbind(1)
+    x = windows[index, :, row, column]
+    x = torch.where(flip.view(-1, 1, 1, 1) > 0, x.flip(3), x)
+    if hole:
+        axis = torch.arange(edge, device=x.device)
+        (down, across) = ((axis >= start[:, None]) & (axis < start[:, None] + recipe.cutout) for start in hole)
+        x = x.masked_fill((down[:, :, None] & across[:, None, :])[:, None], 0)
+    if light is not None:
+        more, times = light[:, index, None, None, None]
+        x = (x + more) * times
+    return layout(x, recipe), labels[index]
+
+
+@cache
+def compiled_cut() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """The same as compiled code."""
+    return torch.compile(cut_out, dynamic=False)
 
 
 class Doubtful(Batches):

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn.functional import batch_norm, pad, relu
 
 from gpubench.training import Mode
 
-from .recipe import CLASSES, Recipe
+from .recipe import CLASSES, SIZE, Recipe
 
 
 class Norm(nn.BatchNorm2d):
@@ -49,6 +49,15 @@ class Norm(nn.BatchNorm2d):
         return y.view(n, channels, height, width)
 
 
+def reached(edge: int) -> torch.Tensor:
+    """For each pixel of an image of edge x edge and each that it may draw on: which of nine weights, or 9 for none."""
+    at = torch.arange(edge)
+    steps = at - at.view(-1, 1) + 1  # (to, from): where in the filter
+    inside = (steps >= 0) & (steps < 3)
+    places = 3 * steps[:, None, :, None] + steps[None, :, None, :]
+    return places.where(inside[:, None, :, None] & inside[None, :, None, :], torch.tensor(9)).flatten()
+
+
 class SmallConv(nn.Conv2d):
     """A 3 x 3 convolution without bias, on a CPU as one product with a matrix of its weights.
 
@@ -56,18 +65,17 @@ class SmallConv(nn.Conv2d):
     image is 3 x 3 itself. The product has the operations that a convolution with padding has there, but none of
     a convolution's rearranging of the images, which is most of its time on a CPU where pixels are few and
     images some hundred. On a card it is the library's convolution.
+
+    Args:
+        before: channels of the images.
+        after: channels of the result.
+        edges: of the square images that will come.
     """
 
-    places: torch.Tensor
-
-    def __init__(self, before: int, after: int, edge: int) -> None:
+    def __init__(self, before: int, after: int, edges: Iterable[int]) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)
-        at = torch.arange(edge)
-        steps = at - at.view(-1, 1) + 1  # (to, from): where in the filter
-        inside = (steps >= 0) & (steps < 3)
-        places = 3 * steps[:, None, :, None] + steps[None, :, None, :]
-        places = places.where(inside[:, None, :, None] & inside[None, :, None, :], torch.tensor(9))
-        self.register_buffer("places", places.flatten(), persistent=False)
+        for edge in edges:
+            self.register_buffer(f"reached_{edge}", reached(edge), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.device.type != "cpu":
@@ -76,7 +84,7 @@ class SmallConv(nn.Conv2d):
         pixels, after = height * width, len(self.weight)
         # In the weights' own precision, in which their gradient then adds up; autocast narrows the product.
         filters = pad(self.weight.flatten(2), (0, 1)).permute(2, 0, 1)  # the tenth is nothing
-        matrix = filters.index_select(0, self.places).view(pixels, pixels, after, before)
+        matrix = filters.index_select(0, self.get_buffer(f"reached_{height}")).view(pixels, pixels, after, before)
         matrix = matrix.transpose(1, 2).reshape(pixels * after, pixels * before)
         y = x.permute(0, 2, 3, 1).reshape(n, pixels * before) @ matrix.T
         return y.view(n, height, width, after).permute(0, 3, 1, 2)
@@ -126,19 +134,19 @@ class Scale(nn.Module):
 def activation(recipe: Recipe) -> nn.Module:
     """The rung's activation."""
     made: dict[str, Callable[[], nn.Module]] = {
-        "relu": nn.ReLU, "celu": partial(nn.CELU, recipe.celu), "gelu": nn.GELU
+        "relu": nn.ReLU, "celu": partial(nn.CELU, recipe.celu), "gelu": nn.GELU, "silu": nn.SiLU
     }  # fmt: skip
     return made[recipe.activation]()
 
 
 def conv_norm(
-    before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False, edge: int = 0
+    before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False, edges: Iterable[int] = ()
 ) -> nn.Module:
     """Convolution, norm, activation, and a pooling that halves the image, before or after those two.
 
-    With an `edge`, the convolution is made for square images of so few pixels.
+    With `edges`, the convolution is made for square images of so few pixels in a row.
     """
-    first = SmallConv(before, after, edge) if edge else conv(before, after, kernel=kernel)
+    first = SmallConv(before, after, edges) if edges else conv(before, after, kernel=kernel)
     pooling: list[nn.Module] = [nn.MaxPool2d(2)] if pool else []
     tail: list[nn.Module] = [Norm(after, recipe), activation(recipe)]
     return nn.Sequential(first, *(pooling + tail if recipe.pool_first else tail + pooling))
@@ -188,10 +196,11 @@ def narrow(recipe: Recipe) -> nn.Sequential:
     whiten = nn.Conv2d(3, filters, recipe.whiten)
     whiten.weight.requires_grad_(False)
     body = nn.Sequential()
-    for before, after, edge in ((filters, 64, 0), (64, 256, 0), (256, 256, 3)):
+    last = {(edge - recipe.whiten + 1) // 8 for edge in (SIZE, *recipe.edges)}  # after three poolings
+    for before, after, edges in ((filters, 64, ()), (64, 256, ()), (256, 256, last)):
         start = [whiten, activation(recipe)] if before == filters else []
-        body.extend([*start, conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe, edge=edge)])
-    body.extend([nn.MaxPool2d(3), nn.Flatten()])
+        body.extend([*start, conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe, edges=edges)])
+    body.extend([nn.AdaptiveMaxPool2d(1), nn.Flatten()])
     head = nn.Linear(256, CLASSES, bias=False)
     with torch.no_grad():
         whiten.bias.zero_()  # type: ignore[union-attr]

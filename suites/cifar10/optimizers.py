@@ -1,7 +1,8 @@
 """SGD whose groups of parameters have rates of their own, and Muon for the convolutions."""
 
-import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
 
 import torch
 
@@ -27,53 +28,105 @@ class Muon(torch.optim.Optimizer):
     """Moves each filter bank, a matrix (outputs, inputs), along the orthogonal part of its Nesterov momentum.
 
     Before that its norm is set to the root of its outputs, so that the learning rate is an angle.
-    K. Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). The products run in `dtype`,
-    the precision under test; matrices of one shape run together.
+    K. Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). The products run in `dtype`, the
+    precision under test. All matrices lie in one tensor, the smaller ones filled up with zeros, which stay zeros (the
+    idea of hiverge/cifar10-speedrun): a card has little work in one of them, and much in starting it.
+
+    Args:
+        weights: filter banks.
+        momentum: the share of it that a step keeps.
+        dtype: of the products.
+        compiled: run each step as code of torch.compile.
     """
 
     # So a GradScaler leaves its scale, and whether a gradient overflowed, to the step; else it would wait for the
     # device in every one (pytorch/pytorch#80167).
     _step_supports_amp_scaling = True
 
-    def __init__(self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype) -> None:
+    def __init__(
+        self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype, *, compiled: bool = False
+    ) -> None:
         super().__init__(weights, {"momentum": momentum, "lr": 0.1, "factor": 1.0})
-        self.dtype = dtype
+        self.dtype, self.turn = dtype, compiled_turn() if compiled else turn
+        self.room: Room | None = None
 
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        weights = group["params"]
+        if self.room is None:  # not before: a precision may have put other weights, of other bits, in their place
+            self.room = room_for(weights)
+        self.room.lr.fill_(group["lr"])  # a number would be compiled anew each time it changes
+        gradients = [weight.grad for weight in weights]
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        overflowed = None if found is None else found > 0
-
-        def unless_overflowed(value: Any, idle: float) -> Any:
-            """`value` of a step that is taken, `idle` in one that is to change nothing; the host knows neither."""
-            if overflowed is None:
-                return value
-            if not isinstance(value, torch.Tensor):
-                value = torch.full_like(overflowed, value, dtype=torch.float32)
-            return value.masked_fill(overflowed, idle)
-
-        for group in self.param_groups:
-            momentum, lr = unless_overflowed(group["momentum"], 1.0), unless_overflowed(group["lr"], 0.0)
-            alike: dict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = {}
-            for weight in group["params"]:
-                if weight.grad is None:
-                    continue
-                state = self.state[weight]
-                if not state:
-                    state["momentum"] = torch.zeros_like(weight)
-                buffer = state["momentum"]
-                gradient = unless_overflowed(weight.grad if scale is None else weight.grad / scale, 0.0)
-                buffer.mul_(momentum).add_(gradient)
-                update = gradient.add(buffer, alpha=group["momentum"]).flatten(1)
-                alike.setdefault(tuple(update.shape), []).append((weight, update))
-            for pairs in alike.values():
-                weights, updates = zip(*pairs, strict=True)
-                for weight, change in zip(weights, orthogonal(torch.stack(updates).to(self.dtype)), strict=True):
-                    weight.mul_(unless_overflowed(math.sqrt(len(weight)) / weight.norm(), 1.0))
-                    weight.sub_(change.view(weight.shape) * lr)
+        self.turn(weights, gradients, self.room, group["momentum"], self.dtype, scale, found)
 
 
-def optimizers(model: torch.nn.Module, recipe: Recipe, dtype: torch.dtype) -> list[torch.optim.Optimizer]:
+class Room(NamedTuple):
+    """Where Muon works."""
+
+    weights: torch.Tensor
+    """All matrices, (matrices, most outputs, most inputs), zeros where one is smaller; and so the next two."""
+    gradients: torch.Tensor
+    momentum: torch.Tensor
+    lengths: torch.Tensor
+    """The norm of each matrix, (matrices, 1, 1)."""
+    lr: torch.Tensor
+    """A scalar."""
+
+
+def room_for(weights: Sequence[torch.Tensor]) -> Room:
+    """Room for these filter banks, on their device and of their bits."""
+    first, shape = weights[0], (len(weights), max(map(len, weights)), max(weight[0].numel() for weight in weights))
+    matrices, gradients, momentum = first.new_zeros((3, *shape))
+    lengths = first.new_tensor([len(weight) ** 0.5 for weight in weights])[:, None, None]
+    return Room(matrices, gradients, momentum, lengths, torch.zeros((), device=first.device))
+
+
+def turn(
+    filters: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
+    room: Room,
+    keep: float,
+    dtype: torch.dtype,
+    scale: torch.Tensor | None,
+    found: torch.Tensor | None,
+) -> None:
+    """One step of Muon, in place, without asking the device anything; a `found` above 0 has it change nothing."""
+    weights, changes, momentum, factors, lr = room
+    for bank, gradient, own, own_gradient in zip(filters, gradients, weights, changes, strict=True):
+        part_of(own, bank).copy_(bank)
+        part_of(own_gradient, bank).copy_(gradient)
+    factors = factors / weights.norm(dim=(1, 2), keepdim=True)
+    share: float | torch.Tensor = keep
+    if scale is not None:
+        changes.div_(scale)
+    if found is not None:
+        overflowed = found > 0
+        changes.masked_fill_(overflowed, 0.0)
+        factors, lr = factors.masked_fill(overflowed, 1.0), lr.masked_fill(overflowed, 0.0)
+        share = torch.where(overflowed, 1.0, keep)
+    momentum.mul_(share).add_(changes)
+    change = orthogonal(changes.add(momentum, alpha=keep).to(dtype))
+    weights.mul_(factors).sub_(change * lr)
+    for bank, own in zip(filters, weights, strict=True):
+        bank.copy_(part_of(own, bank))
+
+
+@cache
+def compiled_turn() -> Callable[..., None]:
+    """The same as compiled code, which all optimizers of a process share."""
+    return torch.compile(turn, dynamic=False)
+
+
+def part_of(matrix: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The part of a row of Muon's matrices that belongs to `weight`, in its shape; a view."""
+    return matrix[: len(weight), : weight[0].numel()].unflatten(1, weight.shape[1:])
+
+
+def optimizers(
+    model: torch.nn.Module, recipe: Recipe, dtype: torch.dtype, *, compiled: bool = False
+) -> list[torch.optim.Optimizer]:
     """SGD with Nesterov momentum, with groups of their own for biases and head, and Muon for convolutions.
 
     Each group's `factor` is its learning rate as a multiple of the schedule's.
@@ -98,4 +151,4 @@ def optimizers(model: torch.nn.Module, recipe: Recipe, dtype: torch.dtype) -> li
         nesterov=True,
         fused=True,
     )
-    return [sgd, Muon(filters, recipe.muon, dtype)] if filters else [sgd]
+    return [sgd, Muon(filters, recipe.muon, dtype, compiled=compiled)] if filters else [sgd]

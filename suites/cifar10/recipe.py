@@ -1,6 +1,7 @@
 """The ladder: what each rung trains, each one the recipe before it and a change."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
@@ -29,9 +30,19 @@ class Recipe:
     prepared: padded and normalised once, cropped one by one in one lasting process;
     drawn: random numbers for a whole epoch at once, cropped one by one in the training process;
     device: all of it on the device, a batch at a time."""
+    edges: tuple[int, ...] = ()
+    """Pixels in a row of the training images in each epoch, which are made smaller for it; 32 in all where empty."""
     pad: int = 4
     cutout: int = 0
     """Edge of the square set to zero, in pixels."""
+    leave_out: float = 0.0
+    """Share of the images that an epoch leaves out, at random from the half whose losses were the smaller ones."""
+    leave_out_from: int = 0
+    """The first epoch that does so, counted from 0."""
+    brightness: float = 0.0
+    """What is added to an image at most, or taken from it, in standard deviations of the training images."""
+    contrast: float = 0.0
+    """By which share an image is multiplied up or down at most."""
     alternate: bool = False
     """Flip an image in every other epoch instead of at random."""
     narrow_norm: bool = True
@@ -74,6 +85,33 @@ class Recipe:
     channels_last: bool = False
     part_batch: bool = True
     """Train a last batch that is smaller than the others."""
+
+
+class Stage(NamedTuple):
+    """In what an epoch's steps may differ from another's."""
+
+    edge: int
+    """Pixels in a row of an image."""
+    share: float
+    """Of the images, those that it trains on."""
+    whitening: bool
+    """Whether the bias of the whitening convolution is trained."""
+
+
+def stage_at(recipe: Recipe, epoch: int, epochs: int) -> Stage:
+    """The stage of one of `epochs`, to which the rung's schedule is stretched."""
+    at = epoch * recipe.epochs // epochs
+    return Stage(
+        recipe.edges[at] if recipe.edges else SIZE,
+        1 - recipe.leave_out if at >= recipe.leave_out_from else 1.0,
+        epoch * recipe.epochs < recipe.whiten_epochs * epochs,
+    )
+
+
+def stages_of(recipe: Recipe, epochs: int) -> list[int]:
+    """The first epochs of stages, but for the whitening, which hardly changes the pace."""
+    kinds = [stage_at(recipe, epoch, epochs)[:2] for epoch in range(epochs)]
+    return [epoch for epoch in range(epochs) if epoch == 0 or kinds[epoch] != kinds[epoch - 1]]
 
 
 def peak(epochs: int, lr: float) -> Knots:

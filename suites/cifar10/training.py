@@ -9,13 +9,13 @@ import torch
 from torch.nn.functional import cross_entropy, pad
 
 from gpubench import Blueprint, Clock, Trial
-from gpubench.training import Mode, Stepper, mode_of
+from gpubench.training import Mode, Stepper, event_of, mode_of
 from gpubench.training.precision import KINDS
 
 from .data import Batch, Batches, Doubtful, Images, OnDevice, layout, load_images, noise_images, normalised, pipelines
 from .networks import network, prepared, whiten, whitening_layer
 from .optimizers import optimizers
-from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe
+from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe, stage_at, stages_of
 
 
 def at(knots: Knots, epoch: float) -> float:
@@ -38,21 +38,40 @@ def follow(average: torch.nn.Module, model: torch.nn.Module, decay: float) -> No
             slow.lerp_(fast, 1 - decay)
 
 
+class Objective(torch.nn.Module):
+    """What a step makes small: the loss of a batch, forward pass and all, in one piece to be compiled in one piece."""
+
+    def __init__(self, model: torch.nn.Module, recipe: Recipe, mode: Mode) -> None:
+        super().__init__()
+        self.model, self.recipe, self.mode = model, recipe, mode
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean loss, and the loss of each image, (N,)."""
+        with self.mode.autocast():
+            logits = self.model(self.mode.input(images))
+        smoothing = self.recipe.label_smoothing
+        losses = cross_entropy(logits.float(), labels, label_smoothing=smoothing, reduction="none")
+        return losses.mean(), losses.detach()
+
+
 class Run:
     """One training from fresh weights: its optimizers, its schedule, its average of the weights."""
 
-    def __init__(self, model: torch.nn.Module, recipe: Recipe, mode: Mode, trial: Trial, clock: Clock) -> None:
-        self.model, self.recipe, self.mode, self.trial, self.clock = model, recipe, mode, trial, clock
+    def __init__(self, objective: Objective, trial: Trial, clock: Clock) -> None:
+        self.objective, self.trial, self.clock = objective, trial, clock
+        self.model, self.recipe, self.mode = objective.model, objective.recipe, objective.mode
+        recipe, mode = self.recipe, self.mode
         self.device, self.dtype = torch.device(trial.case.device), KINDS[mode.name].operand
         self.epochs = trial.params.epochs or recipe.epochs
         self.train_whitening(True)
-        self.optimizers = optimizers(model, recipe, self.dtype)
+        self.optimizers = optimizers(self.model, recipe, self.dtype, compiled=trial.params.compile)
         # Weights of 16 bits need the sum of the losses, as in the sources: shares of a mean vanish in them.
         small = mode.name == "fp16-pure"
         scale = trial.params.loss_scale or (trial.batch_size if small else 0)
-        self.stepper = Stepper(mode, model, self.optimizers, clock, loss_scale=scale)
-        self.average = prepared(network(recipe), recipe, mode, self.device) if recipe.ema else model
-        self.steps, self.steps_per_epoch = 0, 1
+        self.stepper = Stepper(mode, self.model, self.optimizers, clock, loss_scale=scale)
+        self.average = prepared(network(recipe), recipe, mode, self.device) if recipe.ema else self.model
+        self.steps, self.total_steps = 0, 1
+        self.losses = torch.empty(0)
 
     def whole(self, images: Images) -> dict[str, float]:
         """Prepare the data, train all epochs, evaluate; returns accuracy and loss."""
@@ -60,8 +79,8 @@ class Run:
         for part in clock.steps([images], phase="preprocess", count=lambda part: len(part.train[0])):
             batches, tests = self.prepare(part)
         self.model.train()
-        for epoch in clock.epochs(self.epochs):
-            self.train_whitening(epoch * recipe.epochs < recipe.whiten_epochs * self.epochs)
+        for epoch in clock.epochs(self.epochs, stages_of(recipe, self.epochs)):
+            self.begin(batches, epoch)
             for batch in clock.steps(batches, phase="train"):
                 self.step(batch)
             if self.trial.params.validate and epoch + 1 < self.epochs:
@@ -72,7 +91,9 @@ class Run:
     def prepare(self, images: Images) -> tuple[Batches, Batches]:
         """Batches to train on and to evaluate; the filters of the whitening layer; where the average starts."""
         batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
-        self.steps_per_epoch = len(batches)
+        self.total_steps = sum(map(batches.steps_of, range(self.epochs)))
+        if isinstance(batches, OnDevice):
+            self.losses = batches.losses
         if self.recipe.whiten:
             sample = images.train[0][: self.recipe.whiten_images].to(self.device)
             whiten(whitening_layer(self.model), normalised(sample, 0), self.recipe.whiten)
@@ -80,17 +101,22 @@ class Run:
             self.average.load_state_dict(self.model.state_dict())
         return batches, tests
 
+    def begin(self, batches: Batches, epoch: int) -> None:
+        """Make ready what an epoch has for itself: its images, and whether the whitening layer is trained in it."""
+        batches.begin(epoch)
+        self.train_whitening(stage_at(self.recipe, epoch, self.epochs).whitening)
+
     def step(self, batch: Batch) -> torch.Tensor:
         """One step of the optimizers, at the learning rate of the moment; returns the loss, a scalar."""
         self.steps += 1
-        lr = rate_at(self.recipe, self.steps / self.steps_per_epoch, self.epochs)
+        lr = rate_at(self.recipe, self.epochs * self.steps / self.total_steps, self.epochs)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = lr * group["factor"]
-        images, labels = batch
-        with self.mode.autocast():
-            logits = self.model(self.mode.input(images))
-        loss = cross_entropy(logits.float(), labels, label_smoothing=self.recipe.label_smoothing)
+        images, labels, *places = batch
+        loss, losses = self.objective(images, labels)
+        if places:
+            self.losses[places[0]] = losses
         self.stepper.backward(loss)
         self.stepper.step()
         if self.recipe.ema and self.steps % 5 == 0:  # more often was no better in the source
@@ -99,7 +125,7 @@ class Run:
 
     def train_whitening(self, on: bool) -> None:
         """Train the bias of the whitening convolution, or save the backward pass that leads to it alone."""
-        if self.recipe.whiten_epochs:
+        if self.recipe.network == "narrow":
             whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
@@ -122,40 +148,47 @@ class Run:
                 right += (logits.argmax(1) == y).sum() - (before.argmax(1) == y).sum()
                 loss += cross_entropy(logits, y, reduction="sum") - cross_entropy(before, y, reduction="sum")
         self.average.train()
-        return {"accuracy": float(right) / many, "loss": float(loss) / many}
+        found_right, found_loss = torch.stack([right, loss]).tolist()  # the one look at what the device has found
+        return {"accuracy": found_right / many, "loss": found_loss / many}
 
     def logits(self, images: torch.Tensor, views: int) -> torch.Tensor:
         """float32 logits of `images` (N, 3, 32, 32), a weighted mean over `views` of each."""
-        images = self.mode.input(images)
-        seen = [(images, 1.0)]
+        seen = [images]
         if views == 6:
             wide = pad(images, (1, 1, 1, 1), mode="reflect")
-            shifted = (wide[..., :SIZE, :SIZE], wide[..., 2:, 2:])
-            seen = [(images, 0.5), *((layout(each, self.recipe), 0.25) for each in shifted)]
+            seen += [wide[..., :SIZE, :SIZE], wide[..., 2:, 2:]]
         if views > 1:
-            seen = [(each, weight / 2) for x, weight in seen for each in (x, x.flip(3))]
+            seen += [each.flip(3) for each in seen]
         with torch.no_grad(), self.mode.autocast():
-            # Each product is a copy: the next call of a network compiled for CUDA overwrites what this one gave.
-            parts = [weight * self.average(x).float() for x, weight in seen]
-        return torch.stack(parts).sum(0)
+            logits = self.average(self.mode.input(layout(torch.cat(seen), self.recipe)))
+        both = logits.float().view(min(views, 2), -1, len(images), logits.shape[1]).mean(0)
+        return both[0] if len(both) == 1 else both[0] / 2 + both[1:].mean(0) / 2
 
 
-def warm_up(model: torch.nn.Module, recipe: Recipe, mode: Mode, trial: Trial, clock: Clock) -> None:
+def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     """Prepare, train and evaluate a little noise, so that nothing in the run happens for the first time."""
-    many, batch = trial.params.train_images or TRAIN_IMAGES, trial.batch_size
+    recipe, many, batch = objective.recipe, trial.params.train_images or TRAIN_IMAGES, trial.batch_size
+    some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
         some, tests = min(32, many), 8
-    else:  # every shape of the run, the last and smaller batch included
-        some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
+    elif recipe.pipeline == "device":  # code is compiled for so many
+        some = many
     noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
-    run = Run(model, recipe, mode, trial, clock)
+    run = Run(objective, trial, clock)
     batches, seen = run.prepare(noise)
+    kinds: dict[tuple[int, bool], int] = {}  # of each kind of step, the first epoch
+    for epoch in range(run.epochs):
+        stage = stage_at(recipe, epoch, run.epochs)
+        kinds.setdefault((stage.edge, stage.whitening), epoch)
     # CUDA graphs are recorded by the second step of a kind, and the third is the first to run like all others.
     times = 3 if trial.params.compile and run.device.type == "cuda" else 1
-    for training in [True] * times + [False] * (times if recipe.whiten_epochs else 0):
-        run.train_whitening(training)
-        for each in clock.steps(batches, phase="warmup", counted=False):
-            run.step(each)
+    for epoch in kinds.values():
+        for _ in range(times):
+            run.begin(batches, epoch)
+            # Where the last batch is smaller, it has a shape of its own.
+            few = batches if recipe.part_batch else [next(iter(batches))]
+            for each in clock.steps(few, phase="warmup", counted=False):
+                run.step(each)
     run.evaluate(seen, phase="warmup", counted=False)
 
 
@@ -178,7 +211,7 @@ def blueprint_of(trial: Trial) -> Blueprint:
     recipe = RECIPES[trial.case.model]
     epochs = trial.params.epochs or recipe.epochs
     model = network(recipe)
-    if recipe.whiten_epochs:  # over by then in most epochs
+    if recipe.network == "narrow":  # over by then in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
     faster = [f"{name} {factor:g} times" for name, factor in factors.items() if factor != 1]
@@ -201,15 +234,19 @@ def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:
         keep_memory()
     images = load_images(trial)
     model = prepared(network(recipe), recipe, mode, device)
+    objective = Objective(model, recipe, mode)
     if params.compile:
         # As the record runs are compiled; a CPU has no launches to save. Each of the few batch sizes gets its kernels.
-        model.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
-    warm_up(model, recipe, mode, trial, clock)
+        for each in (model, objective):
+            each.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
+    warm_up(objective, trial, clock)
     found = []
-    for number in clock.runs(max(1, params.runs_per_process)):
+    # A look between epochs would wait for the device anyway.
+    event = None if params.validate or recipe.pipeline != "device" else event_of(device)
+    for number in clock.runs(max(1, params.runs_per_process), event):
         torch.manual_seed(trial.seed + 1000 * number)
         model.load_state_dict(network(recipe).state_dict())
-        run = Run(model, recipe, mode, replace(trial, seed=trial.seed + 1000 * number), clock)
+        run = Run(objective, replace(trial, seed=trial.seed + 1000 * number), clock)
         found.append(run.whole(images))
     model.train()
     for batch in clock.resident():

@@ -2,9 +2,11 @@
 
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
+from gpubench.suites.cifar10 import training as cifar10
 from gpubench.suites.imagenet.network import Network
 from waiting import Waits
 
@@ -115,3 +117,38 @@ def test_no_training_step_waits_for_the_card(of_suite, name):
     # fastai's recorder of the mean loss copies each loss to the host, whoever trains with it.
     own = {"_to_copy": 1} if of_suite == "resnet" else {}
     assert all(step == own for step in clock.by_step), clock.by_step
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp16-pure"])
+def test_a_whole_run_of_speedrun_waits_for_the_card_at_its_end_alone(name, monkeypatch):
+    """From the first step to the last evaluation the host runs ahead; then it reads the result, once."""
+    few = {**FEW, "epochs": "3", "train_images": "64", "runs_per_process": "2"}
+    found, trial = trial_of("cifar10", "speedrun", name, "cuda:0", mode="full", batch=16, **few)
+    syncs, at_steps, at_ends = [], [], []
+    step, whole = cifar10.Run.step, cifar10.Run.whole
+
+    def stepping(run, batch):
+        at_steps.append((waits.seen.total(), len(syncs)))
+        return step(run, batch)
+
+    def running(run, images):
+        at_steps.clear()
+        quality = whole(run, images)
+        began, ended = at_steps[0], (waits.seen.total(), len(syncs))
+        at_ends.append((ended[0] - began[0], ended[1] - began[1]))
+        return quality
+
+    monkeypatch.setattr(cifar10.Run, "step", stepping)
+    monkeypatch.setattr(cifar10.Run, "whole", running)
+    waits = Waits("cuda:0")
+    with on("cuda:0", name) as device:
+        clock = Clock(
+            replace(sampling_for("full", accelerator=True), resident_seconds=0.0, lap_seconds=0.0),
+            synchronize=lambda: syncs.append(devices.synchronize(device)),
+        )
+        with waits:
+            found.train(trial, clock)
+    assert at_ends == [(1, 0), (1, 0)]
+    laps = clock.summary()["laps"]
+    assert sum(lap.steps for lap in laps if lap.phase == "train" and lap.kind != "resident") == 3 * 4
+    assert all(lap.seconds >= 0 for lap in laps)

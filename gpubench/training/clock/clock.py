@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.training.clock.laps import Laps
 from gpubench.training.clock.loader import first_dimension, length_of
+from gpubench.training.clock.marks import Event
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of, stage_seconds
-from gpubench.training.clock.reporter import Reporter
+from gpubench.training.clock.reporter import Memory, Reporter
 from gpubench.training.clock.resident import Resident
 from gpubench.training.clock.runs import Run, median_run
 from gpubench.training.clock.sampling import Sampling, Stop
@@ -34,16 +35,6 @@ class Notes:
     """Why the run taught the model nothing, or empty."""
     weights: Mapping[str, int] = field(default_factory=dict)
     """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
-
-
-class Memory(Protocol):
-    """Whoever watches the device's memory (see device.MemoryUse)."""
-
-    def trained(self) -> None:
-        """The first lap of training is over: until then libraries load and try algorithms."""
-
-    def resting(self) -> None:
-        """The steps on a resident batch begin, which are all alike."""
 
 
 class Clock:
@@ -95,20 +86,28 @@ class Clock:
 
     # Runs
 
-    def runs(self, n: int) -> Iterator[int]:
+    def runs(self, n: int, event: Callable[[], Event] | None = None) -> Iterator[int]:
         """Count whole runs inside this process, from 0 to n - 1; where a sample is enough, the first alone.
 
         They are one trial: its figures are those of the run with the median time (of two in the middle, the
         faster one).
+
+        Args:
+            n: runs.
+            event: makes an event of the device. With it the clock of a full run waits for the device at the run's
+                beginning and end alone, and times what lies between by events in the device's queue.
         """
-        for run in range(n):
+        sampled = self._sampling.epochs is not None
+        for run in range(1 if sampled else n):
             if run:
-                self.end_epoch()
                 self._ended.append(self._run)
                 self._run = Run()
+            if event and not sampled:
+                self._timer.begin_unbroken(event)
             yield run
-            if self._sampling.epochs is not None:
-                break
+            self.end_epoch()
+            if event and not sampled:
+                self._run = self._run.at(self._timer.end_unbroken())
 
     # Epochs
 
@@ -156,7 +155,7 @@ class Clock:
         self._timer.synchronize()
         own = self._timer.now() - self._epoch_open - self._timer.outside
         seconds = max(each[0] for each in agree([own]))
-        self._run.close_epoch(seconds)
+        self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
 
     def plan_epochs(self, n: int) -> None:

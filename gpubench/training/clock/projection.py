@@ -54,6 +54,8 @@ class Epoch:
     index: int
     seconds: float
     phases: tuple[Phase, ...]
+    started: float = 0.0
+    """When it began, as of a lap."""
 
     @property
     def between_seconds(self) -> float:

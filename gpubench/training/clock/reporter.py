@@ -1,7 +1,7 @@
 """Tells how far a training has come, a few times a second."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.runs import Run
@@ -9,6 +9,16 @@ from gpubench.training.clock.sampling import Sampling
 
 SECONDS = 0.25
 """The least between two reports."""
+
+
+class Memory(Protocol):
+    """Whoever watches the device's memory (see device.MemoryUse)."""
+
+    def trained(self) -> None:
+        """The first lap of training is over: until then libraries load and try algorithms."""
+
+    def resting(self) -> None:
+        """The steps on a resident batch begin, which are all alike."""
 
 
 class Reporter:

@@ -1,6 +1,6 @@
 """Collects laps, epochs and warm-up of one training run, of which a process may make several (`clock.runs`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,9 +43,27 @@ class Run:
         self.phases = [phase for epoch in self.epochs for phase in epoch.phases]
         self.steady = "resumed" if self.timed else ""
 
-    def close_epoch(self, seconds: float) -> None:
+    def close_epoch(self, seconds: float, started: float) -> None:
         """Keep the running epoch, which took so long."""
-        self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :])))
+        self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :]), started))
+
+    def at(self, time: Callable[[float], float]) -> "Run":
+        """The same run, each of its moments moved to what `time` makes of it."""
+        moved = {id(phase): replace(phase, laps=tuple(_at(lap, time) for lap in phase.laps)) for phase in self.phases}
+        return replace(
+            self,
+            phases=list(moved.values()),
+            uncounted=[_at(lap, time) for lap in self.uncounted],
+            epochs=[
+                replace(
+                    epoch,
+                    started=time(epoch.started),
+                    seconds=time(epoch.started + epoch.seconds) - time(epoch.started),
+                    phases=tuple(moved[id(phase)] for phase in epoch.phases),
+                )
+                for epoch in self.epochs
+            ],
+        )
 
     def following(self, sampling: Sampling) -> int | None:
         """The epoch to run after this one; None where this is the last one needed."""
@@ -89,6 +107,13 @@ def _of_earlier(epoch: Epoch) -> Epoch:
     """Whose laps another process timed."""
     phases = [replace(each, laps=tuple(replace(lap, earlier=True) for lap in each.laps)) for each in epoch.phases]
     return replace(epoch, phases=tuple(phases))
+
+
+def _at(lap: Lap, time: Callable[[float], float]) -> Lap:
+    """The lap between other moments. A host that runs ahead of its device is not waited for."""
+    started = time(lap.started)
+    seconds = time(lap.started + lap.seconds) - started
+    return replace(lap, started=started, seconds=seconds, wait_seconds=min(lap.wait_seconds, seconds))
 
 
 def median_run(runs: Sequence[Run]) -> Run:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gpubench.suite.trial import Lap
+from gpubench.training.clock.marks import Event, Marks
 from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of
 
 
@@ -22,10 +23,33 @@ class Timer:
         now: Callable[[], float] = time.perf_counter,
         peers: Peers | None = None,
     ) -> None:
-        self.synchronize, self.now, self.peers = synchronize, now, peers or Peers()
+        self.now, self.peers = now, peers or Peers()
+        self._synchronize = synchronize
+        self._marks: Marks | None = None
         self.outside = 0.0
         """Seconds of the running epoch that are nobody's training, and in no sum: clean-up, waiting for the others."""
         self._waited = [(0.0, 0)] * self.peers.world
+
+    def synchronize(self) -> None:
+        """Wait for the device; inside an unbroken run only mark the place in its queue."""
+        if self._marks:
+            self._marks.set()
+        else:
+            self._synchronize()
+
+    def begin_unbroken(self, event: Callable[[], Event]) -> None:
+        """From here on do not wait for the device."""
+        self._synchronize()
+        self._marks = Marks(event, self.now)
+        self._marks.set()
+
+    def end_unbroken(self) -> Callable[[float], float]:
+        """Wait for the device; returns what makes of a time since `begin_unbroken` when the device was there."""
+        assert self._marks
+        marks, self._marks = self._marks, None
+        marks.set()
+        self._synchronize()
+        return marks.device_time()
 
     @property
     def waited(self) -> list[float]:
