@@ -2,8 +2,8 @@
 
 A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
-(bkj/basenet). `speedrun` adds what later records found (K. Jordan, arXiv 2404.00498 and KellerJordan/cifar10-airbench;
-hiverge/cifar10-speedrun).
+(bkj/basenet). From `airbench94` on it is what later records found (K. Jordan, arXiv 2404.00498 and
+KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun), and then our own steps.
 
 Published, all of them with 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
 cifar10_speedrun in 2.015 s on an A100.
@@ -79,7 +79,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 SUITE = Suite(
     train=train,
     blueprint=blueprint,
-    version=4,
+    version=5,
     models=tuple(RECIPES),
     params={
         "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),

@@ -69,9 +69,16 @@ def noise_images(many: int, tests: int, dice: torch.Generator) -> Images:
     return Images((x, y), (test_x, test_y))
 
 
+@cache
+def statistics(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and standard deviation of the bytes, (1, 3, 1, 1); kept, as to copy them again would wait for the device."""
+    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    return mean, std
+
+
 def normalised(images: torch.Tensor, pad: int) -> torch.Tensor:
     """uint8 (N, 3, 32, 32) to float32 of mean 0 and variance 1, with `pad` mirrored pixels around."""
-    mean, std = (torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    mean, std = statistics(images.device)
     x = (images.float() - mean) / std
     return padded(x, (pad, pad, pad, pad), mode="reflect") if pad else x
 

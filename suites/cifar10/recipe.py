@@ -119,6 +119,11 @@ def peak(epochs: int, lr: float) -> Knots:
     return ((0, 0), (epochs / 5, lr), (epochs, 0))
 
 
+def falling(epochs: int) -> Knots:
+    """Straight down to 0 from the rate that batches of 1,536 are trained at."""
+    return ((0, 0.205), (epochs, 0))
+
+
 def ladder() -> dict[str, Recipe]:
     """The rungs in order; each line is what that step changes."""
     rungs = {"baseline": (now := Recipe())}
@@ -150,12 +155,23 @@ def ladder() -> dict[str, Recipe]:
     rungs["whitening"] = now = replace(now, whiten=3, cutout=5, epochs=14, lr=peak(14, 1.0))
     rungs["ema"] = now = replace(now, ema=0.99, epochs=13, lr=((0, 0), (2.6, 1.0), (11, 0.1), (13, 0.1)))
     rungs["tta"] = now = replace(now, views=2, cutout=0, epochs=10, lr=((0, 0), (2, 1.0), (8, 0.1), (10, 0.1)))
-    rungs["speedrun"] = replace(
+    # From here on the records since 2024.
+    rungs["airbench94"] = now = replace(
         now, network="narrow", activation="gelu", norm_momentum=0.4, ghosts=1, logit_scale=1 / 256,
         muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (9, 0)),
         batch=2000, epochs=9, whiten=2, whiten_images=5000, whiten_epochs=1, ema=0, pad=2, alternate=True,
         views=6, doubtful=0.25, channels_last=True,
     )  # fmt: skip
+    rungs["batch-1536"] = now = replace(
+        now, batch=1536, label_smoothing=0.09, lr=falling(9), muon=0.655, momentum=0.825, bias_lr=430,
+        head_lr=4060, weight_decay=1 / 128, whiten_images=960,
+    )  # fmt: skip
+    rungs["silu"] = now = replace(now, activation="silu")
+    rungs["jitter"] = now = replace(now, brightness=0.14, contrast=0.13)
+    rungs["small-images"] = now = replace(now, edges=(20,) * 3 + (24,) * 3 + (32,) * 4, epochs=10, lr=falling(10))
+    rungs["speedrun"] = replace(
+        now, edges=(20,) * 3 + (24,) * 3 + (32,) * 6, epochs=12, lr=falling(12), leave_out=0.25, leave_out_from=4
+    )
     return rungs
 
 

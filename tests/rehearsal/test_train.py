@@ -121,22 +121,24 @@ def test_no_training_step_waits_for_the_card(of_suite, name):
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp16-pure"])
 def test_a_whole_run_of_speedrun_waits_for_the_card_at_its_end_alone(name, monkeypatch):
-    """From the first step to the last evaluation the host runs ahead; then it reads the result, once."""
+    """From the first step to the last evaluation the host runs ahead; then it reads the result, once: 8 bytes."""
     few = {**FEW, "epochs": "3", "train_images": "64", "runs_per_process": "2"}
     found, trial = trial_of("cifar10", "speedrun", name, "cuda:0", mode="full", batch=16, **few)
     syncs, at_steps, at_ends = [], [], []
     step, whole = cifar10.Run.step, cifar10.Run.whole
 
     def stepping(run, batch):
-        at_steps.append((waits.seen.total(), len(syncs)))
+        at_steps.append(so_far())
         return step(run, batch)
 
     def running(run, images):
         at_steps.clear()
         quality = whole(run, images)
-        began, ended = at_steps[0], (waits.seen.total(), len(syncs))
-        at_ends.append((ended[0] - began[0], ended[1] - began[1]))
+        at_ends.append([now - before for now, before in zip(so_far(), at_steps[0], strict=True)])
         return quality
+
+    def so_far():
+        return waits.seen.total(), len(syncs), waits.copied_bytes
 
     monkeypatch.setattr(cifar10.Run, "step", stepping)
     monkeypatch.setattr(cifar10.Run, "whole", running)
@@ -148,7 +150,7 @@ def test_a_whole_run_of_speedrun_waits_for_the_card_at_its_end_alone(name, monke
         )
         with waits:
             found.train(trial, clock)
-    assert at_ends == [(1, 0), (1, 0)]
+    assert at_ends == [[1, 0, 8], [1, 0, 8]]
     laps = clock.summary()["laps"]
     assert sum(lap.steps for lap in laps if lap.phase == "train" and lap.kind != "resident") == 3 * 4
     assert all(lap.seconds >= 0 for lap in laps)
