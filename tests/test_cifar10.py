@@ -555,6 +555,11 @@ def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
     assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
 
 
+def test_an_epoch_has_a_step_even_where_less_than_a_batch_is_left():
+    quality, _, _ = run_small("speedrun", epochs="12", train_images="9", batch=8)
+    assert quality["loss"] > 0
+
+
 def test_a_step_keeps_the_loss_of_each_image_where_the_recipe_needs_it():
     run = run_of("speedrun", train_images="64", batch=32)
     run.recipe = replace(run.recipe, leave_out=0.25, leave_out_from=2)

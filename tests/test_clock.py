@@ -356,6 +356,15 @@ def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
     assert sum(lap.seconds for lap in found["laps"] if lap.phase == "valid") == pytest.approx(0.02)
 
 
+def test_an_unbroken_run_that_is_left_has_no_figures():
+    card = Card()
+    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    for _ in clock.runs(2, lambda: CardEvent(card)):
+        break
+    with pytest.raises(UserError, match="left before its end"):
+        clock.summary()
+
+
 def test_a_sampled_run_asks_the_card_how_long_its_laps_were():
     card = Card()
     clock = Clock(sampling_for("sampled", accelerator=True), synchronize=card.synchronize, now=card)

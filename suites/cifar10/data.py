@@ -219,7 +219,7 @@ class OnDevice(Batches):
     def steps_of(self, epoch: int) -> int:
         """Batches in that epoch."""
         samples = self.kept(epoch)
-        return samples // self.batch if self.whole_only else -(-samples // self.batch)
+        return max(1, samples // self.batch) if self.whole_only else -(-samples // self.batch)
 
     def kept(self, epoch: int) -> int:
         """Images in that epoch."""

@@ -115,6 +115,7 @@ class Run:
                 group["lr"] = lr * group["factor"]
         images, labels, *places = batch
         loss, losses = self.objective(images, labels)
+        loss = loss.clone()  # the stepper keeps it, and CUDA graphs of the compiled objective write the next one there
         if places:
             self.losses[places[0]] = losses
         self.stepper.backward(loss)
@@ -171,7 +172,7 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
         some, tests = min(32, many), 8
-    elif recipe.pipeline == "device":  # code is compiled for so many
+    elif trial.params.compile and recipe.pipeline == "device":  # code is compiled for so many
         some = many
     noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
     run = Run(objective, trial, clock)

@@ -378,6 +378,8 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
+        if self._timer.unbroken:
+            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()
         run = median_run([*self._ended, self._run])

@@ -37,6 +37,11 @@ class Timer:
         else:
             self._synchronize()
 
+    @property
+    def unbroken(self) -> bool:
+        """Whether an unbroken run is under way, so that the times known of it are the host's."""
+        return self._marks is not None
+
     def begin_unbroken(self, event: Callable[[], Event]) -> None:
         """From here on do not wait for the device."""
         self._synchronize()
