@@ -132,7 +132,7 @@ def test_the_schedule_is_the_one_that_steps(monkeypatch):
     def watched(self, batch):
         loss = step(self, batch)
         groups = self.optimizers[0].param_groups
-        rates.append((self.steps / self.steps_per_epoch, groups[0]["lr"] / groups[0]["factor"]))
+        rates.append((self.epochs * self.steps / self.total_steps, groups[0]["lr"] / groups[0]["factor"]))
         return loss
 
     monkeypatch.setattr(cifar10.Run, "step", watched)
