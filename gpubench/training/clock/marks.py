@@ -1,9 +1,8 @@
 """Tells when a device did its work without waiting for it: events in its queue, read when the run is over."""
 
+from bisect import bisect
 from collections.abc import Callable
 from typing import Any, Protocol
-
-import numpy as np
 
 
 class Event(Protocol):
@@ -42,8 +41,15 @@ class Marks:
     def device_time(self) -> Callable[[float], float]:
         """From a time of the host to when the device was there; to be asked for once it has passed all marks.
 
-        Both begin at the first mark, when the device had nothing to do.
+        Both begin at the first mark, when the device had nothing to do. In proportion between two marks.
         """
         first = self._events[0]
         passed = [self._set[0] + first.elapsed_time(event) / 1000 for event in self._events]
-        return lambda host: float(np.interp(host, self._set, passed))
+
+        def device(host: float) -> float:
+            after = min(max(bisect(self._set, host), 1), len(passed) - 1)
+            (begin, end), (low, high) = self._set[after - 1 : after + 1], passed[after - 1 : after + 1]
+            share = (host - begin) / (end - begin) if end > begin else 0.0
+            return low + (high - low) * min(1.0, max(0.0, share))
+
+        return device
