@@ -79,7 +79,9 @@ def room_for(weights: Sequence[torch.Tensor]) -> Room:
     """Room for these filter banks, on their device and of their bits."""
     first, shape = weights[0], (len(weights), max(map(len, weights)), max(weight[0].numel() for weight in weights))
     matrices, gradients, momentum = first.new_zeros((3, *shape))
-    lengths = first.new_tensor([len(weight) ** 0.5 for weight in weights])[:, None, None]
+    lengths = first.new_empty((len(weights), 1, 1))
+    for place, weight in zip(lengths, weights, strict=True):
+        place.fill_(len(weight) ** 0.5)  # a tensor made of a list would be copied to the device, and waited for
     return Room(matrices, gradients, momentum, lengths, torch.zeros((), device=first.device))
 
 

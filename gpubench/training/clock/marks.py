@@ -47,6 +47,8 @@ class Marks:
         passed = [self._set[0] + first.elapsed_time(event) / 1000 for event in self._events]
 
         def device(host: float) -> float:
+            if host <= self._set[0]:  # a warm-up before the run, which waited for the device
+                return host
             after = min(max(bisect(self._set, host), 1), len(passed) - 1)
             (begin, end), (low, high) = self._set[after - 1 : after + 1], passed[after - 1 : after + 1]
             share = (host - begin) / (end - begin) if end > begin else 0.0
