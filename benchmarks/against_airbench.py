@@ -7,8 +7,9 @@
 
 The others are their own scripts, read from those folders. Lines that need CUDA or fp16 are put in terms of --device and
 --precision; torch.compile (which ours does without, too) and evaluations between epochs are left out. All have the same
-precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there. All keep
-their memory on a CPU, as torch does on CUDA and as speedrun asks malloc to.
+precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there, in which
+theirs are normalised too; ours are before. All keep their memory on a CPU, as torch does on CUDA and as speedrun asks
+malloc to.
 
 A round runs each side once, in a process of its own that first trains one step; the order turns from round to round.
 Seconds are what each script counts: whitening, training and the last evaluation with its views. Work is FLOPs of
@@ -46,7 +47,7 @@ from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
 CIFAR10 = files.find("cifar10")
-COLUMNS = ("side", "seed", "images", "pflop", "seconds", "images_per_second", "accuracy")
+COLUMNS = ("side", "seed", "setting", "images", "pflop", "seconds", "images_per_second", "accuracy")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")
 
 
@@ -199,7 +200,7 @@ def theirs(script: Script, folder: Path, options: argparse.Namespace) -> Callabl
 def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
     """The same of speedrun, which warms itself up."""
     settings = {
-        "epochs": str(int(options.epochs)), "train_images": str(options.images),
+        "epochs": str(options.epochs), "train_images": str(options.images),
         "valid_images": str(options.test_images),
     }  # fmt: skip
     params = CIFAR10.resolve_params(settings)
@@ -221,13 +222,19 @@ def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
     return run
 
 
-def report(path: Path) -> None:
+def setting_of(options: argparse.Namespace) -> str:
+    """What runs must have in common to be compared."""
+    part = f"{options.images}+{options.test_images} images {options.epochs} epochs"
+    return f"{part} {options.precision} {options.device} version {CIFAR10.suite.version}"
+
+
+def report(path: Path, setting: str) -> None:
     """Of each side the means; of ours against each other the differences, seed by seed."""
-    lines = list(csv.DictReader(path.open()))
+    lines = [line for line in csv.DictReader(path.open()) if line["setting"] == setting]
     of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
     for side, runs in of.items():
         if runs:
-            columns = {name: [float(run[name]) for run in runs.values()] for name in COLUMNS[2:]}
+            columns = {name: [float(run[name]) for run in runs.values()] for name in COLUMNS[3:]}
             accuracy = 100 * sum(columns["accuracy"]) / len(runs)
             print(
                 f"{side}: {len(runs)} runs, {accuracy:.2f}% ({mean_text(columns['accuracy'])}),"
@@ -262,7 +269,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--epochs", type=float, default=0, help="0 is each recipe's own")
+    parser.add_argument("--epochs", type=int, default=0, help="0 is each recipe's own")
     parser.add_argument("--images", type=int, default=0, help="train on the first so many")
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--precision", default="bf16", choices=PRECISIONS)
@@ -276,13 +283,13 @@ def main() -> None:
         return one(options, out)
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
-    done = {tuple(line[:2]) for line in csv.reader(out.open())}
+    done = {tuple(line[:3]) for line in csv.reader(out.open())}
     sides, began = options.sides.split(","), time.monotonic()
     for number, seed in enumerate(options.seeds.split(",")):
         for name in (sides[number % len(sides) :] + sides)[: len(sides)]:
-            if (name, seed) not in done and time.monotonic() - began < options.seconds:
+            if (name, seed, setting_of(options)) not in done and time.monotonic() - began < options.seconds:
                 subprocess.run([sys.executable, *sys.argv, "--only", name, "--seeds", seed], check=True)
-    report(out)
+    report(out, setting_of(options))
 
 
 def one(options: argparse.Namespace, out: Path) -> None:
@@ -293,20 +300,19 @@ def one(options: argparse.Namespace, out: Path) -> None:
     precision.set_flags(options.precision, reduced_reduction=False, cudnn_benchmark=True)
     if options.device == "cpu":
         training.keep_memory()
-    folders = {"airbench94": options.airbench, "airbench94_muon": options.airbench, "hiverge": options.hiverge}
-    if options.only == "ours":
-        run = ours(options)
-    else:
-        folder = folders[options.only].resolve()
-        os.chdir(tempfile.mkdtemp())
-        run = theirs(SCRIPTS[options.only], folder, options)
-    for seed in map(int, options.seeds.split(",")):
-        images, flops, seconds, accuracy = run(seed)
-        line = (options.only, seed, int(images), flops / 1e15, seconds, images / seconds, accuracy)
-        text = ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in line)
-        print(text, flush=True)
-        with out.open("a") as file:
-            file.write(text + "\n")
+    folder = options.hiverge if options.only == "hiverge" else options.airbench
+    folder = folder.resolve()
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        run = ours(options) if options.only == "ours" else theirs(SCRIPTS[options.only], folder, options)
+        for seed in map(int, options.seeds.split(",")):
+            images, flops, seconds, accuracy = run(seed)
+            figures = (int(images), flops / 1e15, seconds, images / seconds, accuracy)
+            line = (options.only, str(seed), setting_of(options), *(f"{value:.6g}" for value in figures))
+            print(*line, sep=",", flush=True)
+            with out.open("a") as file:
+                print(*line, sep=",", file=file)
+        os.chdir("/")
 
 
 if __name__ == "__main__":

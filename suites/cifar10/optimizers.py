@@ -70,7 +70,7 @@ class Room(NamedTuple):
     gradients: torch.Tensor
     momentum: torch.Tensor
     lengths: torch.Tensor
-    """The norm of each matrix, (matrices, 1, 1)."""
+    """The norm that each matrix is to have, (matrices, 1, 1)."""
     lr: torch.Tensor
     """A scalar."""
 
@@ -94,25 +94,34 @@ def turn(
     scale: torch.Tensor | None,
     found: torch.Tensor | None,
 ) -> None:
-    """One step of Muon, in place, without asking the device anything; a `found` above 0 has it change nothing."""
-    weights, changes, momentum, factors, lr = room
-    for bank, gradient, own, own_gradient in zip(filters, gradients, weights, changes, strict=True):
-        part_of(own, bank).copy_(bank)
-        part_of(own_gradient, bank).copy_(gradient)
-    factors = factors / weights.norm(dim=(1, 2), keepdim=True)
-    share: float | torch.Tensor = keep
+    """One step of Muon, in place, without asking the device anything.
+
+    Args:
+        filters: the weights, banks of filters.
+        gradients: theirs.
+        room: to work in, and what lasts from step to step.
+        keep: the momentum.
+        dtype: of the products.
+        scale: what the gradients were multiplied by, a scalar; None is 1.
+        found: above 0 where a gradient overflowed, a scalar: then nothing changes.
+    """
+    for bank, gradient, matrix, matrix_gradient in zip(filters, gradients, room.weights, room.gradients, strict=True):
+        part_of(matrix, bank).copy_(bank)
+        part_of(matrix_gradient, bank).copy_(gradient)
+    to_length = room.lengths / room.weights.norm(dim=(1, 2), keepdim=True)
+    lr, kept = room.lr, keep
     if scale is not None:
-        changes.div_(scale)
+        room.gradients.div_(scale)
     if found is not None:
         overflowed = found > 0
-        changes.masked_fill_(overflowed, 0.0)
-        factors, lr = factors.masked_fill(overflowed, 1.0), lr.masked_fill(overflowed, 0.0)
-        share = torch.where(overflowed, 1.0, keep)
-    momentum.mul_(share).add_(changes)
-    change = orthogonal(changes.add(momentum, alpha=keep).to(dtype))
-    weights.mul_(factors).sub_(change * lr)
-    for bank, own in zip(filters, weights, strict=True):
-        bank.copy_(part_of(own, bank))
+        room.gradients.masked_fill_(overflowed, 0.0)
+        to_length, lr = to_length.masked_fill(overflowed, 1.0), lr.masked_fill(overflowed, 0.0)
+        kept = torch.where(overflowed, 1.0, keep)  # type: ignore[assignment]
+    room.momentum.mul_(kept).add_(room.gradients)
+    nesterov = room.gradients.add(room.momentum, alpha=keep)
+    room.weights.mul_(to_length).sub_(orthogonal(nesterov.to(dtype)) * lr)
+    for bank, matrix in zip(filters, room.weights, strict=True):
+        bank.copy_(part_of(matrix, bank))
 
 
 @cache

@@ -15,7 +15,7 @@ from gpubench.training.precision import KINDS
 from .data import Batch, Batches, Doubtful, Images, OnDevice, layout, load_images, noise_images, normalised, pipelines
 from .networks import network, prepared, whiten, whitening_layer
 from .optimizers import optimizers
-from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe, stage_at, stages_of
+from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe, Stage, stage_at, stages_of
 
 
 def at(knots: Knots, epoch: float) -> float:
@@ -172,25 +172,25 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
         some, tests = min(32, many), 8
-    elif trial.params.compile and recipe.pipeline == "device":  # code is compiled for so many
+    elif recipe.pipeline == "device":  # memory is taken, and code compiled, for so many
         some = many
     noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
     run = Run(objective, trial, clock)
     batches, seen = run.prepare(noise)
-    kinds: dict[tuple[int, bool], int] = {}  # of each kind of step, the first epoch
+    first: dict[Stage, int] = {}  # epoch of each stage
     for epoch in range(run.epochs):
-        stage = stage_at(recipe, epoch, run.epochs)
-        kinds.setdefault((stage.edge, stage.whitening), epoch)
+        first.setdefault(stage_at(recipe, epoch, run.epochs), epoch)
     # CUDA graphs are recorded by the second step of a kind, and the third is the first to run like all others.
     times = 3 if trial.params.compile and run.device.type == "cuda" else 1
-    for epoch in kinds.values():
+    for epoch in first.values():
         for _ in range(times):
             run.begin(batches, epoch)
             # Where the last batch is smaller, it has a shape of its own.
             few = batches if recipe.part_batch else [next(iter(batches))]
             for each in clock.steps(few, phase="warmup", counted=False):
                 run.step(each)
-    run.evaluate(seen, phase="warmup", counted=False)
+    for _ in range(times):
+        run.evaluate(seen, phase="warmup", counted=False)
 
 
 def keep_memory() -> None:

@@ -95,18 +95,17 @@ class Clock:
         Args:
             n: runs.
             event: makes an event of the device. With it the clock of a full run waits for the device at the run's
-                beginning and end alone, and times what lies between by events in the device's queue.
+                beginning and end alone, and times whole passes by events in its queue. All phases of it count.
         """
-        sampled = self._sampling.epochs is not None
-        for run in range(1 if sampled else n):
+        for run in range(n if self._sampling.epochs is None else 1):
             if run:
                 self._ended.append(self._run)
                 self._run = Run()
-            if event and not sampled:
+            if event and self._sampling.epochs is None:
                 self._timer.begin_unbroken(event)
             yield run
             self.end_epoch()
-            if event and not sampled:
+            if self._timer.unbroken:
                 self._run = self._run.at(self._timer.end_unbroken())
 
     # Epochs
@@ -283,7 +282,9 @@ class Clock:
         if self._first_step is None:
             self._first_step = started
             self._reporter.begun(phase, self._run.epoch)
-        return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, self._lap_steps.get(phase, 1))
+        # A host that waits for nobody knows no pace: a lap is a whole pass there.
+        steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
+        return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
 
     def _close_lap(self, laps: Laps, total_steps: int) -> bool:
         """A lap has its steps; returns whether the phase is over with it."""
@@ -295,7 +296,7 @@ class Clock:
             self._trained = True
             self._memory.trained()
         laps.close(lap, ended if timer.peers.world == 1 else timer.now())
-        self._reporter.tell(lap, laps.stop.share(total_steps), self._run)
+        self._reporter.tell(lap, laps.stop.share(total_steps), self._run, paced=not timer.unbroken)
         return laps.stop.reached
 
     def _end_laps(self, laps: Laps, left: bool) -> None:
@@ -378,8 +379,7 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """The fields of a Measurement that the clock knows."""
-        if self._timer.unbroken:
-            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
+        self._timer.check_ended()
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()
         run = median_run([*self._ended, self._run])

@@ -35,8 +35,8 @@ class Reporter:
         if self._report:
             self._report({"phase": phase, "epoch": epoch, "epochs": 1, "fraction": 0.0, "rate": None})
 
-    def tell(self, lap: Lap, share: float, run: Run) -> None:
-        """A lap is over, of a phase of which such a share is done."""
+    def tell(self, lap: Lap, share: float, run: Run, *, paced: bool) -> None:
+        """A lap is over, of a phase of which such a share is done; `paced`: its seconds are the device's."""
         if self._report is None:
             return
         now = self._now()
@@ -54,6 +54,6 @@ class Reporter:
                 "epoch": run.epoch,
                 "epochs": epochs,
                 "fraction": min(1.0, (max(0, run.epoch) + part) / epochs),
-                "rate": lap.samples / lap.seconds if lap.seconds > 0 else None,
+                "rate": lap.samples / lap.seconds if paced and lap.seconds > 0 else None,
             }
         )

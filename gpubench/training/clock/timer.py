@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from gpubench.errors import UserError
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.marks import Event, Marks
 from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of
@@ -42,8 +43,15 @@ class Timer:
         """Whether an unbroken run is under way, so that the times known of it are the host's."""
         return self._marks is not None
 
+    def check_ended(self) -> None:
+        """Raise UserError where such a run was left."""
+        if self.unbroken:
+            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
+
     def begin_unbroken(self, event: Callable[[], Event]) -> None:
-        """From here on do not wait for the device."""
+        """From here on do not wait for the device; raises UserError where several processes train together."""
+        if self.peers.world > 1:
+            raise UserError("clock.runs(n, event) is for one process: laps of several need their times at once")
         self._synchronize()
         self._marks = Marks(event, self.now)
         self._marks.set()
