@@ -79,12 +79,14 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 SUITE = Suite(
     train=train,
     blueprint=blueprint,
-    version=5,
+    version=6,
     models=tuple(RECIPES),
     params={
         "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),
         "workers": Param(4, "loader processes of the first two rungs"),
-        "compile": Param(False, "torch.compile the network; on CUDA with max-autotune"),
+        "compile": Param(
+            False, "torch.compile the network with its loss, and what else a step does; on CUDA with max-autotune"
+        ),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
             1, "whole runs of a trial, for recipes of seconds; their median is its time", least=1

@@ -2,16 +2,19 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from itertools import product
+from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.nn.functional import batch_norm, pad, relu
+from torch.nn.functional import batch_norm, conv2d, relu
+from torch.nn.grad import conv2d_input
 
 from gpubench.training import Mode
 
-from .recipe import CLASSES, SIZE, Recipe
+from .recipe import CLASSES, Recipe
 
 
 class Norm(nn.BatchNorm2d):
@@ -49,49 +52,57 @@ class Norm(nn.BatchNorm2d):
         return y.view(n, channels, height, width)
 
 
-def reached(edge: int) -> torch.Tensor:
-    """For each pixel of an image of edge x edge and each that it may draw on: which of nine weights, or 9 for none."""
-    at = torch.arange(edge)
-    steps = at - at.view(-1, 1) + 1  # (to, from): where in the filter
-    inside = (steps >= 0) & (steps < 3)
-    places = 3 * steps[:, None, :, None] + steps[None, :, None, :]
-    return places.where(inside[:, None, :, None] & inside[None, :, None, :], torch.tensor(9)).flatten()
+class ByProducts(torch.autograd.Function):
+    """A 3 x 3 convolution, padded by 1, whose weights' gradient is nine products of matrices.
+
+    One for each place in the filter: of the gradients at all pixels with the pixels that this place saw.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return conv2d(x, weight, padding=1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x, weight = ctx.saved_tensors
+        before, after = x.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1)
+        _, height, width, _ = before.shape
+        products = []
+        for down, right in product((-1, 0, 1), repeat=2):
+            seen = before[:, max(0, down) : height + down, max(0, right) : width + right]
+            from_there = after[:, max(0, -down) : height - down, max(0, -right) : width - right]
+            products.append(from_there.flatten(0, 2).T @ seen.flatten(0, 2))
+        of_weight = torch.stack(products, 1).unflatten(1, (3, 3)).permute(0, 3, 1, 2)
+        return conv2d_input(list(x.shape), weight, grad, padding=1), of_weight
 
 
 class SmallConv(nn.Conv2d):
-    """A 3 x 3 convolution without bias, on a CPU as one product with a matrix of its weights.
+    """A 3 x 3 convolution without bias, padded by 1, that is quick on a CPU where images have few pixels.
 
-    Each pixel of the result is a sum over all pixels of the image, most of which a 3 x 3 filter reaches if the
-    image is 3 x 3 itself. The product has the operations that a convolution with padding has there, but none of
-    a convolution's rearranging of the images, which is most of its time on a CPU where pixels are few and
-    images some hundred. On a card it is the library's convolution.
-
-    Args:
-        before: channels of the images.
-        after: channels of the result.
-        edges: of the square images that will come.
+    The weights' gradient takes oneDNN most of such a step, and some seconds in fp16. On a card, and for larger
+    images, it is the library's convolution.
     """
 
-    def __init__(self, before: int, after: int, edges: Iterable[int]) -> None:
+    most_pixels_in_a_row = 5
+    """From here on the products gain nothing (measured with 256 channels on two cores with AMX)."""
+
+    def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)
-        for edge in edges:
-            self.register_buffer(f"reached_{edge}", reached(edge), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or max(x.shape[2:]) > self.most_pixels_in_a_row:
             return super().forward(x)
-        n, before, height, width = x.shape
-        pixels, after = height * width, len(self.weight)
-        # In the weights' own precision, in which their gradient then adds up; autocast narrows the product.
-        filters = pad(self.weight.flatten(2), (0, 1)).permute(2, 0, 1)  # the tenth is nothing
-        matrix = filters.index_select(0, self.get_buffer(f"reached_{height}")).view(pixels, pixels, after, before)
-        matrix = matrix.transpose(1, 2).reshape(pixels * after, pixels * before)
-        y = x.permute(0, 2, 3, 1).reshape(n, pixels * before) @ matrix.T
-        return y.view(n, height, width, after).permute(0, 3, 1, 2)
+        if torch.is_autocast_enabled("cpu"):  # outside of the function, so that the gradient returns to fp32
+            dtype = torch.get_autocast_dtype("cpu")
+            return cast("torch.Tensor", ByProducts.apply(x.to(dtype), self.weight.to(dtype)))
+        return cast("torch.Tensor", ByProducts.apply(x, self.weight))
 
 
 def conv(before: int, after: int, *, kernel: int = 3, stride: int = 1) -> nn.Conv2d:
     """A convolution without bias that keeps the image's size, or halves it."""
+    if kernel == 3 and stride == 1:
+        return SmallConv(before, after)
     return nn.Conv2d(before, after, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
@@ -139,17 +150,11 @@ def activation(recipe: Recipe) -> nn.Module:
     return made[recipe.activation]()
 
 
-def conv_norm(
-    before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False, edges: Iterable[int] = ()
-) -> nn.Module:
-    """Convolution, norm, activation, and a pooling that halves the image, before or after those two.
-
-    With `edges`, the convolution is made for square images of so few pixels in a row.
-    """
-    first = SmallConv(before, after, edges) if edges else conv(before, after, kernel=kernel)
+def conv_norm(before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False) -> nn.Module:
+    """Convolution, norm, activation, and a pooling that halves the image, before or after those two."""
     pooling: list[nn.Module] = [nn.MaxPool2d(2)] if pool else []
     tail: list[nn.Module] = [Norm(after, recipe), activation(recipe)]
-    return nn.Sequential(first, *(pooling + tail if recipe.pool_first else tail + pooling))
+    return nn.Sequential(conv(before, after, kernel=kernel), *(pooling + tail if recipe.pool_first else tail + pooling))
 
 
 def named(**parts: nn.Module) -> nn.Sequential:
@@ -196,10 +201,9 @@ def narrow(recipe: Recipe) -> nn.Sequential:
     whiten = nn.Conv2d(3, filters, recipe.whiten)
     whiten.weight.requires_grad_(False)
     body = nn.Sequential()
-    last = {(edge - recipe.whiten + 1) // 8 for edge in (SIZE, *recipe.edges)}  # after three poolings
-    for before, after, edges in ((filters, 64, ()), (64, 256, ()), (256, 256, last)):
+    for before, after in ((filters, 64), (64, 256), (256, 256)):
         start = [whiten, activation(recipe)] if before == filters else []
-        body.extend([*start, conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe, edges=edges)])
+        body.extend([*start, conv_norm(before, after, recipe, pool=True), conv_norm(after, after, recipe)])
     body.extend([nn.AdaptiveMaxPool2d(1), nn.Flatten()])
     head = nn.Linear(256, CLASSES, bias=False)
     with torch.no_grad():
