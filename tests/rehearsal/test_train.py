@@ -120,19 +120,25 @@ def test_no_training_step_waits_for_the_card(of_suite, name):
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp16-pure"])
-def test_a_whole_run_of_speedrun_waits_for_the_card_at_its_end_alone(name, monkeypatch):
-    """From the first step to the last evaluation the host runs ahead; then it reads the result, once: 8 bytes."""
-    few = {**FEW, "epochs": "3", "train_images": "64", "runs_per_process": "2"}
+def test_a_whole_run_of_speedrun_learns_and_waits_for_the_card_at_its_end_alone(name, monkeypatch):
+    """From the first step to the last evaluation the host runs ahead; then it reads the result, once: 8 bytes.
+
+    The images grow from 20 to 24 and 32 pixels, and from the third epoch on a quarter is left out.
+    """
+    few = {**FEW, "epochs": "6", "train_images": "64", "runs_per_process": "2"}
     found, trial = trial_of("cifar10", "speedrun", name, "cuda:0", mode="full", batch=16, **few)
-    syncs, at_steps, at_ends = [], [], []
+    syncs, at_steps, at_ends, losses, edges = [], [], [], [], []
     step, whole = cifar10.Run.step, cifar10.Run.whole
 
     def stepping(run, batch):
         at_steps.append(so_far())
-        return step(run, batch)
+        edges.append(batch[0].shape[-1])
+        losses.append(step(run, batch))
+        return losses[-1]
 
     def running(run, images):
-        at_steps.clear()
+        for kept in (at_steps, losses, edges):
+            kept.clear()
         quality = whole(run, images)
         at_ends.append([now - before for now, before in zip(so_far(), at_steps[0], strict=True)])
         return quality
@@ -152,5 +158,10 @@ def test_a_whole_run_of_speedrun_waits_for_the_card_at_its_end_alone(name, monke
             found.train(trial, clock)
     assert at_ends == [[1, 0, 8], [1, 0, 8]]
     laps = clock.summary()["laps"]
-    assert sum(lap.steps for lap in laps if lap.phase == "train" and lap.kind != "resident") == 3 * 4
+    steps = 2 * 4 + 4 * 3
+    assert sum(lap.steps for lap in laps if lap.phase == "train" and lap.kind != "resident") == steps
+    assert edges[:steps] == [20] * 8 + [24] * 3 + [32] * 9
+    by_step = torch.stack(losses[:steps]).float().cpu()
+    assert by_step.isfinite().all()
+    assert by_step[-3:].mean() < by_step[:4].mean() - 0.1
     assert all(lap.seconds >= 0 for lap in laps)
