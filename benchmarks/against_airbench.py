@@ -7,9 +7,9 @@
 
 The others are their own scripts, read from those folders. Lines that need CUDA or fp16 are put in terms of --device and
 --precision; torch.compile (which ours does without, too) and evaluations between epochs are left out. All have the same
-precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there, in which
-theirs are normalised too; ours are before. All keep their memory on a CPU, as torch does on CUDA and as speedrun asks
-malloc to.
+precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there. (Theirs
+are normalised in 16 bits; ours in fp32, and then they become 16 bits.) All keep their memory on a CPU, as torch does on
+CUDA and as speedrun asks malloc to.
 
 A round runs each side once, in a process of its own that first trains one step; the order turns from round to round.
 Seconds are what each script counts: whitening, training and the last evaluation with its views. Work is FLOPs of
@@ -224,8 +224,9 @@ def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
 
 def setting_of(options: argparse.Namespace) -> str:
     """What runs must have in common to be compared."""
-    part = f"{options.images}+{options.test_images} images {options.epochs} epochs"
-    return f"{part} {options.precision} {options.device} version {CIFAR10.suite.version}"
+    part = f"{options.images}+{options.test_images} images {options.epochs} epochs {options.precision}"
+    threads = f"{options.threads or torch.get_num_threads()} threads"
+    return f"{part} {options.device} {threads} torch {torch.__version__} version {CIFAR10.suite.version}"
 
 
 def report(path: Path, setting: str) -> None:

@@ -11,6 +11,7 @@ from gpubench.training.clock.clock import Clock, Notes
 from gpubench.training.clock.loader import first_dimension
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import drift, sampling_for
+from gpubench.training.clock.timer import Timer
 
 
 class Time:
@@ -367,6 +368,32 @@ def test_an_unbroken_run_that_is_left_has_no_figures():
         break
     with pytest.raises(UserError, match="left before its end"):
         clock.summary()
+
+
+def test_all_phases_of_an_unbroken_run_count():
+    card = Card()
+    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    for _ in clock.runs(1, lambda: CardEvent(card)):
+        with pytest.raises(UserError, match="all count"):
+            for _ in clock.steps(Loader(2, card), "valid", counted=False):
+                card.work(0.1)
+
+
+def test_unbroken_runs_are_for_one_process():
+    timer = Timer(peers=Peers(names=("rank 0", "rank 1")))
+    with pytest.raises(UserError, match="one process"):
+        timer.begin_unbroken(lambda: CardEvent(Card()))
+
+
+def test_a_host_that_runs_ahead_shows_no_rate():
+    card, told = Card(), []
+    clock = Clock(sampling_for("full", accelerator=True), report=told.append, synchronize=card.synchronize, now=card)
+    for _ in clock.runs(1, lambda: CardEvent(card)):
+        for _ in clock.epochs(1):
+            for _ in clock.steps(Loader(20, card), "train"):
+                card.work(0.01, host_seconds=1.0)
+    assert len(told) > 1
+    assert {each["rate"] for each in told} == {None}
 
 
 def test_a_sampled_run_asks_the_card_how_long_its_laps_were():

@@ -4,7 +4,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from typing import Any, cast
 
 import torch
@@ -52,40 +51,50 @@ class Norm(nn.BatchNorm2d):
         return y.view(n, channels, height, width)
 
 
-class ByProducts(torch.autograd.Function):
-    """A 3 x 3 convolution, padded by 1, whose weights' gradient is nine products of matrices.
+def weight_gradient(images: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """The gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3), as nine products of matrices.
 
     One for each place in the filter: of the gradients at all pixels with the pixels that this place saw.
+
+    Args:
+        images: what the convolution, padded by 1, was given, (N, inputs, height, width).
+        gradients: of its results, (N, outputs, height, width).
     """
+    _, _, height, width = images.shape
+    images, gradients = images.permute(0, 2, 3, 1), gradients.permute(0, 2, 3, 1)
+    products = []
+    for down in (-1, 0, 1):
+        for right in (-1, 0, 1):
+            seen = images[:, max(0, down) : height + down, max(0, right) : width + right]
+            there = gradients[:, max(0, -down) : height - down, max(0, -right) : width - right]
+            products.append(there.flatten(0, 2).T @ seen.flatten(0, 2))
+    return torch.stack(products, 1).unflatten(1, (3, 3)).permute(0, 3, 1, 2)
+
+
+class ByProducts(torch.autograd.Function):
+    """A 3 x 3 convolution, padded by 1, with `weight_gradient` in its backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(x, weight)
-        return conv2d(x, weight, padding=1)
+    def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(images, weight)
+        return conv2d(images, weight, padding=1)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x, weight = ctx.saved_tensors
-        before, after = x.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1)
-        _, height, width, _ = before.shape
-        products = []
-        for down, right in product((-1, 0, 1), repeat=2):
-            seen = before[:, max(0, down) : height + down, max(0, right) : width + right]
-            from_there = after[:, max(0, -down) : height - down, max(0, -right) : width - right]
-            products.append(from_there.flatten(0, 2).T @ seen.flatten(0, 2))
-        of_weight = torch.stack(products, 1).unflatten(1, (3, 3)).permute(0, 3, 1, 2)
-        return conv2d_input(list(x.shape), weight, grad, padding=1), of_weight
+    def backward(ctx: Any, gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        images, weight = ctx.saved_tensors
+        of_images = conv2d_input(list(images.shape), weight, gradients, padding=1)
+        return of_images, weight_gradient(images, gradients)
 
 
 class SmallConv(nn.Conv2d):
     """A 3 x 3 convolution without bias, padded by 1, that is quick on a CPU where images have few pixels.
 
-    The weights' gradient takes oneDNN most of such a step, and some seconds in fp16. On a card, and for larger
-    images, it is the library's convolution.
+    There oneDNN takes most of a step for the weights' gradient, in bf16, and some seconds in fp16. On a card, and for
+    larger images, it is the library's convolution.
     """
 
     most_pixels_in_a_row = 5
-    """From here on the products gain nothing (measured with 256 channels on two cores with AMX)."""
+    """At 6 the products gain a sixth in bf16 and lose in fp32 (benchmarks/small_convolutions.py)."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)
@@ -93,10 +102,11 @@ class SmallConv(nn.Conv2d):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.device.type != "cpu" or max(x.shape[2:]) > self.most_pixels_in_a_row:
             return super().forward(x)
+        weight = self.weight
         if torch.is_autocast_enabled("cpu"):  # outside of the function, so that the gradient returns to fp32
             dtype = torch.get_autocast_dtype("cpu")
-            return cast("torch.Tensor", ByProducts.apply(x.to(dtype), self.weight.to(dtype)))
-        return cast("torch.Tensor", ByProducts.apply(x, self.weight))
+            x, weight = x.to(dtype), weight.to(dtype)
+        return cast("torch.Tensor", ByProducts.apply(x, weight))
 
 
 def conv(before: int, after: int, *, kernel: int = 3, stride: int = 1) -> nn.Conv2d:

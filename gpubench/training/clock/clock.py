@@ -319,8 +319,8 @@ class Clock:
         if counted:
             self._run.phases.append(phase)
         else:
+            self._timer.leave_out(phase.seconds)
             self._run.uncounted += phase.laps
-            self._timer.outside += phase.seconds
 
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device, over and over, for after the training.

@@ -48,6 +48,12 @@ class Timer:
         if self.unbroken:
             raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
 
+    def leave_out(self, seconds: float) -> None:
+        """Keep a phase that does not count out of its epoch; raises UserError inside an unbroken run."""
+        if self.unbroken:
+            raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
+        self.outside += seconds
+
     def begin_unbroken(self, event: Callable[[], Event]) -> None:
         """From here on do not wait for the device; raises UserError where several processes train together."""
         if self.peers.world > 1:
