@@ -75,7 +75,9 @@ def scaled(line: Line, name: str, by: float) -> str:
 
 
 def with_laps(line: Line, change: Callable[[list[list[object]]], object]) -> None:
-    """Change the laps of a row in place."""
+    """Change the laps of a row in place; a trial that failed has none."""
+    if not line["laps"]:
+        return
     laps = json.loads(line["laps"])
     change(laps)
     line["laps"] = json.dumps(laps, separators=(",", ":"))
@@ -120,7 +122,7 @@ def copied_as_trials(lines: list[Line], rng: Random) -> str:
 
 def copied_beside(lines: list[Line], rng: Random) -> str:
     """A row once more, as one trial more."""
-    good = rng.choice(lines)
+    good = rng.choice([line for line in lines if line["laps"]])  # a copy of a failed trial claims nothing
     lines.append({**good, "trial": str(len(lines)), "seed": str(int(good["seed"]) + len(lines))})
     return "a row once more"
 

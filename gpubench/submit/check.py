@@ -15,6 +15,7 @@ from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies.roofline import listed_peaks
 from gpubench.submit import figures, limits, replay, together
 from gpubench.submit.entry import Doubt, Entry, entry_of
+from gpubench.suite.trial import TRAINED
 
 PROVENANCE = (
     "card",
@@ -73,10 +74,10 @@ def reports(paths: Sequence[Path]) -> dict[Path, Report]:
 
 
 def _entries(loaded: Loaded) -> list[Entry]:
-    """The ok rows of our own."""
+    """The rows of our own that have figures: of trainings that ended, whether or not they reached their goal."""
     rows = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
     found = [entry_of(place, {str(name): value for name, value in row.items()}) for place, row in rows]
-    return [entry for entry in found if entry.text("status") == "ok" and not entry.text("source")]
+    return [entry for entry in found if entry.text("status") in TRAINED and not entry.text("source")]
 
 
 def _missing(path: Path, loaded: Loaded, entries: Sequence[Entry], between: Iterable[Doubt]) -> Iterator[str]:
@@ -151,7 +152,7 @@ def _private(texts: pd.DataFrame) -> Iterator[str]:
 
 def _implausible(frame: pd.DataFrame) -> Iterator[str]:
     """What no figure can be, whoever published it."""
-    ok = frame[frame["status"] == "ok"]
+    ok = frame[frame["status"].isin(TRAINED)]
     rate = ok["samples_per_second"]
     # A published figure may be an accuracy, or a gain in its table, and have no time.
     stated = (ok["mode"] == "published") & (ok["accuracy"].notna() | (ok["table"] != ""))
@@ -168,7 +169,7 @@ def _implausible(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _trials(frame: pd.DataFrame) -> Iterator[str]:
-    ok = frame[frame["status"] == "ok"]
+    ok = frame[frame["status"].isin(TRAINED)]
     if ok.empty:
         yield "trials: no row is ok"
     lacking: Counter[str] = Counter()
