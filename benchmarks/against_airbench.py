@@ -313,7 +313,6 @@ def one(options: argparse.Namespace, out: Path) -> None:
             print(*line, sep=",", flush=True)
             with out.open("a") as file:
                 print(*line, sep=",", file=file)
-        os.chdir("/")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ random images; the median of the pairs with its interval. A rung whose images gr
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,14 +39,13 @@ def seconds_of(work: Callable[[], object]) -> float:
 def gradients(options: argparse.Namespace) -> None:
     """A line for each size of the images."""
     dtype = precision.KINDS[options.precision].operand
-    weight = torch.randn(options.channels, options.channels, 3, 3).to(dtype)
-    weight = weight.to(memory_format=torch.channels_last)
+    shape = (options.channels, options.channels, 3, 3)
     for edge in range(2, 8):
         x = torch.randn(options.images, options.channels, edge, edge).to(dtype).to(memory_format=torch.channels_last)
         grad = torch.randn_like(x)
         ways: dict[str, Callable[[], object]] = {
             "products": partial(networks.weight_gradient, x, grad),
-            "oneDNN": partial(conv2d_weight, x, weight.shape, grad, padding=1),
+            "oneDNN": partial(conv2d_weight, x, shape, grad, padding=1),
         }
         found = {name: 1e3 * median([seconds_of(work) for _ in range(8)][1:]) for name, work in ways.items()}
         print(f"{edge} pixels:", ", ".join(f"{name} {value:.1f} ms" for name, value in found.items()), flush=True)
@@ -53,7 +53,7 @@ def gradients(options: argparse.Namespace) -> None:
 
 def steps(options: argparse.Namespace) -> None:
     """A line for each rung and size."""
-    mode = precision.mode_of(options.precision, "cpu")
+    mode, ours = precision.mode_of(options.precision, "cpu"), networks.SmallConv.most_pixels_in_a_row
     for rung in options.models.split(","):
         recipe = RECIPES[rung]
         params = CIFAR10.resolve_params({"train_images": str(4 * recipe.batch), "valid_images": "8", "workers": "1"})
@@ -74,12 +74,13 @@ def steps(options: argparse.Namespace) -> None:
             ratios = []
             for number in range(options.pairs + 1):
                 taken = {}
-                for most in ((5, 0), (0, 5))[number % 2]:
+                for most in ((ours, 0), (0, ours))[number % 2]:
                     networks.SmallConv.most_pixels_in_a_row = most
                     taken[most] = seconds_of(lambda: run.step(batch))  # noqa: B023  (called at once)
-                ratios.append(taken[5] / taken[0])
+                ratios.append(taken[ours] / taken[0])
             kept = ratios[1:]
-            print(f"{rung} at {edge} pixels: {median(kept):.3f} {median_interval(kept)}", flush=True)
+            low, high = median_interval(kept) or (math.nan, math.nan)
+            print(f"{rung} at {edge} pixels: {median(kept):.3f} ({low:.3f} to {high:.3f})", flush=True)
 
 
 def main() -> None:

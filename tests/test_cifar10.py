@@ -304,6 +304,9 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     assert quality["loss"] > 0
 
 
+FEW_STEPS = {"batch": 64, "train_images": "640", "valid_images": "8", "epochs": "0"}
+
+
 def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
     """Each call is one for a card's host to start; version 4 had 239."""
     monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)  # as on a card
@@ -330,9 +333,6 @@ def test_a_compiled_step_starts_few_calls_optimizers_and_batch_included(monkeypa
     torch.compiler.reset()
     assert any("fused" in name for name in calls), "the profiler saw no kernel"
     assert 30 < len(calls) <= 60, "\n".join(f"{n} {k}" for k, n in Counter(calls).items())
-
-
-FEW_STEPS = {"batch": 64, "train_images": "640", "valid_images": "8", "epochs": "0"}
 
 
 def fourth_step(run):
@@ -438,9 +438,12 @@ def test_a_small_convolution_is_the_librarys(shape):
 
 @pytest.mark.parametrize(("weights", "other"), [(torch.float32, torch.bfloat16), (torch.float16, torch.float32)])
 def test_a_small_convolution_refuses_what_the_librarys_refuses(weights, other):
-    layer = networks.SmallConv(4, 6).to(weights)
-    with pytest.raises(RuntimeError, match="type"):
-        layer(torch.zeros(2, 4, 3, 3, dtype=other))
+    layer, x = networks.SmallConv(4, 6).to(weights), torch.zeros(2, 4, 3, 3, dtype=other)
+    with pytest.raises(RuntimeError) as theirs:
+        torch.nn.Conv2d.forward(layer, x)
+    with pytest.raises(RuntimeError) as ours:
+        layer(x)
+    assert str(ours.value) == str(theirs.value)
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])

@@ -174,6 +174,12 @@ def test_what_all_rows_say_is_named_once_with_its_first_lines(tmp_path):
     assert own[-1] == "samples: the same of 3 more lines"
 
 
+@pytest.mark.parametrize("status", ["ok", "goal_missed"])
+def test_a_run_that_missed_its_goal_is_examined_as_others_are(tmp_path, status):
+    said = submitted(tmp_path, changed(usual_file(), status=status, samples=8))
+    assert any(line.startswith("line 4, samples") for line in said)
+
+
 def test_a_row_six_times_is_no_six_trials(tmp_path):
     rows = usual_file()
     copies = [replace(rows[0], trial=each.trial, seed=each.seed, started=each.started) for each in rows]

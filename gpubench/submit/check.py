@@ -152,28 +152,28 @@ def _private(texts: pd.DataFrame) -> Iterator[str]:
 
 def _implausible(frame: pd.DataFrame) -> Iterator[str]:
     """What no figure can be, whoever published it."""
-    ok = frame[frame["status"].isin(TRAINED)]
-    rate = ok["samples_per_second"]
+    ended = frame[frame["status"].isin(TRAINED)]
+    rate = ended["samples_per_second"]
     # A published figure may be an accuracy, or a gain in its table, and have no time.
-    stated = (ok["mode"] == "published") & (ok["accuracy"].notna() | (ok["table"] != ""))
+    stated = (ended["mode"] == "published") & (ended["accuracy"].notna() | (ended["table"] != ""))
     checks = {
-        "seconds that are not above 0": ok["seconds"] <= 0,
-        "neither seconds nor a rate": ok["seconds"].isna() & rate.isna() & ~stated,
+        "seconds that are not above 0": ended["seconds"] <= 0,
+        "neither seconds nor a rate": ended["seconds"].isna() & rate.isna() & ~stated,
         "a rate that is not above 0": rate <= 0,
-        "more memory used than the card has": ok["peak_memory_bytes"] > ok["card_memory_bytes"] * 1.05,
+        "more memory used than the card has": ended["peak_memory_bytes"] > ended["card_memory_bytes"] * 1.05,
     }
     for what, hits in checks.items():
         if hits.any():
-            models = ", ".join(dict.fromkeys(ok[hits]["model"]))
+            models = ", ".join(dict.fromkeys(ended[hits]["model"]))
             yield harmless(f"implausible: {int(hits.sum())} row(s) with {what} ({models})")
 
 
 def _trials(frame: pd.DataFrame) -> Iterator[str]:
-    ok = frame[frame["status"].isin(TRAINED)]
-    if ok.empty:
+    ended = frame[frame["status"].isin(TRAINED)]
+    if ended.empty:
         yield "trials: no row is ok"
     lacking: Counter[str] = Counter()
-    for _, case in ok.groupby([*together.CASE], dropna=False, sort=False):
+    for _, case in ended.groupby([*together.CASE], dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
         name = harmless(f"{first['model']} {first['precision']}")

@@ -89,8 +89,8 @@ class ByProducts(torch.autograd.Function):
 class SmallConv(nn.Conv2d):
     """A 3 x 3 convolution without bias, padded by 1, that is quick on a CPU where images have few pixels.
 
-    There oneDNN takes most of a step for the weights' gradient, in bf16, and some seconds in fp16. On a card, and for
-    larger images, it is the library's convolution.
+    For those, oneDNN's gradient of the weights takes longer than the rest of the convolution in bf16, and seconds in
+    fp16. On a card, and for larger images, it is the library's convolution.
     """
 
     most_pixels_in_a_row = 5
