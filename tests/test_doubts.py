@@ -93,6 +93,12 @@ def test_a_stopped_run_says_after_how_many_trials(tmp_path):
     assert "without a result" not in text
 
 
+def test_a_run_that_missed_its_goal_has_a_result(tmp_path):
+    missed = row(trial=3, status="goal_missed", success_rate=0.0)
+    text = " ".join(screen(answered(tmp_path, [*rows([1.0, 2.0, 3.0]), missed, row(trial=4, status="failed")])))
+    assert "1 file, 5 rows. 1 without a result. 1 missed the goal." in text
+
+
 def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
     said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
     assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))

@@ -77,6 +77,8 @@ class Result:
     problems: list[str]
     failed: int = 0
     """Rows that are neither ok nor unsupported."""
+    missed: int = 0
+    """Those of them that came to their end and missed their goal."""
     baseline: tuple[str, str] | None = None
     """(column, value) that was named as the baseline."""
     metric: Metric = SECONDS
@@ -187,9 +189,10 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     if not metric.by_loss:
         groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
     failed = int((~ok & (frame["status"] != "unsupported")).sum())
+    missed = int((~ok & (frame["status"] == "goal_missed")).sum())
     judged_groups = _judged(groups, metric)
     left_out = list(dict.fromkeys(left_out))
-    return Result(judged_groups, left_out, loaded.problems, failed, wish, metric, axes, every, labels)
+    return Result(judged_groups, left_out, loaded.problems, failed, missed, wish, metric, axes, every, labels)
 
 
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:

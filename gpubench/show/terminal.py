@@ -311,6 +311,8 @@ def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iter
         parts.append(f"Stopped after {answer.rows - answer.stopped} of {answer.rows} trials.")
     if answer.failed > answer.stopped:
         parts.append(f"{answer.failed - answer.stopped} without a result.")
+    if answer.missed:
+        parts.append(f"{answer.missed} missed the goal.")
     more = len(answer.compared) - len(findings)
     plural = "s" * (more > 1)
     if in_full:

@@ -330,9 +330,8 @@ class Answer:
     gain: str = "speedup"
     """What the value of a finding is called."""
     metric: str = "seconds"
-    """What was compared, as `--metric` calls it."""
     unit: str = "s"
-    """Its unit."""
+    """What was compared, as `--metric` calls it, and its unit."""
     rule: str = ""
     """What a verdict takes, in a sentence or two."""
     files: int = 0
@@ -341,6 +340,8 @@ class Answer:
     """Those of the rows that this is about."""
     failed: int = 0
     """Rows without a result that should have one."""
+    missed: int = 0
+    """Rows that have one, which misses its goal."""
     stopped: int = 0
     """Those of them that were to run when the run was stopped."""
     left_out: tuple[str, ...] = ()
@@ -366,9 +367,7 @@ class Answer:
         import pandas as pd
 
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
-        lines = [
-            [getattr(each, name) for name in names] + list(each.interval or (None, None)) for each in self.findings
-        ]
+        lines = [[*(getattr(each, name) for name in names), *(each.interval or (None, None))] for each in self.findings]
         return pd.DataFrame(lines, columns=[*names, "low", "high"])
 
     def _repr_html_(self) -> str:
