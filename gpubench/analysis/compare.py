@@ -78,7 +78,7 @@ class Result:
     failed: int = 0
     """Rows that are neither ok nor unsupported."""
     missed: int = 0
-    """Those of them that came to their end and missed their goal."""
+    """Those of them that missed their goal."""
     baseline: tuple[str, str] | None = None
     """(column, value) that was named as the baseline."""
     metric: Metric = SECONDS

@@ -53,8 +53,10 @@ def gate(
             "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
         )
     lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
-    if result.failed:
-        lines.append(f"{result.failed} trial(s) failed")
+    if result.failed > result.missed:
+        lines.append(f"{result.failed - result.missed} trial(s) failed")
+    if result.missed:
+        lines.append(f"{result.missed} trial(s) missed the goal")
     lines += [f"not all could be read: {problem}" for problem in result.problems]
     if not compared:
         lines.append(f"nothing is compared with {base}")
