@@ -192,8 +192,8 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, open_, more=[alone], failed=2)[0] == 4
     assert gated(good, open_, problems=["x"])[0] == 4
     assert gated(good, failed=1) == (4, ["1 trial(s) failed"])
-    assert gated(good, failed=3, missed=2) == (4, ["1 trial(s) failed", "2 trial(s) missed the goal"])
-    assert gated(good, failed=2, missed=2) == (4, ["2 trial(s) missed the goal"])
+    assert gated(good, failed=1, missed=2) == (4, ["1 trial(s) failed", "2 trial(s) missed the goal"])
+    assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
     assert gated(good, problems=["x"]) == (4, ["not all could be read: x"])
     assert gated(good, open_)[0] == 3
     assert gated(good, more=[alone]) == (3, ["resnet p fp32: only fp32 has it"])

@@ -76,9 +76,9 @@ class Result:
     """Rows that are in no group."""
     problems: list[str]
     failed: int = 0
-    """Rows that are neither ok nor unsupported."""
+    """Rows without a result that should have one."""
     missed: int = 0
-    """Those of them that missed their goal."""
+    """Rows left out of the pairs because their run missed its goal."""
     baseline: tuple[str, str] | None = None
     """(column, value) that was named as the baseline."""
     metric: Metric = SECONDS
@@ -188,8 +188,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     _place_holes(holes, groups, [column for column in shared if column != "basis"], switches)
     if not metric.by_loss:
         groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
-    failed = int((~ok & (frame["status"] != "unsupported")).sum())
     missed = int((~ok & (frame["status"] == "goal_missed")).sum())
+    failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
     judged_groups = _judged(groups, metric)
     left_out = list(dict.fromkeys(left_out))
     return Result(judged_groups, left_out, loaded.problems, failed, missed, wish, metric, axes, every, labels)

@@ -53,8 +53,8 @@ def gate(
             "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
         )
     lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
-    if result.failed > result.missed:
-        lines.append(f"{result.failed - result.missed} trial(s) failed")
+    if result.failed:
+        lines.append(f"{result.failed} trial(s) failed")
     if result.missed:
         lines.append(f"{result.missed} trial(s) missed the goal")
     lines += [f"not all could be read: {problem}" for problem in result.problems]
@@ -62,7 +62,7 @@ def gate(
         lines.append(f"nothing is compared with {base}")
     if slower:
         return SLOWER, lines
-    if result.failed or result.problems:
+    if result.failed or result.missed or result.problems:
         return SOME_FAILED, lines
     if undecided or lone or not compared:
         return UNDECIDED, lines

@@ -73,7 +73,7 @@ def answer_to(
         files=files,
         rows=len(rows),
         about=len(rows),
-        failed=result.failed - result.missed,
+        failed=result.failed,
         missed=result.missed,
         stopped=int((result.frame["status"] == "interrupted").sum()),
         left_out=tuple(result.left_out),

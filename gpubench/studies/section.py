@@ -341,7 +341,7 @@ class Answer:
     failed: int = 0
     """Rows without a result that should have one."""
     missed: int = 0
-    """Rows of runs that missed their goal, whose times pairs of cards and precisions leave out."""
+    """Rows left out of the pairs because their run missed its goal."""
     stopped: int = 0
     """Those of them that were to run when the run was stopped."""
     left_out: tuple[str, ...] = ()

@@ -171,7 +171,7 @@ def _implausible(frame: pd.DataFrame) -> Iterator[str]:
 def _trials(frame: pd.DataFrame) -> Iterator[str]:
     ended = frame[frame["status"].isin(TRAINED)]
     if ended.empty:
-        yield "trials: no row is ok"
+        yield "trials: no row is of a training that ended"
     lacking: Counter[str] = Counter()
     for _, case in ended.groupby([*together.CASE], dropna=False, sort=False):
         first = case.iloc[0]
