@@ -76,14 +76,15 @@ def test_it_begins_with_six_rounds(mode):
     assert Options(until=0.01, mode=mode).rounds == 6
 
 
-def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path):
+def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
+    # What is left of a trial's time here is the machine's own noise, and a busy one drifts for hundreds of rounds.
+    monkeypatch.setattr("gpubench.runner.stopping.drifts", lambda seconds: False)
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "easy.csv")
-    assert len(rows) >= 6, "and more only where the trials seem to drift, as real ones may"
-    assert f"stopped after {len(rows)} rounds: 1 of 1 intervals are within 90%" in done.stderr
-    assert list(rows["trial"]) == list(range(len(rows)))
+    assert "stopped after 6 rounds: 1 of 1 intervals are within 90%" in done.stderr
+    assert list(rows["trial"]) == list(range(6))
     assert set(rows["until"]) == {0.9}
 
     done = cli(*base, "--until", "0.0001%", "--budget", "12s", "--out", "hard.csv")
