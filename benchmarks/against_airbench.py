@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -36,7 +36,7 @@ import torch
 from gpubench.suites import cifar10
 from gpubench.suites.cifar10 import training
 from gpubench.suites.cifar10.recipe import RECIPES
-from scipy.stats import t
+from scipy.stats import t, ttest_ind
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.data.datasets import load_cifar
@@ -229,8 +229,8 @@ def setting_of(options: argparse.Namespace) -> str:
     return f"{part} {options.device} {threads} torch {torch.__version__} version {CIFAR10.suite.version}"
 
 
-def report(path: Path, setting: str) -> None:
-    """Of each side the means; of ours against each other the differences, seed by seed."""
+def report(path: Path, setting: str, records: Sequence[Path]) -> None:
+    """Of each side the means; of ours less each other's the difference, once with the runs in `records` as well."""
     lines = [line for line in csv.DictReader(path.open()) if line["setting"] == setting]
     of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
     for side, runs in of.items():
@@ -242,15 +242,30 @@ def report(path: Path, setting: str) -> None:
                 f" {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
                 f" {median(columns['seconds']):.1f} s, {median(columns['images_per_second']):.0f} images/s"
             )
+    rounds = [float(run["accuracy"]) for run in of["ours"].values()]
+    for name, accuracies in {"ours": rounds, "ours, all": rounds + recorded(records)}.items():
+        for side in SCRIPTS:
+            others = [float(run["accuracy"]) for run in of[side].values()]
+            print(f"{name} ({len(accuracies)}) less {side} ({len(others)}): {difference_text(accuracies, others)}")
     for side in SCRIPTS:
         both = [(of["ours"][seed], of[side][seed]) for seed in of["ours"] if seed in of[side]]
-        if both:
-            gains = [float(a["accuracy"]) - float(b["accuracy"]) for a, b in both]
-            ratios = [float(b["seconds"]) / float(a["seconds"]) for a, b in both]
-            print(
-                f"ours against {side}, {len(both)} pairs: accuracy {100 * sum(gains) / len(gains):+.2f}"
-                f" ({mean_text(gains)}), {median(ratios):.3f} times as fast {median_interval(ratios)}"
-            )
+        ratios = [float(b["seconds"]) / float(a["seconds"]) for a, b in both]
+        if ratios:
+            print(f"{side}: {median(ratios):.3f} times the seconds of ours, {median_interval(ratios)}")
+
+
+def recorded(paths: Sequence[Path]) -> list[float]:
+    """The accuracies of speedrun in result files."""
+    rows = [row for path in paths for row in csv.DictReader(path.open()) if row["model"] == "speedrun"]
+    return [float(row["accuracy"]) for row in rows]
+
+
+def difference_text(ours: list[float], others: list[float]) -> str:
+    """The difference of two means with Welch's 95% interval, in points: seeds make no pairs of different recipes."""
+    if min(len(ours), len(others)) < 2:
+        return "too few runs"
+    low, high = ttest_ind(ours, others, equal_var=False).confidence_interval()
+    return f"{100 * (fmean(ours) - fmean(others)):+.2f} points ({100 * low:+.2f} to {100 * high:+.2f})"
 
 
 def mean_text(values: list[float]) -> str:
@@ -277,6 +292,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so many")
+    parser.add_argument("--records", type=Path, nargs="*", default=[], help="result files with more runs of speedrun")
     parser.add_argument("--only", choices=SIDES, help="one side, in this process")
     options = parser.parse_args()
     options.data, out = options.data.resolve(), options.out.resolve()
@@ -290,7 +306,7 @@ def main() -> None:
         for name in (sides[number % len(sides) :] + sides)[: len(sides)]:
             if (name, seed, setting_of(options)) not in done and time.monotonic() - began < options.seconds:
                 subprocess.run([sys.executable, *sys.argv, "--only", name, "--seeds", seed], check=True)
-    report(out, setting_of(options))
+    report(out, setting_of(options), options.records)
 
 
 def one(options: argparse.Namespace, out: Path) -> None:

@@ -86,10 +86,10 @@ def test_what_is_as_fast_is_not_1_00_times_as_fast(tmp_path):
     assert found.said == "bf16 is about as fast as fp32 on RTX 2080 Ti"
 
 
-def test_a_stopped_run_says_after_how_many_trials(tmp_path):
+def test_a_stopped_run_says_how_many_trials_are_not_finished(tmp_path):
     lost = [row(trial=n, status="interrupted", seconds=None, measured="") for n in range(3, 10)]
     text = " ".join(screen(answered(tmp_path, [*rows([1.0, 2.0, 3.0]), *lost])))
-    assert "1 file, 10 rows. Stopped after 3 of 10 trials." in text
+    assert "1 file, 10 rows. 7 not finished." in text
     assert "without a result" not in text
 
 

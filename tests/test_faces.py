@@ -15,6 +15,7 @@ from gpubench.show.numbers import text_of
 from gpubench.show.page import page_of
 from gpubench.studies.answer import STUDIES, answer
 from gpubench.studies.section import Estimate, flat
+from gpubench.studies.words import read_of
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -53,6 +54,18 @@ def faces(whole):
 
 def test_every_study_has_a_section_here(whole):
     assert {section.study for section in whole.sections} == set(STUDIES)
+
+
+@pytest.mark.parametrize("face", ["terminal", "markdown", "page"])
+def test_a_face_for_readers_says_what_was_read_and_what_missed_its_goal(whole, faces, face):
+    read = read_of(whole)
+    assert read[-1] == f"{whole.missed} missed the goal."
+    assert " ".join(read) in (words(" ".join(terminal.screen(whole))) if face == "terminal" else faces[face])
+
+
+def test_json_counts_what_missed_its_goal(whole):
+    told = json.loads(text.rendered(whole, "json"))
+    assert (told["failed"], told["stopped"], told["missed"]) == (whole.failed, whole.stopped, whole.missed)
 
 
 @pytest.mark.parametrize("face", ["terminal", "markdown", "csv", "json", "page"])

@@ -16,6 +16,7 @@ from gpubench.show.charts import drawn, figure_of, worth_drawing
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import Answer, Chart, Section
+from gpubench.studies.words import read_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -63,6 +64,7 @@ def page_of(answer: Answer, home: str = "") -> str:
         rules_of(looks),
         title=f"gpubench: {suites}",
         answer=answer,
+        read=" ".join(read_of(answer)),
         told=[each.sentence for each in answer.compared if each.sentence != answer.headline],
         first=FIRST,
         suites=suites,

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from gpubench.rows.read import shown
 from gpubench.show.numbers import duration, interval_text, significant, text_of
 from gpubench.studies.section import Answer, Column, Finding, Section, Table
-from gpubench.studies.words import gain
+from gpubench.studies.words import gain, read_of
 
 WIDTH, LINES = 79, 25
 NAME, FROM = 36, 16
@@ -304,15 +304,7 @@ def _short(card: str) -> str:
 
 def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iterator[str]:
     """What was read, what else there is beside these findings, and how to see it."""
-    files = f"{answer.files} file{'s' * (answer.files != 1)}"
-    rows = f"{answer.rows} row{'s' * (answer.rows != 1)}"
-    parts = [f"{files}, {rows}." if answer.about == answer.rows else f"{answer.about} of {rows} in {files}."]
-    if answer.stopped:
-        parts.append(f"Stopped after {answer.rows - answer.stopped} of {answer.rows} trials.")
-    if answer.failed > answer.stopped:
-        parts.append(f"{answer.failed - answer.stopped} without a result.")
-    if answer.missed:
-        parts.append(f"{answer.missed} missed the goal.")
+    parts = read_of(answer)
     more = len(answer.compared) - len(findings)
     plural = "s" * (more > 1)
     if in_full:

@@ -11,9 +11,11 @@ from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.show.terminal import cells_of, legend
 from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Section, Table, flat, flat_names
+from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
+JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "failed", "stopped", "missed")
 
 
 def rendered(answer: Answer, name: str) -> str:
@@ -26,7 +28,7 @@ def as_json(answer: Answer) -> str:
     whole = {
         "version": JSON_VERSION,
         "headline": answer.headline,
-        **{name: getattr(answer, name) for name in ("metric", "unit", "gain", "rule", "files", "rows", "failed")},
+        **{name: getattr(answer, name) for name in JSON_FACTS},
         "findings": [_finding(each) for each in answer.findings],
         "sections": [_section(each) for each in answer.sections],
         "left_out": answer.left_out,
@@ -118,6 +120,7 @@ def as_markdown(answer: Answer) -> str:
         header = [answer.gain, "95%", "verdict", "what", "from"]
         parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
+    parts.append(f"{_escaped(' '.join(read_of(answer)))}\n")
     for section in answer.sections:
         parts.append(f"**{_escaped(section.title)}**\n")
         parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]

@@ -340,10 +340,10 @@ class Answer:
     """Those of the rows that this is about."""
     failed: int = 0
     """Rows without a result that should have one."""
-    missed: int = 0
-    """Rows left out of the pairs because their run missed its goal."""
     stopped: int = 0
     """Those of them that were to run when the run was stopped."""
+    missed: int = 0
+    """Rows left out of the pairs because their run missed its goal."""
     left_out: tuple[str, ...] = ()
     """What belongs to no section."""
     problems: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
 from gpubench.rows.read import shown
-from gpubench.studies.section import DECIDED, Finding
+from gpubench.studies.section import DECIDED, Answer, Finding
 from gpubench.suite import files
 from gpubench.suite.suite import params_text
 
@@ -265,6 +265,20 @@ def origin(cells: Sequence[Cell]) -> str:
         [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in cells if c.torch)) else []
     )
     return shown("; ".join([*facts, *sources]))
+
+
+def read_of(answer: Answer) -> list[str]:
+    """What was read, in sentences, and how many of its rows say nothing of seconds."""
+    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
+    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
+    told = [f"{files}, {rows}." if answer.about == answer.rows else f"{answer.about:,} of {rows} in {files}."]
+    if answer.stopped:
+        told.append(f"{answer.stopped:,} not finished.")
+    if answer.failed > answer.stopped:
+        told.append(f"{answer.failed - answer.stopped:,} without a result.")
+    if answer.missed:
+        told.append(f"{answer.missed:,} missed the goal.")
+    return told
 
 
 def slug(text: str) -> str:

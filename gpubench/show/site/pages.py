@@ -15,7 +15,7 @@ from gpubench.studies.cards.ranking import Ranking, headline
 from gpubench.studies.section import Answer, Finding
 from gpubench.studies.standings.contents import Contents
 from gpubench.studies.standings.standings import Standing
-from gpubench.studies.words import gain, times
+from gpubench.studies.words import gain, read_of, times
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         title="gpubench: cards ranked by how fast they train",
         description=answer.headline,
         answer=answer,
+        read=" ".join(read_of(answer)),
         told=_told([each for each in answer.compared if each.sentence != answer.headline], here, evidence),
         first=FIRST,
         lead=lead,
