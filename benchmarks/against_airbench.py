@@ -14,7 +14,8 @@ CUDA and as speedrun asks malloc to.
 A round runs each side once, in a process of its own that first trains one step; the order turns from round to round.
 Seconds are what each script counts: whitening, training and the last evaluation with its views. Work is FLOPs of
 training by the formula of the suite; the three others have the network that speedrun has, at 32 x 32 pixels.
---images and --epochs make runs short, for images per second alone. Resumed from --out.
+--images and --epochs make runs short, for images per second alone. Resumed from --out. --records adds whole runs of
+speedrun that gpubench wrote to ours where accuracies are compared.
 """
 
 import argparse
@@ -38,10 +39,10 @@ from gpubench.suites.cifar10 import training
 from gpubench.suites.cifar10.recipe import RECIPES
 from scipy.stats import t, ttest_ind
 
-from gpubench.analysis.stats import median, median_interval
+from gpubench.analysis.stats import median
 from gpubench.data.datasets import load_cifar
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
+from gpubench.suite.trial import TRAINED, Case, Trial
 from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
@@ -229,41 +230,57 @@ def setting_of(options: argparse.Namespace) -> str:
     return f"{part} {options.device} {threads} torch {torch.__version__} version {CIFAR10.suite.version}"
 
 
-def report(path: Path, setting: str, records: Sequence[Path]) -> None:
-    """Of each side the means; of ours less each other's the difference, once with the runs in `records` as well."""
+def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
+    """Of each side the means; of ours less each other's the difference, with the `recorded` runs of ours and without.
+
+    A seed has nothing in common between recipes, so accuracies make no pairs. Seconds do: those of one round.
+    """
     lines = [line for line in csv.DictReader(path.open()) if line["setting"] == setting]
     of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
+    accuracies = {side: [float(run["accuracy"]) for run in runs.values()] for side, runs in of.items()}
+    if recorded:
+        accuracies["ours and recorded"] = accuracies["ours"] + [
+            accuracy for seed, accuracy in recorded.items() if str(seed) not in of["ours"]
+        ]
+    for side, values in accuracies.items():
+        print(
+            f"{side}: {len(values)} runs, {100 * fmean(values):.2f}% ({mean_text(values)})" if values else f"{side}: -"
+        )
     for side, runs in of.items():
         if runs:
             columns = {name: [float(run[name]) for run in runs.values()] for name in COLUMNS[3:]}
-            accuracy = 100 * sum(columns["accuracy"]) / len(runs)
             print(
-                f"{side}: {len(runs)} runs, {accuracy:.2f}% ({mean_text(columns['accuracy'])}),"
-                f" {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
+                f"{side}: {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
                 f" {median(columns['seconds']):.1f} s, {median(columns['images_per_second']):.0f} images/s"
             )
-    rounds = [float(run["accuracy"]) for run in of["ours"].values()]
-    for name, accuracies in {"ours": rounds, "ours, all": rounds + recorded(records)}.items():
-        for side in SCRIPTS:
-            others = [float(run["accuracy"]) for run in of[side].values()]
-            print(f"{name} ({len(accuracies)}) less {side} ({len(others)}): {difference_text(accuracies, others)}")
     for side in SCRIPTS:
-        both = [(of["ours"][seed], of[side][seed]) for seed in of["ours"] if seed in of[side]]
-        ratios = [float(b["seconds"]) / float(a["seconds"]) for a, b in both]
+        for name in accuracies.keys() - set(SCRIPTS):
+            print(f"{name} less {side}: {difference_text(accuracies[name], accuracies[side])}")
+        ratios = [
+            float(of[side][seed]["seconds"]) / float(of["ours"][seed]["seconds"])
+            for seed in of["ours"] & of[side].keys()
+        ]
         if ratios:
-            print(f"{side}: {median(ratios):.3f} times the seconds of ours, {median_interval(ratios)}")
+            print(f"{side}: {median(ratios):.3f} times the seconds of ours ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
-def recorded(paths: Sequence[Path]) -> list[float]:
-    """The accuracies of speedrun in result files."""
-    rows = [row for path in paths for row in csv.DictReader(path.open()) if row["model"] == "speedrun"]
-    return [float(row["accuracy"]) for row in rows]
+def accuracies_in(paths: Sequence[Path], options: argparse.Namespace) -> dict[int, float]:
+    """By seed, those of whole runs of speedrun in result files: the real images, this precision, the work of today."""
+    work = cifar10.flops("speedrun", CIFAR10.resolve_params({}))
+    alike = {"suite": "cifar10", "model": "speedrun", "mode": "full", "data": "cifar10", "precision": options.precision}
+    found = {}
+    rows = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+    for row in rows:
+        whole = row.items() >= alike.items() and row["status"] in TRAINED and row["accuracy"]
+        if whole and math.isclose(float(row["flops_per_sample"] or 0), work, rel_tol=0.001):
+            found[int(row["seed"])] = float(row["accuracy"])
+    return found
 
 
-def difference_text(ours: list[float], others: list[float]) -> str:
-    """The difference of two means with Welch's 95% interval, in points: seeds make no pairs of different recipes."""
-    if min(len(ours), len(others)) < 2:
-        return "too few runs"
+def difference_text(ours: Sequence[float], others: Sequence[float]) -> str:
+    """The difference of two means with Welch's 95% interval, in points."""
+    if min(len(ours), len(others)) < 2 or not stdev(ours) + stdev(others):
+        return "no interval"
     low, high = ttest_ind(ours, others, equal_var=False).confidence_interval()
     return f"{100 * (fmean(ours) - fmean(others)):+.2f} points ({100 * low:+.2f} to {100 * high:+.2f})"
 
@@ -298,6 +315,7 @@ def main() -> None:
     options.data, out = options.data.resolve(), options.out.resolve()
     if options.only:
         return one(options, out)
+    recorded = accuracies_in(options.records, options)
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
     done = {tuple(line[:3]) for line in csv.reader(out.open())}
@@ -306,7 +324,7 @@ def main() -> None:
         for name in (sides[number % len(sides) :] + sides)[: len(sides)]:
             if (name, seed, setting_of(options)) not in done and time.monotonic() - began < options.seconds:
                 subprocess.run([sys.executable, *sys.argv, "--only", name, "--seeds", seed], check=True)
-    report(out, setting_of(options), options.records)
+    report(out, setting_of(options), recorded)
 
 
 def one(options: argparse.Namespace, out: Path) -> None:

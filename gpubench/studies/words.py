@@ -268,16 +268,17 @@ def origin(cells: Sequence[Cell]) -> str:
 
 
 def read_of(answer: Answer) -> list[str]:
-    """What was read, in sentences, and how many of its rows say nothing of seconds."""
-    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
+    """What was read, in sentences; of all rows also how many are in no pair, as their run gave nothing to compare."""
     rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
-    told = [f"{files}, {rows}." if answer.about == answer.rows else f"{answer.about:,} of {rows} in {files}."]
-    if answer.stopped:
-        told.append(f"{answer.stopped:,} not finished.")
-    if answer.failed > answer.stopped:
-        told.append(f"{answer.failed - answer.stopped:,} without a result.")
-    if answer.missed:
-        told.append(f"{answer.missed:,} missed the goal.")
+    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
+    if 0 < answer.about < answer.rows:
+        return [f"{answer.about:,} of {rows} in {files}." if answer.files else f"{answer.about:,} of {rows}."]
+    if not answer.rows:
+        return [f"{files}, no rows."] if answer.files else []
+    told = [f"{files}, {rows}." if answer.files else f"{rows}."]
+    told += [f"{answer.stopped:,} not finished."] if answer.stopped else []
+    told += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
+    told += [f"{answer.missed:,} missed the goal."] if answer.missed else []
     return told
 
 

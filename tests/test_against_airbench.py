@@ -1,0 +1,28 @@
+"""benchmarks/against_airbench.py: which runs of ours count, and how accuracies are compared."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture
+def script(benchmark_script):
+    return benchmark_script("against_airbench")
+
+
+def test_of_result_files_whole_runs_of_todays_recipe_count_once(script):
+    files = sorted(RESULTS.glob("*.csv"))
+    found = script.accuracies_in([*files, *files], Namespace(precision="bf16"))
+    assert sorted(found) == [*range(2001, 2013), *range(3001, 3006)], "not those of older versions"
+    assert found[2001] == 0.942
+    assert script.accuracies_in(files, Namespace(precision="fp32")) == {}
+
+
+def test_a_difference_has_welchs_interval(script):
+    text = script.difference_text([0.941, 0.943, 0.942], [0.940, 0.938, 0.939])
+    assert text == "+0.30 points (+0.07 to +0.53)"
+    assert script.difference_text([0.94], [0.93, 0.94]) == "no interval"
+    assert script.difference_text([0.94, 0.94], [0.93, 0.93]) == "no interval"
