@@ -254,7 +254,7 @@ def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
                 f" {median(columns['seconds']):.1f} s, {median(columns['images_per_second']):.0f} images/s"
             )
     for side in SCRIPTS:
-        for name in accuracies.keys() - set(SCRIPTS):
+        for name in [each for each in accuracies if each not in SCRIPTS]:
             print(f"{name} less {side}: {difference_text(accuracies[name], accuracies[side])}")
         ratios = [
             float(of[side][seed]["seconds"]) / float(of["ours"][seed]["seconds"])
@@ -267,7 +267,8 @@ def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
 def accuracies_in(paths: Sequence[Path], options: argparse.Namespace) -> dict[int, float]:
     """By seed, those of whole runs of speedrun in result files: the real images, this precision, the work of today."""
     work = cifar10.flops("speedrun", CIFAR10.resolve_params({}))
-    alike = {"suite": "cifar10", "model": "speedrun", "mode": "full", "data": "cifar10", "precision": options.precision}
+    alike = {"suite": "cifar10", "model": "speedrun", "mode": "full", "data": "cifar10"}
+    alike |= {"precision": options.precision, "device": options.device}
     found = {}
     rows = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
     for row in rows:
@@ -315,6 +316,8 @@ def main() -> None:
     options.data, out = options.data.resolve(), options.out.resolve()
     if options.only:
         return one(options, out)
+    if options.records and (options.images or options.epochs or options.test_images != 10_000):
+        parser.error("--records: its runs are whole ones, without --images, --epochs and --test-images")
     recorded = accuracies_in(options.records, options)
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")

@@ -76,6 +76,7 @@ def test_faces_for_readers_say_alike_what_was_read(face, said, changes):
         "page": lambda: page_of(told),
     }[face]()
     assert said in words(drawn)
+    assert "0 files" not in words(drawn)
     assert (" rows" in words(drawn)) == bool(said) or face == "page", "its button says rows"
 
 

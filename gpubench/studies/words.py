@@ -268,7 +268,7 @@ def origin(cells: Sequence[Cell]) -> str:
 
 
 def read_of(answer: Answer) -> list[str]:
-    """What was read, in sentences; of all rows also how many are in no pair, as their run gave nothing to compare."""
+    """What was read, in sentences; where the answer is about all rows, also how many gave nothing to compare."""
     rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
     files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
     if 0 < answer.about < answer.rows:
