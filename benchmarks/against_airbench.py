@@ -39,6 +39,7 @@ from gpubench.suites.cifar10 import training
 from gpubench.suites.cifar10.recipe import RECIPES
 from scipy.stats import t, ttest_ind
 
+from gpubench import load
 from gpubench.analysis.stats import median
 from gpubench.data.datasets import load_cifar
 from gpubench.suite import files
@@ -237,45 +238,39 @@ def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
     """
     lines = [line for line in csv.DictReader(path.open()) if line["setting"] == setting]
     of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
-    accuracies = {side: [float(run["accuracy"]) for run in runs.values()] for side, runs in of.items()}
-    if recorded:
-        accuracies["ours and recorded"] = accuracies["ours"] + [
-            accuracy for seed, accuracy in recorded.items() if str(seed) not in of["ours"]
-        ]
-    for side, values in accuracies.items():
-        print(
-            f"{side}: {len(values)} runs, {100 * fmean(values):.2f}% ({mean_text(values)})" if values else f"{side}: -"
-        )
     for side, runs in of.items():
         if runs:
             columns = {name: [float(run[name]) for run in runs.values()] for name in COLUMNS[3:]}
             print(
-                f"{side}: {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
+                f"{side}: {accuracy_text(columns['accuracy'])},"
+                f" {median(columns['images']):,.0f} images, {median(columns['pflop']):.4f} PFLOP,"
                 f" {median(columns['seconds']):.1f} s, {median(columns['images_per_second']):.0f} images/s"
             )
+    accuracies = {side: [float(run["accuracy"]) for run in runs.values()] for side, runs in of.items()}
+    more = [accuracy for seed, accuracy in recorded.items() if str(seed) not in of["ours"]]
+    if more:
+        print(f"ours and recorded: {accuracy_text(accuracies['ours'] + more)}")
     for side in SCRIPTS:
-        for name in [each for each in accuracies if each not in SCRIPTS]:
-            print(f"{name} less {side}: {difference_text(accuracies[name], accuracies[side])}")
-        ratios = [
-            float(of[side][seed]["seconds"]) / float(of["ours"][seed]["seconds"])
-            for seed in of["ours"] & of[side].keys()
-        ]
-        if ratios:
+        shared = of["ours"].keys() & of[side].keys()
+        if shared:
+            ratios = [float(of[side][seed]["seconds"]) / float(of["ours"][seed]["seconds"]) for seed in shared]
             print(f"{side}: {median(ratios):.3f} times the seconds of ours ({min(ratios):.3f} to {max(ratios):.3f})")
+            print(f"  ours less {side}: {difference_text(accuracies['ours'], accuracies[side])}")
+            if more:
+                print(f"  with those recorded: {difference_text(accuracies['ours'] + more, accuracies[side])}")
 
 
 def accuracies_in(paths: Sequence[Path], options: argparse.Namespace) -> dict[int, float]:
     """By seed, those of whole runs of speedrun in result files: the real images, this precision, the work of today."""
-    work = cifar10.flops("speedrun", CIFAR10.resolve_params({}))
+    if not paths:
+        return {}
     alike = {"suite": "cifar10", "model": "speedrun", "mode": "full", "data": "cifar10"}
     alike |= {"precision": options.precision, "device": options.device}
-    found = {}
-    rows = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
-    for row in rows:
-        whole = row.items() >= alike.items() and row["status"] in TRAINED and row["accuracy"]
-        if whole and math.isclose(float(row["flops_per_sample"] or 0), work, rel_tol=0.001):
-            found[int(row["seed"])] = float(row["accuracy"])
-    return found
+    rows = load(paths).frame
+    rows = rows[(rows[list(alike)] == list(alike.values())).all(axis=1) & rows["status"].isin(TRAINED)]
+    work = cifar10.flops("speedrun", CIFAR10.resolve_params({}))
+    rows = rows[(rows["flops_per_sample"] / work - 1).abs() < 0.001]
+    return dict(zip(rows["seed"].astype(int), rows["accuracy"], strict=True))
 
 
 def difference_text(ours: Sequence[float], others: Sequence[float]) -> str:
@@ -286,12 +281,13 @@ def difference_text(ours: Sequence[float], others: Sequence[float]) -> str:
     return f"{100 * (fmean(ours) - fmean(others)):+.2f} points ({100 * low:+.2f} to {100 * high:+.2f})"
 
 
-def mean_text(values: list[float]) -> str:
-    """The 95% interval of the mean by Student's t, in percent."""
+def accuracy_text(values: Sequence[float]) -> str:
+    """How many runs, their mean, and its 95% interval by Student's t, in percent."""
+    mean = f"{len(values)} runs, {100 * fmean(values):.2f}%"
     if len(values) < 2 or not stdev(values):
-        return "no interval"
+        return f"{mean} (no interval)"
     low, high = t.interval(0.95, len(values) - 1, fmean(values), stdev(values) / math.sqrt(len(values)))
-    return f"{100 * low:.2f} to {100 * high:.2f}"
+    return f"{mean} ({100 * low:.2f} to {100 * high:.2f})"
 
 
 def main() -> None:

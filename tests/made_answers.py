@@ -98,4 +98,5 @@ def answer(*findings, sections=(), **given):
         return TABLE if cases is None else TABLE + ",".join(map(str, sorted(cases))).encode()
 
     default = {"headline": "A trains 2 times as fast as B (one run).", "rule": "What a verdict takes.", "rows": 2}
+    default["about"] = given.get("rows", 2)
     return Answer(findings=findings, sections=tuple(sections), table=table, **{**default, **given})

@@ -120,7 +120,8 @@ def as_markdown(answer: Answer) -> str:
         header = [answer.gain, "95%", "verdict", "what", "from"]
         parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
-    parts += [f"{_escaped(sentence)}\n" for sentence in [" ".join(read_of(answer))] if sentence]
+    if read := read_of(answer):
+        parts.append(f"{_escaped(' '.join(read))}\n")
     for section in answer.sections:
         parts.append(f"**{_escaped(section.title)}**\n")
         parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]

@@ -269,12 +269,12 @@ def origin(cells: Sequence[Cell]) -> str:
 
 def read_of(answer: Answer) -> list[str]:
     """What was read, in sentences; where the answer is about all rows, also how many gave nothing to compare."""
-    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
     files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
-    if 0 < answer.about < answer.rows:
-        return [f"{answer.about:,} of {rows} in {files}." if answer.files else f"{answer.about:,} of {rows}."]
+    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
     if not answer.rows:
         return [f"{files}, no rows."] if answer.files else []
+    if answer.about < answer.rows:
+        return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     told = [f"{files}, {rows}." if answer.files else f"{rows}."]
     told += [f"{answer.stopped:,} not finished."] if answer.stopped else []
     told += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []

@@ -47,6 +47,7 @@ def answer_of(
         rule=f"{measured} {RULE}",
         files=1,
         rows=len(mine),
+        about=len(mine),
         table=lambda cases: table,
     )
 
