@@ -44,7 +44,7 @@ def finding(**changes):
 
 def answered(findings, files=1, rows=1, failed=0):
     """An answer of these findings alone."""
-    return Answer(headline(findings), tuple(findings), (), files=files, rows=rows, failed=failed)
+    return Answer(headline(findings), tuple(findings), (), files=files, rows=rows, about=rows, failed=failed)
 
 
 def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
