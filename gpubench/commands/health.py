@@ -33,12 +33,14 @@ ADVICE = "`gpubench doctor` checks what can slow a card: power limit, clocks, he
 MEASURE = "measure first: gpubench run --suite reference --batch 64"
 COLUMNS = (
     Column("case"),
+    Column("suite"),
+    Column("batch"),
     Column("samples/s", "x"),
     Column("median", "x"),
     Column("ratio", "ratio", places=2),
-    Column("lowest", "x"),
-    Column("highest", "x"),
-    Column("references", "count"),
+    Column("min", "x"),
+    Column("max", "x"),
+    Column("hosts", "count"),
     Column("verdict"),
     Column("caveat", note=True),
 )
@@ -49,6 +51,9 @@ class CaseHealth:
     """One case of this card beside its references."""
 
     case: str
+    """Model and precision."""
+    suite: str
+    batch: str
     rate: float
     """Median of its trials, in samples/s."""
     references: tuple[float, ...] = ()
@@ -134,8 +139,8 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
     for alike, trials in rows.groupby("alike", sort=False):
         rates = tuple(references[references["alike"] == alike].groupby("host")["samples_per_second"].median())
         first = trials.iloc[0]
-        batch = "" if pd.isna(first["batch_size"]) else f" batch {first['batch_size']:.0f}"
-        name = f"{first['suite']} {first['model']} {first['precision']}{batch}"
+        batch = "" if pd.isna(first["batch_size"]) else f"{first['batch_size']:.0f}"
+        name = f"{first['model']} {first['precision']}"
         published = None if rates else expected.get((first["precision"], first["batch_size"]))
         published = published if published and set(trials.index) & published.rows else None
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
@@ -144,7 +149,7 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
             caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
         estimate = published.rate if published else None
         rate = float(trials["samples_per_second"].median())
-        cases.append(CaseHealth(name, rate, rates, estimate, "; ".join(caveats)))
+        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, estimate, "; ".join(caveats)))
     return cases
 
 
@@ -177,13 +182,15 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
         headline = f"{short_name(card)}: no other host has rows of the same case, torch and CUDA; add files (--against)"
     else:
         headline = (
-            f"{short_name(card)}: {len(slow)} of {len(compared)} cases {'is' if len(slow) == 1 else 'are'} more than"
+            f"{short_name(card)}: {len(slow)} of {len(compared)} {'case' if len(compared) == 1 else 'cases'} {'is' if len(slow) == 1 else 'are'} more than"
             f" {LIMIT:.0%} below other cards of its kind"
         )
     lines = []
     for case in cases:
         expected = case.expected
         beside = (expected.value, case.rate / expected.value, expected.low, expected.high) if expected else (None,) * 4
-        lines.append((case.case, case.rate, *beside, len(case.references), case.verdict, case.caveat))
+        verdict = f"{case.verdict} (rough)" if expected and not case.references else case.verdict
+        facts = case.case, case.suite, case.batch, case.rate
+        lines.append((*facts, *beside, len(case.references), verdict, case.caveat))
     table = table_lines(Table("cases", COLUMNS, tuple(lines)), WIDTH)
     return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]
