@@ -181,10 +181,8 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
     if not compared:
         headline = f"{short_name(card)}: no other host has rows of the same case, torch and CUDA; add files (--against)"
     else:
-        headline = (
-            f"{short_name(card)}: {len(slow)} of {len(compared)} {'case' if len(compared) == 1 else 'cases'} {'is' if len(slow) == 1 else 'are'} more than"
-            f" {LIMIT:.0%} below other cards of its kind"
-        )
+        count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
+        headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"
     lines = []
     for case in cases:
         expected = case.expected
