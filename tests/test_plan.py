@@ -166,7 +166,7 @@ def test_what_nobody_asked_for():
         "nodes": 1, "rendezvous": "", "repeats": None, "mode": "sampled", "out": Path("results"), "data": None,
         "weights": None, "synthetic": False, "memory_limit_bytes": None, "time_limit_seconds": None, "until": None,
         "budget_seconds": None, "seed": 42, "session": "", "settings": {}, "tries": ({},), "tensorboard": None,
-        "dry_run": False, "soak": True, "peaks": True, "peaks_anew": False, "judged": False,
+        "dry_run": False, "soak": True, "peaks": True, "judged": False,
     }  # fmt: skip
 
 

@@ -165,7 +165,6 @@ def lines_of(hostile):
         "list": [["--suite", suite], ["--suite", broken], ["--suite", picture]],
         "show": [[suite], [broken], [picture]],
         "cards": [[f"z{STEERS}"], ["--price", picture], ["--source", f"z{STEERS}"]],
-        "accept": [["--against", hostile.with_name("no\x1b\u202e.csv")]],
         "site": [[hostile, "-o", hostile.with_name("s\x1b\u202e")], [picture, "-o", hostile.with_name("p\x1b")]],
         "run": [
             ["--suite", suite, "--synthetic", "--dry-run"],
