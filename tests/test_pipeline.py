@@ -183,7 +183,7 @@ def stopped(tmp_path, monkeypatch):
     def run_stopped(at: int, **options) -> tuple[int, str]:
         told = Console(file=io.StringIO(), width=200)
         asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, told, StopAt(at))
+        code = run(asked, told, StopAt(at)).exit_code
         return code, told.file.getvalue().splitlines()[-1]
 
     return run_stopped

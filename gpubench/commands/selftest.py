@@ -153,7 +153,7 @@ def _judged(sampled: Path, full: Path) -> list[Check]:
 def _run(options: Options) -> None:
     """Trials with their progress on stderr, and nothing else: the files are our own. Raises KeyboardInterrupt."""
     # A run that is stopped keeps what it has and returns; here it would be the next run's turn.
-    if run(options, Screen(file=StringIO())) == INTERRUPTED:
+    if run(options, Screen(file=StringIO())).exit_code == INTERRUPTED:
         raise KeyboardInterrupt
 
 
