@@ -21,7 +21,7 @@ from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.cli.machine import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.state import Check, Host
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS
 

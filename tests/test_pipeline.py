@@ -27,9 +27,9 @@ from gpubench import __version__
 from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.verdicts import ran_together
 from gpubench.hardware.environment import cpu_count
-from gpubench.plan.options import Options
 from gpubench.rows.write import RowsFile
 from gpubench.runner import scratch
+from gpubench.runner.options import Options
 from gpubench.runner.run import run
 from gpubench.runner.signals import Interrupts
 

@@ -20,8 +20,8 @@ from gpubench.commands.selftest import (
     verdict,
 )
 from gpubench.hardware.environment import Device, devices_of
-from gpubench.plan.options import Options
 from gpubench.rows import write as records
+from gpubench.runner.options import Options
 from gpubench.runner.run import run
 from gpubench.runner.summary import RunSummary
 from gpubench.training.clock.clock import Clock

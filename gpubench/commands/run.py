@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gpubench.console import Screen
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 from gpubench.runner.summary import RunSummary
 
 MOST_RESULTS = 4

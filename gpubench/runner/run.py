@@ -9,8 +9,6 @@ from rich.console import Console
 from gpubench.console import Screen
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
-from gpubench.plan.options import SAMPLED_REPEATS, Options
-from gpubench.plan.session import Session, open_session, print_plan
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile, append
 from gpubench.runner import scratch
@@ -19,11 +17,13 @@ from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Answer, Measure
+from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import Earlier, terms_of
 from gpubench.runner.rounds import Rounds
+from gpubench.runner.session import Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.summary import RunSummary
 from gpubench.runner.warm_up import WarmUp

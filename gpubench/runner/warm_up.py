@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from gpubench.errors import UserError
-from gpubench.plan.session import Session
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import RunChild
+from gpubench.runner.session import Session
 from gpubench.suite.trial import Case
 
 SOAK_SECONDS = 30.0

@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.plan.session import Session
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import Message, Outcome, RunChild
+from gpubench.runner.session import Session
 from gpubench.runner.signals import INTERRUPTED
 from gpubench.runner.summary import RunSummary
 from gpubench.suite.trial import trial_from_json
