@@ -38,7 +38,6 @@ from gpubench.errors import UserError
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
 from gpubench.rows.table import PLAUSIBLE
-from gpubench.suite.files import built_in_names, find
 from gpubench.suite.trial import TRAINED
 
 USUAL_AXES = ("card", "precision")
@@ -125,7 +124,7 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files hold none"
         raise UserError(f"no row to compare: {why}")
-    return replace(loaded, frame=_with_studies(_with_rates(loaded.frame)))
+    return replace(loaded, frame=_with_rates(loaded.frame))
 
 
 def plausible(loaded: Loaded) -> Loaded:
@@ -148,14 +147,6 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     whole = frame["run_samples"] / frame["seconds"]
     return frame.assign(samples_per_second=frame["samples_per_second"].where(~lacking, whole))
-
-
-def _with_studies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows from before suites named their studies have those that the built-in suite of their name has now."""
-    known = set(frame.loc[frame["studies"] != "", "suite"])
-    lacking = [name for name in frame["suite"].unique() if name not in known and name in built_in_names()]
-    studies = {name: " ".join(find(name).suite.studies) for name in lacking}
-    return frame.assign(studies=frame["suite"].map(studies).fillna(frame["studies"])) if studies else frame
 
 
 def compare_rows(loaded: Loaded, question: Question) -> Result:

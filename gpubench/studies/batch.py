@@ -149,7 +149,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         {name: f"{name}={text_of(each[name])}" for name in ("data", "mode", "suite_version", *STACK)}
         | {
             "precision": str(each["precision"]),
-            **words.settings_of(*(str(each[name]) for name in ("suite", "model", "params"))),
+            **words.settings_of(str(each["suite"]), each["suite_version"], str(each["model"]), str(each["params"])),
         }
         | {"model": str(each["model"]), "card": short(str(each["card"]))}
         for each in known

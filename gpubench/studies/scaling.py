@@ -35,7 +35,9 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
     facts = []
     for each in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
-        params = words.settings_of(*(str(each.get(name, "")) for name in ("suite", "model", "params")))
+        params = words.settings_of(
+            str(each["suite"]), each.get("suite_version"), str(each.get("model", "")), str(each.get("params", ""))
+        )
         facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 

@@ -114,12 +114,12 @@ def facts_of(cell: Cell) -> dict[str, str]:
     facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
     if cell.source:
         facts["source"] = f"by {author(cell.source)}"
-    return facts | settings_of(cell.suite, cell.model, cell.params)
+    return facts | settings_of(cell.suite, cell.number("suite_version"), cell.model, cell.params)
 
 
-def settings_of(suite: str, model: str, params: str) -> dict[str, str]:
-    """The parameters by name, as `name=value`; a 0 that the suite has by default means what the recipe itself has."""
-    usual = _usual(suite, model, params)
+def settings_of(suite: str, version: object, model: str, params: str) -> dict[str, str]:
+    """Return the parameters by name, as `name=value`; a 0 that is the suite's default means "chosen by the recipe"."""
+    usual = _usual(suite, version, model, params)
     pairs = {pair: pair.partition("=") for pair in params.split() if "=" in pair}
     return {
         name: f"default {name}" if value in {"0", "0.0"} and pair in usual else pair
@@ -179,18 +179,21 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
     """Parameters that all cells share and that are not what their suite has by default."""
     shared = set.intersection(*(set(cell.params.split()) for cell in cells))
     first = cells[0]
-    usual = _usual(first.suite, first.model, first.params)
+    usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
     yield from sorted(
         pair for pair in shared if usual and "=" in pair and pair not in usual and not pair.startswith("epochs=")
     )
 
 
 @cache
-def _usual(suite_name: str, model: str, params: str) -> frozenset[str]:
-    """The parameters that a built-in suite has by default, and those that follow from a preset."""
+def _usual(suite_name: str, version: object, model: str, params: str) -> frozenset[str]:
+    """Return the default parameters of a built-in suite, with those that follow from a preset.
+
+    Empty for rows of another version of the suite: its defaults may have been others.
+    """
     try:
         found = _built_in(suite_name)
-        if found is None:
+        if found is None or found.suite.version != version:
             return frozenset()
         own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
