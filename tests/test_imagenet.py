@@ -58,7 +58,7 @@ def photos(tmp_path_factory):
     return root
 
 
-def trial_of(root, *, mode="full", model="resnet18", name="fp32", batch=16, folder="", events="", **settings):
+def trial_of(root, *, mode="full", model="small", name="fp32", batch=16, folder="", events="", **settings):
     data = images.read_tree(root).name if root else "synthetic"
     case = Case(
         suite="imagenet", suite_version=1, suite_digest="", suite_path=str(IMAGENET.path), model=model, precision=name,
@@ -197,7 +197,7 @@ def test_the_rate_is_the_schedules_or_only_has_its_shape():
 
 
 def test_a_run_of_fewer_epochs_has_the_same_schedule_in_short(photos):
-    _, clock = run(trial_of(photos, model="small", epochs="2"))
+    _, clock = run(trial_of(photos, epochs="2"))
     table = clock.summary()["table"]
     assert [(each["epoch"], each["size"]) for each in table] == [(1, 32), (2, 48)]
     assert schedule_of(PHASES, 2).lr(0.5, 64) == schedule_of(PHASES).lr(1, 64) == 0.2
@@ -266,7 +266,7 @@ def test_two_processes_train_and_validate_as_one(photos, cli_process, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"ema": "0.9"},
+        {"ema": "0.9", "model": "resnet18", "phases": ONE},
         pytest.param({"name": "bf16"}, marks=pytest.mark.e2e),
         pytest.param({"workers": "1"}, marks=pytest.mark.e2e),
         pytest.param({"memory_format": "contiguous"}, marks=pytest.mark.slow),
