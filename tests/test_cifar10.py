@@ -168,7 +168,7 @@ def run_of(rung, name="fp32", **options):
 def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
     run = run_of("whitening", epochs="0")
     run.total_steps = 4 * run.epochs
-    batch = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    batch = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
     for _ in range(3):
         run.step(batch)
     (sgd,) = run.optimizers
@@ -203,7 +203,7 @@ def test_the_average_moves_by_what_its_decay_leaves():
     assert slow.running_mean.tolist() == pytest.approx([0.1, 0.1])
     run = run_of("ema")
     assert run.average is not run.model
-    batch = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
+    batch = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
     run.average.load_state_dict(run.model.state_dict())
     before = run.average.head.weight.clone()
     for step in range(1, 6):
@@ -222,9 +222,9 @@ def test_the_whitening_bias_trains_for_its_epochs(monkeypatch):
         return step(run, batch)
 
     monkeypatch.setattr(training.Run, "step", watching)
-    run_small("airbench94", epochs="9", train_images="8")
-    _, _, *epochs = trained[: 2 + 9]  # the warm-up has one step of each kind
-    assert epochs == [True] + [False] * 8
+    run_small("airbench94", epochs="5", train_images="8")
+    _, _, *epochs = trained[: 2 + 5]  # the warm-up has one step of each kind
+    assert epochs == [True] + [False] * 4
 
 
 def test_runs_of_one_process_begin_anew_and_draw_anew(monkeypatch):
@@ -265,7 +265,7 @@ def test_the_first_rungs_differ_in_one_thing_only():
 
 
 def test_validation_between_epochs_and_warm_up_do_not_count():
-    _, clock, _ = run_small("tta", epochs="3", validate="true")
+    _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="8")
     found = clock.summary()
     laps = [lap for lap in found["laps"] if lap.kind != "resident"]
     between = [lap for lap in laps if lap.phase == "valid" and 0 <= lap.epoch < 2]

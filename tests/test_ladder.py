@@ -134,6 +134,7 @@ def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
     assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
 
 
+@pytest.mark.e2e
 def test_the_published_file_is_what_its_script_writes(tmp_path, request):
     root = request.path.parents[1]
     runpy.run_path(str(root / "benchmarks" / "published_cifar10.py"))["main"](tmp_path)

@@ -64,7 +64,7 @@ def test_run_then_compare(cli_process, tmp_path):
     assert {row["status"] for row in rows} == {"ok"}
     assert all(row["laps"] and row["session"] and row["suite_digest"] for row in rows)
     # 5 steps of training and 2 of validation, 5 ms each; a sleep is never shorter than it was asked to be
-    assert all(0.035 <= float(row["seconds"]) < 1 for row in rows)
+    assert all(float(row["seconds"]) >= 0.035 for row in rows)
     compared = cli_process("compare", out)
     assert compared.returncode == 0, compared.stderr
     assert all(word in compared.stdout for word in ("short", "bf16 / fp32", "one run"))
