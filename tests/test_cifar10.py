@@ -304,7 +304,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     assert quality["loss"] > 0
 
 
-FEW_STEPS = {"batch": 64, "train_images": "640", "valid_images": "8", "epochs": "0"}
+FEW_STEPS = {"batch": 8, "train_images": "80", "valid_images": "8", "epochs": "0"}
 
 
 def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
@@ -321,7 +321,7 @@ def test_an_evaluation_starts_fewer_calls_than_it_did(monkeypatch):
     assert 80 < len(calls_of(lambda: run.evaluate(tests))) < 110
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_compiled_step_starts_few_calls_optimizers_and_batch_included(monkeypatch):
     monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)
     torch.compiler.reset()
@@ -467,7 +467,7 @@ def test_the_gradient_of_a_small_convolution_is_as_exact_as_the_librarys(dtype, 
     assert error(layer, exact) < 1.1 * error(convolution, exact)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_small_convolution_can_be_compiled():
     layer, x = networks.SmallConv(4, 6), torch.randn(2, 4, 3, 3, requires_grad=True)
     found = []
@@ -605,6 +605,7 @@ def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
     assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
 
 
+@pytest.mark.slow
 def test_an_epoch_has_a_step_even_where_less_than_a_batch_is_left():
     quality, _, _ = run_small("speedrun", epochs="12", train_images="9", batch=8)
     assert quality["loss"] > 0

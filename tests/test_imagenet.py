@@ -219,7 +219,7 @@ def test_lars_wants_weights_of_32_bits(photos):
     assert IMAGENET.suite.refuse(replace(case, precision="fp16")) == ""
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, tmp_path):
     settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1", "lr": "4"}
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -229,7 +229,7 @@ def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, t
         "hierarchical": ["--set", "all_reduce=hierarchical", "--set", "group=2"],
     }.items():
         done = cli_process(
-            "run", "--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "fp32", "--data",
+            "run", "--suite", "imagenet", "--models", "small", "--device", "cpu", "--precision", "fp32", "--data",
             photos, *words, *more, "--full", "--batch", 8, "--processes", "2", "--seed", 1, "--out", f"{name}.csv",
         )  # fmt: skip
         frame = load([tmp_path / f"{name}.csv"]).frame
@@ -247,7 +247,7 @@ def files_of(root, rank, **settings):
 @pytest.mark.e2e
 def test_two_processes_train_and_validate_as_one(photos, cli_process, tmp_path):
     settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
-    asked = ["--suite", "imagenet", "--models", "resnet18", "--device", "cpu", "--precision", "bf16", "--data", photos]
+    asked = ["--suite", "imagenet", "--models", "small", "--device", "cpu", "--precision", "bf16", "--data", photos]
     done = cli_process(
         "run", *asked, *settings, "--full", "--batch", 8, "--processes", "1,2", "--seed", 1, "--out", "a.csv"
     )
@@ -420,7 +420,7 @@ class KillingClock(Clock):
 
 
 @pytest.mark.parametrize(
-    "kill_at", [(2, 3), *(pytest.param(where, marks=pytest.mark.e2e) for where in ((0, 1), (3, 0)))]
+    "kill_at", [(2, 3), *(pytest.param(where, marks=pytest.mark.slow) for where in ((0, 1), (3, 0)))]
 )
 def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
     trial = trial_of(photos, folder=tmp_path / "kept")

@@ -474,7 +474,13 @@ SMALL = {
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("suite", "model"), [("wordlm", "lstm"), ("cifar10", "resnet9"), ("tricks", "loading")])
+@pytest.mark.parametrize(
+    ("suite", "model"),
+    [
+        ("wordlm", "lstm"),
+        *(pytest.param(*names, marks=pytest.mark.slow) for names in (("cifar10", "resnet9"), ("tricks", "loading"))),
+    ],
+)
 def test_a_suite_trains_in_a_child_of_its_own(cli_process, tmp_path, suite, model):
     """Those that no other test of processes trains."""
     settings = [part for name, value in SMALL[suite].items() for part in ("--set", f"{name}={value}")]

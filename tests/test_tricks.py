@@ -1,12 +1,14 @@
 """The suite tricks: each trick is one parameter, early stopping counts its own epochs, two processes train as one."""
 
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import torch
 from answers import answered, section, table
 from brief import brief
-from gpubench.suites.tricks import data, training
+from gpubench.suites.tricks import data, processes, training
 from rows import rows
 
 from gpubench.hardware.environment import Device
@@ -95,6 +97,57 @@ def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, bat
     together = [sorted(i for share in shuffled for i in share[step]) for step in range(len(shuffled[0]))]
     alone = data.Batches(samples, batch, 7, 0, 1, True)
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
+
+
+def evaluating(network, rank, ranks):
+    """A process of a pipeline that only evaluates."""
+    pipeline = object.__new__(training.Pipeline)
+    pipeline.params = SimpleNamespace(evaluation=True, loading=False)
+    pipeline.device, pipeline.model = torch.device("cpu"), network
+    pipeline.rank, pipeline.ranks, pipeline.found, pipeline.images = rank, ranks, [], 0
+    return pipeline
+
+
+def test_two_processes_evaluate_as_one(monkeypatch):
+    """Uneven shares: of 7 images in batches of 4, the first process has 2 and 2, the other one 2 and 1."""
+    torch.manual_seed(1)
+    network, images, labels = torch.nn.Linear(6, 10), torch.randn(7, 6), torch.randint(10, (7,))
+    alone = evaluating(network, 0, 1)
+    alone.evaluate([images, labels])
+    told, totals = [], []
+
+    def all_reduce(total):
+        totals.append(total.clone())
+        total.copy_(sum(totals))
+
+    monkeypatch.setattr(training.dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(training, "say", told.append)
+    for rank in (1, 0):
+        process = evaluating(network, rank, 2)
+        for step in data.Batches(7, 4, 1, rank, 2, False):
+            process.evaluate([images[step], labels[step]])
+        found = process.sums()
+    assert [total[2] for total in totals] == [3, 4]
+    assert found == pytest.approx(alone.sums())
+    assert told == [processes.SUM], "only the first process tells the others"
+    assert (process.found, process.images) == ([], 0)
+
+
+def test_another_process_takes_the_same_steps_when_told():
+    words = [
+        processes.TRAIN, processes.STEP, processes.STEP, processes.VALID, processes.STEP, processes.SUM,
+        processes.AGAIN, processes.DONE,
+    ]  # fmt: skip
+    done = []
+    pipeline = SimpleNamespace(
+        hear=partial(next, iter(words)),
+        loaders={processes.TRAIN: ["t0", "t1"], processes.VALID: ["v0", "v1"]},
+        train_step=lambda batch: done.append(("train", batch)),
+        evaluate=lambda batch: done.append(("evaluate", batch)),
+        sums=lambda: done.append(("sums", None)),
+    )
+    training.follow(pipeline)
+    assert done == [("train", "t0"), ("train", "t1"), ("evaluate", "v0"), ("sums", None), ("train", "t1")]
 
 
 @pytest.mark.slow

@@ -317,7 +317,7 @@ SUITE = Suite(train=train, models=("m",), params={}, version=1)
 
 @pytest.mark.e2e
 @pytest.mark.skipif("[madvise]" not in given_by_linux(), reason="Linux gives huge pages to all here, or to none")
-@pytest.mark.parametrize("wish", ["true", "false"])
+@pytest.mark.parametrize("wish", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_large_tensors_of_a_cpu_lie_in_huge_pages(cli_process, tmp_path, wish):
     (tmp_path / "pages.py").write_text(PAGES)
     cli_process(
