@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from facts import lacking
 
 from gpubench.plan.forecast import data_of, forecast, moment, span
 from gpubench.plan.options import Options
@@ -22,7 +23,7 @@ def said(number, case=CASE, searches=0, **options):
 
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
     first, second = said(42)
-    assert first == "42 trials, about 14 min; data: cifar100 (real); ends about 15:42"
+    assert lacking(first, "42 trials", "14 min", "cifar100", "real", "15:42") == []
     assert second == (
         "that is the usual time of a trial, and one with slow steps takes longer;"
         " one that takes 30 min is ended (--time-limit)"
@@ -31,7 +32,7 @@ def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
 
 def test_searches_and_warming_take_their_time():
     on_card = replace(CASE, device="cuda:0")
-    assert said(18, on_card, searches=2)[0].startswith("18 trials and 2 batch searches, about 13 min;")
+    assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "13 min") == []
     assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min;")
 
 
@@ -46,7 +47,7 @@ def test_of_a_whole_run_no_time_is_invented():
 
 def test_a_run_until_goes_on_to_its_budget_at_most():
     first = said(42, until=0.01, budget_seconds=1200.0)[0]
-    assert first == "42 trials or more, about 14 min to 20 min; data: cifar100 (real); ends about 15:48"
+    assert lacking(first, "42 trials", "14 min", "20 min", "cifar100", "15:48") == []
     assert "about 14 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
 
 
@@ -54,8 +55,9 @@ def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
     lines = forecast([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, Options(), NOW)
     assert lines[0].startswith("1 trial, about 20 s;")
-    assert lines[2] == "2 cases cannot run: Lightning is not installed: pip install it"
-    assert said(1, refused) == ["1 case cannot run: Lightning is not installed: pip install it"]
+    assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
+    (line,) = said(1, refused)
+    assert lacking(line, "1 case", "Lightning is not installed: pip install it") == []
 
 
 def test_data_is_real_made_up_or_somebodys():
