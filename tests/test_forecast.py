@@ -24,10 +24,7 @@ def said(number, case=CASE, searches=0, **options):
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
     first, second = said(42)
     assert lacking(first, "42 trials", "14 min", "cifar100", "real", "15:42") == []
-    assert second == (
-        "that is the usual time of a trial, and one with slow steps takes longer;"
-        " one that takes 30 min is ended (--time-limit)"
-    )
+    assert lacking(second, "30 min", "--time-limit") == []
 
 
 def test_searches_and_warming_take_their_time():
@@ -40,9 +37,7 @@ def test_of_a_whole_run_no_time_is_invented():
     first, second = said(1, mode="full")
     assert first == "1 whole run; data: cifar100 (real)"
     assert second == "how long a whole run takes is known after the first"
-    assert said(2, mode="full", time_limit_seconds=5400.0)[1].endswith(
-        "; one that takes 1 h 30 min is ended (--time-limit)"
-    )
+    assert lacking(said(2, mode="full", time_limit_seconds=5400.0)[1], "1 h 30 min", "--time-limit") == []
 
 
 def test_a_run_until_goes_on_to_its_budget_at_most():

@@ -96,11 +96,7 @@ def test_where_no_case_is_shared_by_all_each_is_as_slow_as_its_own():
     cells = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
     found, left_out = pairs("card", *cells, explicit=False)
     assert found == []
-    assert [line.rpartition(": ")[2] for line in left_out] == [
-        "B200 has no row of the same kind",
-        "not compared along card, no other card has a row of the same kind",
-        "B200 has no row of the same kind",
-    ]
+    assert ["B200" in line.rpartition(": ")[2] for line in left_out] == [True, False, True]
 
 
 def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
@@ -120,10 +116,9 @@ def test_a_case_that_one_side_has_alone_is_named():
     cells = A, B, on("A100", model="lone"), on("B200", model="own")
     found, left_out = pairs("card", *cells, wish=("card", "B200"))
     assert found == [("A100 resnet18 100", "B200 resnet18 100")]
-    assert left_out == [
-        "resnet lone fp32 batch 64 on A100: B200 has no row of the same kind",
-        "resnet own fp32 batch 64 on B200: not compared along card, no other card has a row of the same kind",
-    ]
+    (lone, own) = left_out
+    assert lacking(lone, "resnet lone fp32 batch 64", "A100", "B200") == []
+    assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
 
 
 def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
@@ -131,11 +126,9 @@ def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
     found, left_out = pairs("precision", *cells, explicit=False)
     assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
     _, left_out = pairs("precision", *cells)
-    assert left_out == [
-        "resnet resnet18 fp16 batch 64 on B200: fp32 has no row of the same kind",
-        "resnet resnet18 fp32 batch 64 on C300: not compared along precision,"
-        " no other precision has a row of the same kind",
-    ]
+    (partner, alone) = left_out
+    assert lacking(partner, "resnet18 fp16", "B200", "fp32") == []
+    assert lacking(alone, "resnet18 fp32", "C300", "precision") == []
 
 
 def test_a_batch_policy_is_named_in_place_of_the_batch():
