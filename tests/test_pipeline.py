@@ -66,21 +66,15 @@ def test_run_then_compare(cli_process, tmp_path):
     assert all(row["laps"] and row["session"] and row["suite_digest"] for row in rows)
     # 5 steps of training and 2 of validation, 5 ms each; a sleep is never shorter than it was asked to be
     assert all(float(row["seconds"]) >= 0.035 for row in rows)
+    for row in rows:  # what host they come from, but not its name
+        assert float(row["host_reference_seconds"]) > 0
+        assert row["container"]
+        assert float(row["load_average"]) >= 0
+        assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
+    assert platform.node() not in out.read_text()
     compared = cli_process("compare", out)
     assert compared.returncode == 0, compared.stderr
     assert all(word in compared.stdout for word in ("short", "bf16 / fp32", "one run"))
-
-
-def test_rows_say_what_host_they_come_from_but_not_its_name(cli_process, tmp_path):
-    out = tmp_path / "a.csv"
-    done = cli_process(*scripted(out, "--precision", "fp32", "--models", "short", "--repeats", 1))
-    assert done.returncode == 0, done.stderr
-    (row,) = rows_of(out)
-    assert 0 < float(row["host_reference_seconds"]) < 5
-    assert row["container"]
-    assert float(row["load_average"]) >= 0
-    assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
-    assert platform.node() not in out.read_text()
 
 
 @pytest.mark.alone
