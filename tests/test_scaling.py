@@ -33,7 +33,6 @@ from gpubench.training.clock.clock import Clock
 
 SCALING = files.find("scaling")
 ALPHA, BETA = 2e-4, 8e-8
-LARGE = {"suite": "largebatch", "studies": "batch"}
 COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
 
 
