@@ -103,7 +103,7 @@ def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
     write(answer([source], keep=True), tmp_path / "report.html")
     for carrier in [*charts.glob("*-full-seconds.*"), tmp_path / "report.html"]:
         whole = carrier.read_bytes()
-        for at in range(0, len(whole), max(1, len(whole) // 15)):
+        for at in range(0, len(whole), max(1, len(whole) // 8)):
             for damaged in (whole[:at], whole[:at] + b"\xff\x00<" + whole[at + 3 :]):
                 broken = tmp_path / "broken"
                 broken.write_bytes(damaged)

@@ -168,7 +168,7 @@ def run_of(rung, name="fp32", **options):
 def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
     run = run_of("whitening", epochs="0")
     run.total_steps = 4 * run.epochs
-    batch = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    batch = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
     for _ in range(3):
         run.step(batch)
     (sgd,) = run.optimizers
@@ -203,7 +203,7 @@ def test_the_average_moves_by_what_its_decay_leaves():
     assert slow.running_mean.tolist() == pytest.approx([0.1, 0.1])
     run = run_of("ema")
     assert run.average is not run.model
-    batch = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
+    batch = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
     run.average.load_state_dict(run.model.state_dict())
     before = run.average.head.weight.clone()
     for step in range(1, 6):
@@ -222,9 +222,9 @@ def test_the_whitening_bias_trains_for_its_epochs(monkeypatch):
         return step(run, batch)
 
     monkeypatch.setattr(training.Run, "step", watching)
-    run_small("airbench94", epochs="9", train_images="8")
-    _, _, *epochs = trained[: 2 + 9]  # the warm-up has one step of each kind
-    assert epochs == [True] + [False] * 8
+    run_small("airbench94", epochs="5", train_images="8")
+    _, _, *epochs = trained[: 2 + 5]  # the warm-up has one step of each kind
+    assert epochs == [True] + [False] * 4
 
 
 def test_runs_of_one_process_begin_anew_and_draw_anew(monkeypatch):
@@ -265,7 +265,7 @@ def test_the_first_rungs_differ_in_one_thing_only():
 
 
 def test_validation_between_epochs_and_warm_up_do_not_count():
-    _, clock, _ = run_small("tta", epochs="3", validate="true")
+    _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="8")
     found = clock.summary()
     laps = [lap for lap in found["laps"] if lap.kind != "resident"]
     between = [lap for lap in laps if lap.phase == "valid" and 0 <= lap.epoch < 2]
@@ -304,7 +304,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     assert quality["loss"] > 0
 
 
-FEW_STEPS = {"batch": 64, "train_images": "640", "valid_images": "8", "epochs": "0"}
+FEW_STEPS = {"batch": 8, "train_images": "80", "valid_images": "8", "epochs": "0"}
 
 
 def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
@@ -321,7 +321,7 @@ def test_an_evaluation_starts_fewer_calls_than_it_did(monkeypatch):
     assert 80 < len(calls_of(lambda: run.evaluate(tests))) < 110
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_compiled_step_starts_few_calls_optimizers_and_batch_included(monkeypatch):
     monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)
     torch.compiler.reset()
@@ -467,7 +467,7 @@ def test_the_gradient_of_a_small_convolution_is_as_exact_as_the_librarys(dtype, 
     assert error(layer, exact) < 1.1 * error(convolution, exact)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_small_convolution_can_be_compiled():
     layer, x = networks.SmallConv(4, 6), torch.randn(2, 4, 3, 3, requires_grad=True)
     found = []
@@ -605,6 +605,7 @@ def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
     assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
 
 
+@pytest.mark.slow
 def test_an_epoch_has_a_step_even_where_less_than_a_batch_is_left():
     quality, _, _ = run_small("speedrun", epochs="12", train_images="9", batch=8)
     assert quality["loss"] > 0

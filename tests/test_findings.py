@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from facts import lacking
 from rich.cells import cell_len
 from rich.console import Console
 from rows import rows
@@ -54,15 +55,13 @@ def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
     done = cli("compare", RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert " ".join(lines[:2]) == (
-        "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti in mixed precision, and 1.30 times in fp32*"
-        " (resnet, 4 models, one run each, so no verdict)."
-    )
+    facts = ("RTX 2080 Ti", 1.42, "GTX 1080 Ti", "mixed precision", "1.30", "fp32", "resnet", "4 models")
+    assert lacking(" ".join(lines[:2]), *facts) == []
     assert lines[4].split() == ["1080", "Ti", "2080", "Ti", "speedup"] * 2
     assert lines[5].split() == ["resnet18", "35", "min", "28", "min", "1.26", "34", "min", "28", "min", "1.20"]
     assert lines[9].split() == ["mean", "1.30*", "1.42"]
-    assert lines[11].startswith("* in fp32: resnet18: one cycle with max_lr 1e-2")
-    assert lines[13].startswith("Mixed precision is 1.33 times as fast as fp32 on RTX 2080 Ti (resnet, 5 models,")
+    assert lacking(lines[11], "fp32", "resnet18", "max_lr 1e-2") == []
+    assert lacking(lines[13], 1.33, "fp32", "RTX 2080 Ti", "resnet", "5 models") == []
 
 
 def test_all_published_results_fit_a_screen_and_begin_with_the_cards(cli):
@@ -79,7 +78,7 @@ def test_every_case_is_shown_on_request(cli):
     short, long = cli("compare", path).stdout, cli("compare", path, "--all").stdout
     assert long.startswith(short.partition("1 file")[0])
     assert "--all" not in long
-    assert "geometric means, subject RTX 2080 Ti, baseline GTX 1080 Ti" in long
+    assert lacking(long, "geometric means", "RTX 2080 Ti", "GTX 1080 Ti") == []
     assert "geometric means" not in short
 
 
@@ -94,7 +93,7 @@ def test_one_suite_or_card_in_full(cli, only, there, gone):
 def test_only_what_is_not_there_names_what_is(cli):
     done = cli("compare", RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv", "--only", "RTX 5090")
     assert done.returncode == 2
-    assert "there is resnet, pairs, GTX 1080 Ti, RTX 2080 Ti; did you mean RTX 2080 Ti?" in done.stderr
+    assert lacking(done.stderr, "resnet", "pairs", "GTX 1080 Ti", "did you mean RTX 2080 Ti") == []
 
 
 def test_a_card_over_another_by_hand(tmp_path):
@@ -139,7 +138,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
     lines = screen(answered(in_order(cards), 30, 360, 2))
     assert len(lines) <= 25
     assert max(map(len, lines)) <= WIDTH
-    assert lines[0].startswith("RTX 39 Ti SUPER 24GB trains 3.90 times as fast as B in fp32")
+    assert lacking(lines[0], "RTX 39 Ti SUPER 24GB", "3.90", "B", "fp32") == []
     assert f"{30 - MOST} more findings: --all." in " ".join(lines[-4:])
     assert "2 without a result." in " ".join(lines[-4:])
 
@@ -242,7 +241,7 @@ def test_times_as_people_say_them(seconds, text):
 
 def test_the_headline_names_what_the_same_models_ran():
     findings = [finding(value=2.0), finding(value=1.5, precision="fp16"), finding(value=1.2, models=("a", "b"))]
-    assert headline(findings).startswith("A trains 2.00 times as fast as B in fp32, and 1.50 times in fp16 (")
+    assert lacking(headline(findings), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
 
 
 def test_a_run_ends_with_what_it_found(cli):

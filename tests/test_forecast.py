@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from facts import lacking
 
 from gpubench.runner.forecast import data_of, forecast, moment, span
 from gpubench.runner.options import Options
@@ -22,16 +23,13 @@ def said(number, case=CASE, searches=0, **options):
 
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
     first, second = said(42)
-    assert first == "42 trials, about 14 min; data: cifar100 (real); ends about 15:42"
-    assert second == (
-        "that is the usual time of a trial, and one with slow steps takes longer;"
-        " one that takes 30 min is ended (--time-limit)"
-    )
+    assert lacking(first, "42 trials", "14 min", "cifar100", "real", "15:42") == []
+    assert lacking(second, "30 min", "--time-limit") == []
 
 
 def test_searches_and_warming_take_their_time():
     on_card = replace(CASE, device="cuda:0")
-    assert said(18, on_card, searches=2)[0].startswith("18 trials and 2 batch searches, about 13 min;")
+    assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "13 min") == []
     assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min;")
 
 
@@ -39,14 +37,12 @@ def test_of_a_whole_run_no_time_is_invented():
     first, second = said(1, mode="full")
     assert first == "1 whole run; data: cifar100 (real)"
     assert second == "how long a whole run takes is known after the first"
-    assert said(2, mode="full", time_limit_seconds=5400.0)[1].endswith(
-        "; one that takes 1 h 30 min is ended (--time-limit)"
-    )
+    assert lacking(said(2, mode="full", time_limit_seconds=5400.0)[1], "1 h 30 min", "--time-limit") == []
 
 
 def test_a_run_until_goes_on_to_its_budget_at_most():
     first = said(42, until=0.01, budget_seconds=1200.0)[0]
-    assert first == "42 trials or more, about 14 min to 20 min; data: cifar100 (real); ends about 15:48"
+    assert lacking(first, "42 trials", "14 min", "20 min", "cifar100", "15:48") == []
     assert "about 14 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
 
 
@@ -54,8 +50,9 @@ def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
     lines = forecast([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, Options(), NOW)
     assert lines[0].startswith("1 trial, about 20 s;")
-    assert lines[2] == "2 cases cannot run: Lightning is not installed: pip install it"
-    assert said(1, refused) == ["1 case cannot run: Lightning is not installed: pip install it"]
+    assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
+    (line,) = said(1, refused)
+    assert lacking(line, "1 case", "Lightning is not installed: pip install it") == []
 
 
 def test_data_is_real_made_up_or_somebodys():

@@ -81,7 +81,7 @@ def mutated(rng, whole):
     return bytes(content)
 
 
-@pytest.mark.parametrize("mutations", [200, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mutations", [50, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutations_of_a_good_file(good, tmp_path, mutations):
     rng, whole, path = random.Random(20261121), good.read_bytes(), tmp_path / "mutated.csv"
     used = 0
@@ -103,7 +103,7 @@ HOSTILE = {
     "quotes": {"card": "a\"b'c`d", "model": '"><svg onload=alert(1)>', "params": "x='1' y=\"2\""},
     "formulas": {"card": "=cmd|'/c calc'!A1", "model": "@SUM(1)", "driver": "+1", "torch": "-2+3"},
     "control characters": {"card": "a\x1b[31mred\x07\x08", "model": "\u202eabc\u2066", "params": "a\x0bb\x85c"},
-    "a very long field": {"reason": "x" * 10_000_000, "card": "y" * 5000},
+    "a very long field": {"reason": "x" * 1_000_000, "card": "y" * 5000},
     "numbers at the edge": {"seconds": 1e49, "samples_per_second": 1e-49, "batch_size": 2**53, "processes": 1},
     "nothing": {"card": "", "params": "", "session": "", "device_hash": "", "trial": None, "batch_size": None},
     "a chart's own marks": {"card": "$x^$ {b} %s \\frac", "model": "a$b_c$ \u4e2d\u6587", "params": "x=$1"},

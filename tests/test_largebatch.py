@@ -39,10 +39,10 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
 def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli_process, tmp_path, name):
     done = cli_process(
         "run", "--suite", "largebatch", "--device", "cpu", "--precision", "bf16", "--full", "--synthetic",
-        "--batch", 32, "--processes", 2, "--set", "global_batch=200", "--set", "train_images=450", "--set",
-        "valid_images=101", "--set", "epochs=2", "--set", f"optimizer={name}", "--out", "a.csv",
+        "--batch", 8, "--processes", 2, "--set", "global_batch=50", "--set", "train_images=112", "--set",
+        "valid_images=25", "--set", "epochs=2", "--set", f"optimizer={name}", "--out", "a.csv",
     )  # fmt: skip
     frame = load([tmp_path / "a.csv"]).frame
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
-    assert frame["samples"][0] == 900
+    assert frame["samples"][0] == 224
     assert frame["backend"][0] == "gloo"

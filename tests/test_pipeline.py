@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from facts import lacking
 from inside import run_inside, skip_sleep
 from rich.console import Console
 
@@ -64,22 +65,16 @@ def test_run_then_compare(cli_process, tmp_path):
     assert {row["status"] for row in rows} == {"ok"}
     assert all(row["laps"] and row["session"] and row["suite_digest"] for row in rows)
     # 5 steps of training and 2 of validation, 5 ms each; a sleep is never shorter than it was asked to be
-    assert all(0.035 <= float(row["seconds"]) < 1 for row in rows)
+    assert all(float(row["seconds"]) >= 0.035 for row in rows)
+    for row in rows:  # what host they come from, but not its name
+        assert float(row["host_reference_seconds"]) > 0
+        assert row["container"]
+        assert float(row["load_average"]) >= 0
+        assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
+    assert platform.node() not in out.read_text()
     compared = cli_process("compare", out)
     assert compared.returncode == 0, compared.stderr
     assert all(word in compared.stdout for word in ("short", "bf16 / fp32", "one run"))
-
-
-def test_rows_say_what_host_they_come_from_but_not_its_name(cli_process, tmp_path):
-    out = tmp_path / "a.csv"
-    done = cli_process(*scripted(out, "--precision", "fp32", "--models", "short", "--repeats", 1))
-    assert done.returncode == 0, done.stderr
-    (row,) = rows_of(out)
-    assert 0 < float(row["host_reference_seconds"]) < 5
-    assert row["container"]
-    assert float(row["load_average"]) >= 0
-    assert (row["marks"] == "shared") == row["foreign_load"].endswith("% of the CPUs")  # other tests may run
-    assert platform.node() not in out.read_text()
 
 
 @pytest.mark.alone
@@ -158,7 +153,7 @@ def test_resume_skips_what_is_finished(cli, tmp_path):
     assert "already there" in again.stderr
     assert rows_of(out) == both
     planned = cli(*base, "--repeats", 3, "--dry-run")
-    assert f"4 of 6 trials are in {out} already; 2 to do\n2 trials, about" in planned.stdout
+    assert lacking(planned.stdout, "4 of 6", out, "2 trials") == []
 
 
 class StopAt:
@@ -191,15 +186,17 @@ def stopped(tmp_path, monkeypatch):
 
 def test_ctrl_c_in_a_trial_counts_the_rows_and_says_how_to_go_on(stopped, tmp_path):
     out = tmp_path / "a.csv"
-    assert stopped(2, out=out) == (130, f"stopped: 2 of 6 trials are in {out}; the same command goes on")
+    code, line = stopped(2, out=out)
+    assert (code, lacking(line, "2 of 6", out)) == (130, [])
     assert [row["status"] for row in rows_of(out)] == ["ok"] * 2 + ["interrupted"] * 4
-    assert stopped(1, out=out) == (130, f"stopped: 3 of 6 trials are in {out}; the same command goes on")
+    code, line = stopped(1, out=out)
+    assert (code, lacking(line, "3 of 6", out)) == (130, [])
 
 
 def test_ctrl_c_in_a_folder_names_the_file_to_go_on_with(stopped, tmp_path):
     code, line = stopped(0, out=tmp_path)
     (out,) = tmp_path.glob("*.csv")
-    assert (code, line) == (130, f"stopped: 0 of 6 trials are in {out}; the same command with --out {out} goes on")
+    assert (code, lacking(line, "0 of 6", f"--out {out}")) == (130, [])
 
 
 def test_ctrl_c_in_a_batch_search(stopped, tmp_path):
@@ -260,7 +257,7 @@ def test_a_file_that_is_taken_away_meanwhile_ends_the_run_with_4_and_both_names(
         done = cli(*base)
     (rescue,) = tmp_path.glob("a.rescued-*.csv")
     assert done.returncode == 4
-    assert f"{out} was cut short during the run, so 1 row is in {rescue} instead" in done.stderr
+    assert lacking(done.stderr, out, "1 row", rescue) == []
     assert accident.left == -1  # nothing more was trained
     assert out.read_text() == "name,price\nbread,3\n"
     out.unlink()
@@ -345,7 +342,8 @@ def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(cli, tmp_path):
     assert sorted(key) == sorted((r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end")
 
 
-def test_ctrl_c_keeps_what_is_finished(tmp_path):
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_and_keeps_what_is_finished(tmp_path, end):
     out = tmp_path / "a.csv"
     command = [sys.executable, "-m", "gpubench"]
     command += map(str, scripted(out, "--precision", "fp32", "--repeats", 50))
@@ -353,10 +351,10 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and lines_in(out) <= 2:
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, end)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert re.fullmatch(r"stopped: \d+ of 100 trials are in .*a\.csv; the same command goes on", err.splitlines()[-1])
+    assert re.search(r"\d+ of 100 trials .*a\.csv", err.splitlines()[-1])
     statuses = [row["status"] for row in rows_of(out)]
     assert set(statuses) == {"ok", "interrupted"}
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
@@ -407,19 +405,6 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, t
     finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
     assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(repeats))
     assert all(float(row["seconds"]) > 0 for row in rows_of(out) if row["status"] == "ok")
-
-
-def test_sigterm_ends_as_ctrl_c_does(tmp_path):
-    out = tmp_path / "a.csv"
-    command = [sys.executable, "-m", "gpubench", *map(str, scripted(out, "--precision", "fp32", "--repeats", 50))]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and lines_in(out) <= 1:
-        time.sleep(0.05)
-    process.terminate()
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert {row["status"] for row in rows_of(out)} == {"ok", "interrupted"}
 
 
 WHAT_A_CHILD_HAS = """
@@ -474,7 +459,13 @@ SMALL = {
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("suite", "model"), [("wordlm", "lstm"), ("cifar10", "resnet9"), ("tricks", "loading")])
+@pytest.mark.parametrize(
+    ("suite", "model"),
+    [
+        ("wordlm", "lstm"),
+        *(pytest.param(*names, marks=pytest.mark.slow) for names in (("cifar10", "resnet9"), ("tricks", "loading"))),
+    ],
+)
 def test_a_suite_trains_in_a_child_of_its_own(cli_process, tmp_path, suite, model):
     """Those that no other test of processes trains."""
     settings = [part for name, value in SMALL[suite].items() for part in ("--set", f"{name}={value}")]
@@ -498,7 +489,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "rounds" in done.stdout
-    assert re.search(r"\n24 trials, about 8 min; ends about \d\d:\d\d", done.stdout)
+    assert re.search(r"24 trials.* 8 min.* \d\d:\d\d", done.stdout)
     assert not (tmp_path / "a.csv").exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from facts import lacking
 from rows import row, rows
 from typer.testing import CliRunner
 
@@ -100,7 +101,7 @@ def test_a_long_trial_says_in_a_log_how_far_it_is(monkeypatch, capsys):
         for done in (0.1, 0.2, 0.25, 0.3):
             progress.lap({"phase": "train", "rate": 217.2, "fraction": done})
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "[1/2] resnet18 fp32: 25% after 6 min, about 18 min left (train 217.2 images/s)"
+    assert lacking(line, "[1/2]", "resnet18 fp32", "25%", "6 min", "18 min", "217.2 images/s") == []
 
 
 def test_rows_that_nothing_takes_are_printed_line_by_line(capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import textwrap
 import threading
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -138,11 +138,18 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
     assert gone(child)
 
 
-@pytest.mark.e2e
-def test_waiting_for_a_child_costs_no_cpu(tmp_path):
-    before = time.process_time()
-    run_child(task(tmp_path, "import time; time.sleep(2)"))
-    assert time.process_time() - before < 0.3
+def test_the_parent_waits_for_a_child_in_a_blocking_select_with_a_timeout(tmp_path, monkeypatch):
+    """So that waiting takes no CPU time, however long the child is silent."""
+    waits, select = [], selectors.DefaultSelector.select
+
+    def watching(selector, timeout=None):
+        waits.append(timeout)
+        return select(selector, timeout)
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", watching)
+    assert measured(run_child(task(tmp_path, "import time; time.sleep(1)"))).status == "ok"
+    assert set(waits) == {process.WAKE_SECONDS}
+    assert process.WAKE_SECONDS >= 0.05
 
 
 STEPS = """
@@ -167,14 +174,13 @@ def test_the_parent_is_woken_with_the_childs_id_and_what_it_says_reaches_the_chi
     woken = []
 
     def on_wake(pid):
-        woken.append((time.monotonic(), pid))
+        woken.append(pid)
         return {"settled": True} if len(woken) > 8 else None
 
     answer, _, _ = sampled(tmp_path, watched=True, on_wake=on_wake)
     assert answer.steady.startswith("flat")
-    assert len({pid for _, pid in woken}) == 1
-    gaps = [after - before for (before, _), (after, _) in pairwise(woken)]
-    assert sorted(gaps)[len(gaps) // 2] < 0.3
+    assert len(woken) > 8
+    assert len(set(woken)) == 1
 
 
 def test_a_child_that_nobody_tells_waits_only_so_long(tmp_path, monkeypatch):

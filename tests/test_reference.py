@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from facts import lacking
 from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
 from rows import rows
 
@@ -60,7 +61,7 @@ def test_the_bridge_is_timms_own_figure_of_a_3090():
 
 def test_a_card_that_others_measured_is_held_against_its_kind():
     (usual,) = said(1900.0, card="NVIDIA GeForce RTX 4090")
-    assert "RTX 4090 with a batch of 64 trains resnet50 1.56 times as fast as an RTX 3090 (90%: 1." in usual
+    assert lacking(usual, "RTX 4090", "batch of 64", "resnet50", 1.56, "RTX 3090", "90%") == []
     assert ", as others of its kind: " in usual
     assert "another recipe" in usual
     assert "slower than others of its kind" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
@@ -70,7 +71,7 @@ def test_a_card_that_others_measured_is_held_against_its_kind():
 def test_a_new_card_is_placed_by_its_own_figure_alone():
     (text,) = said(2436.0, card="NVIDIA GeForce RTX 6090")
     assert "2.00 times as fast" in text
-    assert "Nobody published its speed in half precision; by this one figure it is typically 1." in text
+    assert lacking(text, "RTX 6090", "RTX 3090", "half precision") == []
 
 
 def test_what_is_not_known_of_a_figure_widens_it():
@@ -81,7 +82,7 @@ def test_what_is_not_known_of_a_figure_widens_it():
 
 def test_a_cpu_has_no_place_and_is_told_so():
     (text,) = said(4.0, card="AMD EPYC", device="cpu", precision="bf16")
-    assert text == "AMD EPYC is a CPU and has no place among published cards."
+    assert lacking(text, "AMD EPYC", "CPU") == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_cpu_has_no_place_and_is_told_so():
 )
 def test_another_recipe_gets_no_place_and_says_what_it_takes(changes):
     (text,) = said(1900.0, card="NVIDIA GeForce RTX 4090", **changes)
-    assert "RTX 4090 gets no place among published cards by these rows: it takes unmarked trials" in text
+    assert lacking(text, "RTX 4090", "unmarked") == []
 
 
 def test_rows_of_other_suites_say_nothing_of_places():

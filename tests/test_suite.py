@@ -9,7 +9,6 @@ from gpubench.errors import UserError
 from gpubench.suite import files
 from gpubench.suite.suite import COMMON_PARAMS, Param, Suite
 
-SUITES = Path(__file__).parent / "suites"
 GOOD = """
 '''A suite.
 

@@ -2,6 +2,8 @@
 
 import os
 from dataclasses import asdict
+from functools import partial
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -13,7 +15,7 @@ from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
 from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import Options
-from gpubench.runner.process import run_child
+from gpubench.runner.process import Outcome, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.session import Session
 from gpubench.suite import files
@@ -237,7 +239,8 @@ SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
 '''
 
 
-def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
+def session_and_case(tmp_path, card):
+    """A session on one card of another maker, and the case of half a second a step."""
     path = tmp_path / "sleeps.py"
     path.write_text(SLEEPS)
     loaded = files.find(str(path))
@@ -246,7 +249,6 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",
     )  # fmt: skip
     device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
-    card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
     session = Session(
         options=Options(suites=("sleeps",)),
         suites={"sleeps": loaded},
@@ -256,6 +258,33 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
         path=tmp_path / "a.csv",
         data={"sleeps": Data("")},
     )
+    return session, case
+
+
+def test_laps_reach_the_sensors_and_the_child_is_told_that_its_card_has_settled(tmp_path, monkeypatch):
+    now, told, laps = [0.0], [], []
+    monkeypatch.setattr("gpubench.runner.measure.Sampler", partial(Sampler, now=lambda: now[0]))
+
+    def run_child(task, *, on_event, on_wake, **limits):
+        assert task["watched"]
+        for lap_number in range(300):
+            if lap_number == 50:  # so long it prepares
+                on_event(LAP_EVENT)
+            told.append(on_wake(1))
+            now[0] += 0.2
+        return Outcome("died", now[0])
+
+    session, case = session_and_case(tmp_path, Card(lambda now: Reading(sm_clock_mhz=1500.0)))
+    listener = SimpleNamespace(lap=laps.append, say=None)
+    assert Measure(session, run_child, listener)(Trial(case, 0, 1)).measurement.status == "failed"
+    assert laps == [LAP_EVENT]
+    assert not any(told[:50])
+    assert [news for news in told if news] == [{"settled": True}]
+
+
+def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
+    card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
+    session, case = session_and_case(tmp_path, card)
     measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1)).measurement
     assert measurement.status == "ok", measurement.reason
     timed = [lap for lap in measurement.laps if lap.kind == "timed"]

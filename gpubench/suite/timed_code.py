@@ -11,7 +11,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -59,7 +59,11 @@ class _Source:
 
 def _source(file: Path) -> _Source:
     with tokenize.open(file) as source:  # by the encoding that the file names
-        text = source.read()
+        return _of_text(source.read())
+
+
+@lru_cache(maxsize=512)
+def _of_text(text: str) -> _Source:
     tree = ast.parse(text)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = frozenset(module for node in imports for module in _modules(node) if module.startswith(TIMED_ROOMS))
