@@ -1,4 +1,4 @@
-"""docs/originals.md: every line has a command or a reason, and the commands that take seconds show what it says."""
+"""docs/research/originals.md: every line has a command or a reason, and the commands that take seconds show what it says."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from gpubench.cli.app import app
 from gpubench.suite import files
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "originals.md").read_text()
+PAGE = (ROOT / "docs" / "research" / "originals.md").read_text()
 LINES = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.splitlines()
