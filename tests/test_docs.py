@@ -117,6 +117,13 @@ def test_the_documentation_stays_short():
     assert words(RESEARCH) <= 12_000
 
 
+def test_every_page_that_code_names_exists():
+    code = [path for folder in ("gpubench", "suites", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    for path in [*code, ROOT / "pyproject.toml", ROOT / "justfile"]:
+        for page in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
+            assert (ROOT / page).exists(), f"{path}: {page}"
+
+
 def test_every_chart_is_shown_by_a_page():
     shown = {name for document in DOCUMENTS for name in re.findall(r"charts/([\w-]+\.png)\)", document.read_text())}
     assert shown == {path.name for path in (ROOT / "docs" / "charts").iterdir()}

@@ -1,4 +1,4 @@
-"""docs/research/originals.md: every line has a command or a reason, and the commands that take seconds show what it says."""
+"""docs/research/originals.md: every line has a command or a reason, and quick commands print what the line claims."""
 
 import re
 import shlex
