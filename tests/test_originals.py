@@ -22,7 +22,7 @@ LINES = [
 QUICK = ("compare", "list", "export")
 COMMANDS = {
     command: [shown for _, cell, claim in LINES if cell == f"`{command}`" for shown in re.findall("`([^`]+)`", claim)]
-    for command in dict.fromkeys(cell.strip("`") for _, cell, _ in LINES if cell.startswith("`"))
+    for command in dict.fromkeys(cell.strip("`") for _, cell, _ in LINES if cell.startswith("`gpubench "))
 }
 
 
@@ -30,7 +30,9 @@ def test_every_line_has_a_command_or_a_reason():
     assert len(LINES) > 40
     for original, command, claim in LINES:
         assert original
-        assert command == "no command" or re.fullmatch("`gpubench [^`]+`", command), command
+        script = re.fullmatch(r"`python (benchmarks/\w+\.py) [^`]+`", command)
+        assert command == "no command" or script or re.fullmatch("`gpubench [^`]+`", command), command
+        assert not script or (ROOT / script[1]).exists(), command
         assert len(claim) > 3, original
         assert command != "no command" or len(claim.split()) > 8, original
         assert command.split()[1] not in QUICK or "`" in claim, f"{command} shows nothing: {original}"
