@@ -1,6 +1,6 @@
 """What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
 
-    python benchmarks/simulation.py            # two minutes; prints the tables of docs/tested.md
+    python benchmarks/simulation.py            # two minutes; prints the tables of docs/research/tested.md
     python benchmarks/simulation.py power hosts --count 200
 
 A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
@@ -574,7 +574,7 @@ SECTIONS = {
 
 def main() -> None:
     """Print everything, or the sections that are named."""
-    arguments = argparse.ArgumentParser(description="Figures of docs/tested.md")
+    arguments = argparse.ArgumentParser(description="Figures of docs/research/tested.md")
     arguments.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all by default")
     arguments.add_argument("--count", type=int, default=2000, help="comparisons per figure")
     wish = arguments.parse_args()

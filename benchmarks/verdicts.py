@@ -5,7 +5,7 @@
 Each session is one `gpubench run` of interleaved trials of three cases: `a` and `b` are the same, and `padded` waits
 after each training step for a share of its time, which costs that share and whatever waking up costs. Prints each
 session's verdicts, the way `gpubench compare` gives them, and the sd of log seconds between the processes of a case,
-with which the power table of docs/tested.md is read.
+with which the power table of docs/research/tested.md is read.
 """
 
 import argparse

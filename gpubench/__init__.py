@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpubench.suite.trial import Trial as Trial
     from gpubench.training.clock.clock import Clock as Clock
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME_OF = {
     "Blueprint": "suite.suite",

@@ -213,7 +213,7 @@ def test_the_2080_ti_over_the_1080_ti_is_what_was_published_of_it():
 
 
 def test_mlperf_agrees_although_the_model_has_not_seen_it():
-    """Ratios of cards in its results, of which each side had as many GPUs; it has the B200 faster (docs/cards.md)."""
+    """Ratios of cards in its results with equal numbers of GPUs; the B200 is faster there (docs/research/cards.md)."""
     known = set(NAMES)
     speeds: dict[tuple[str, int], dict[str, list[float]]] = {}
     for each in FIGURES:

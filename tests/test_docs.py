@@ -23,6 +23,9 @@ from gpubench.suite import files
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = [page for page in sorted(ROOT.glob("docs/*.md")) if page.name != "cli.md"]
+RESEARCH = sorted(ROOT.glob("docs/research/**/*.md"))
+DOCUMENTS = [ROOT / "README.md", *PAGES, *RESEARCH, ROOT / "CONTRIBUTING.md", ROOT / "results/README.md"]
 
 
 def test_ci_installs_and_tests_as_readme_does():
@@ -77,12 +80,7 @@ def test_the_changelogs_top_version_is_the_packages():
 
 
 def test_every_file_a_document_links_to_exists():
-    for document in [
-        ROOT / "README.md",
-        *ROOT.glob("docs/*.md"),
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "results/README.md",
-    ]:
+    for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
 
@@ -95,7 +93,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def test_every_heading_a_document_links_to_exists():
-    for document in [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "results/README.md"]:
+    for document in DOCUMENTS:
         for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
             page = document.parent / link if link else document
             assert anchor in anchors(page), f"{document.name}: {link}#{anchor}"
@@ -103,8 +101,32 @@ def test_every_heading_a_document_links_to_exists():
 
 def test_the_contents_name_every_page():
     contents = (ROOT / "docs" / "README.md").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.name == "README.md" or f"({page.name})" in contents, page.name
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = str(page.relative_to(ROOT / "docs"))
+        assert name == "README.md" or name.startswith("research/decisions/") or f"({name})" in contents, name
+
+
+def words(documents: list[Path]) -> int:
+    return sum(len(document.read_text().split()) for document in documents)
+
+
+def test_the_documentation_stays_short():
+    """Twelve pages for users, the generated page of commands not counted, and what was measured besides."""
+    assert len(PAGES) <= 12
+    assert words(PAGES) <= 16_000
+    assert words(RESEARCH) <= 12_000
+
+
+def test_every_page_that_code_names_exists():
+    code = [path for folder in ("gpubench", "suites", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    for path in [*code, ROOT / "pyproject.toml", ROOT / "justfile"]:
+        for page in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
+            assert (ROOT / page).exists(), f"{path}: {page}"
+
+
+def test_every_chart_is_shown_by_a_page():
+    shown = {name for document in DOCUMENTS for name in re.findall(r"charts/([\w-]+\.png)\)", document.read_text())}
+    assert shown == {path.name for path in (ROOT / "docs" / "charts").iterdir()}
 
 
 def test_every_published_result_is_named_and_whole():
@@ -187,7 +209,7 @@ def test_the_oldest_versions_are_tried_as_users_would():
 
 
 def test_the_versions_that_were_tried_are_those_of_the_constraints():
-    tried = (ROOT / "docs" / "versions.md").read_text()
+    tried = (ROOT / "docs" / "research" / "versions.md").read_text()
     for name in ("constraints.txt", "constraints-oldest.txt"):
         pinned = pins(name)
         assert f"{pinned['torch']} | {pinned['torchvision']} | {pinned['fastai']} |" in tried

@@ -1,4 +1,4 @@
-"""The claims of docs/tested.md about verdicts, at reduced size: benchmarks/simulation.py has them in full."""
+"""The claims of docs/research/tested.md about verdicts, at reduced size: benchmarks/simulation.py has them in full."""
 
 import importlib.util
 import math

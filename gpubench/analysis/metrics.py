@@ -167,7 +167,7 @@ def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
 
 def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
     if prices is None:
-        raise UserError("a cost needs the cards' prices: --price prices.toml (docs/sharing.md shows one)")
+        raise UserError("a cost needs the cards' prices: --price prices.toml (docs/comparing.md shows one)")
     table = read_prices(prices) if isinstance(prices, Path) else hourly_prices(prices, "prices")
     each = {card: price_of(str(card), table) for card in frame["card"].unique()}
     return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)

@@ -1,7 +1,7 @@
 """Ratios with intervals, tests and verdicts. Floats in, floats out: knows no rows, files or units.
 
 The unit is the trial, one fresh process; laps inside one process are correlated and never come here. Between
-specimens of a card the unit is the specimen. docs/verdicts.md has the rules in words and what they are worth.
+specimens of a card the unit is the specimen. docs/method.md has the rules in words and what they are worth.
 """
 
 import math
@@ -270,7 +270,8 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
     """What may be said of the numerator: `faster` where its seconds are fewer.
 
     `trials` is the smaller side's number, `adjusted_p` the p value after Holm. A difference is one where p is
-    under 5% and the whole deciding interval lies beyond the minimum effect (docs/decisions/8-beyond-the-minimum.md).
+    under 5% and the whole deciding interval lies beyond the minimum effect
+    (docs/research/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
         return "one run"

@@ -113,7 +113,7 @@ def submit(
     code = 0
     for path, report in reports(files).items():
         found = report.missing
-        verdict = "not yet" if found else "ready for a pull request (docs/contributing-results.md)"
+        verdict = "not yet" if found else "ready for a pull request (CONTRIBUTING.md)"
         say(f"{path}: {verdict}")
         for line in [*found, *(f"note: {note}" for note in report.notes)]:
             say(*WRAPPED.wrap(line))

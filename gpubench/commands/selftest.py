@@ -52,7 +52,7 @@ CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch): a step of milliseconds, so that a lap is many steps."""
 CPU_THREADS = {"threads": "1"}
 """It is the tool that is tested, by trials as even as can be had: threads wait for the slowest of them in every
-operation, so that whatever disturbs one core disturbs all (figures in docs/bound.md)."""
+operation, so that whatever disturbs one core disturbs all (figures in docs/research/tested.md)."""
 
 
 @dataclass(frozen=True)

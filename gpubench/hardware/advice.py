@@ -145,13 +145,13 @@ def _version(text: str) -> tuple[int, int]:
 def of_apex(apex: Apex | None) -> Check:
     """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
     if apex is None:
-        return Check("ok", "no apex package, and none is needed (docs/apex.md)")
+        return Check("ok", "no apex package, and none is needed (docs/wordlm.md)")
     name = f"apex {apex.version}".rstrip()
     if not apex.real:
         return Check(
             "note",
             f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
-            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/apex.md)",
+            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/wordlm.md)",
         )
     built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
     text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
@@ -160,7 +160,7 @@ def of_apex(apex: Apex | None) -> Check:
     return Check(
         "note",
         f"{text}; {apex.why_not}",
-        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/apex.md)",
+        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/wordlm.md)",
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 SAMPLED_REPEATS = 6
-"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/verdicts.md)."""
+"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/method.md)."""
 SAMPLED_LIMIT_SECONDS = 1800.0
 """A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
 

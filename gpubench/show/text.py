@@ -14,7 +14,7 @@ from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Sec
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
-"""Raised when a field of the JSON is taken away or changes its meaning; docs/sharing.md describes it."""
+"""Raised when a field of the JSON is taken away or changes its meaning; docs/comparing.md describes it."""
 JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "about", "failed", "stopped", "missed")
 
 

@@ -17,7 +17,8 @@ class Lars(torch.optim.SGD):
 
     Weights of one dimension, biases and BatchNorm's, neither decay nor adapt. All gradients lie side by side in one
     tensor while they are scaled, so that a step has as many kernels for a large network as for a small one
-    (docs/decisions/10-lars.md). The rest is torch's fused SGD, which by itself skips a step whose gradients overflowed.
+    (docs/research/decisions/10-lars.md). The rest is torch's fused SGD, which by itself skips a step whose gradients
+    overflowed.
     """
 
     def __init__(

@@ -80,6 +80,6 @@ SUITE = Suite(
     train_samples=samples_of,
     most_elements=most_elements,
     data=("cifar100",),
-    # Range of 45 pairs of benchmarks/projection.py on a shared CPU; see docs/tested.md.
+    # Range of 45 pairs of benchmarks/projection.py on a shared CPU; see docs/research/tested.md.
     projected_over_full=(0.895, 1.153),
 )

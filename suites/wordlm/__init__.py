@@ -117,6 +117,6 @@ SUITE = Suite(
     data=("wikitext-2",),
     refuse=refuse,
     flops=flops,
-    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/tested.md.
+    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/research/tested.md.
     projected_over_full=(0.858, 1.144),
 )

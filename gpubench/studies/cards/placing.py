@@ -51,7 +51,7 @@ def _said(rows: pd.DataFrame) -> Iterator[str]:
         return
     own = rows[[_has_a_place(row) for _, row in rows.iterrows()]]
     if own.empty:
-        yield f"{card} gets no place among published cards by these rows: {WHAT_IT_TAKES} (docs/cards.md)."
+        yield f"{card} gets no place among published cards by these rows: {WHAT_IT_TAKES} (docs/comparing.md)."
     for _, trials in own.groupby(["precision", "batch_size"], sort=False):
         rate, batch = float(trials["samples_per_second"].median()), int(trials["batch_size"].iloc[0])
         yield on_card(card, rate, batch, fitted_model())

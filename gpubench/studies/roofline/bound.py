@@ -1,6 +1,6 @@
 """The rules of the roofline: from a row's FLOPs, bytes and calls to compute, memory, launch, input or unknown.
 
-Arithmetic on a row; docs/bound.md has the thresholds and why they are what they are.
+Arithmetic on a row; docs/method.md has the thresholds and why they are what they are.
 """
 
 from collections.abc import Mapping
