@@ -81,7 +81,8 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
     mine = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
-    for original, row, how in [*_same_laps(every), *_same_figures(every)]:
+    pairs = [*_same_laps(every), *_same_figures(every)]
+    for original, row, how in sorted(pairs, key=lambda pair: id(pair[0]) in mine):  # published originals first
         if id(row) not in mine or id(row) in copied or _is_itself(original, row):
             continue
         copied.add(id(row))
