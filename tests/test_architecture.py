@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "analysis": {"suite", "rows"},
     "studies": {"suite", "rows", "analysis"},
     "interop": {"rows", "analysis", "data"},
-    "submit": {"suite", "training", "rows", "studies"},
+    "submit": {"suite", "rows", "studies"},
     "show": {"rows", "studies"},
     "commands": {
         *("suite", "data", "hardware", "training", "runner", "rows", "analysis", "studies", "interop", "show"),

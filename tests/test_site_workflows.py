@@ -3,10 +3,15 @@
 import os
 import re
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from made_trials import usual_file
+
+from gpubench.rows import write as records
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,6 +75,38 @@ def test_nothing_is_said_of_a_pull_request_that_changes_the_workflows(tmp_path, 
     subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=around, check=True)
     assert (tmp_path / "said").exists() == said
     assert not said or "    all good" in (tmp_path / "said").read_text()
+
+
+def git(folder, *words):
+    name = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_the_workflow_compares_a_pull_request_with_the_rows_of_its_base(tmp_path):
+    """A copy of published rows under another session, in a file of its own, is found by the workflow's own step."""
+    (step,) = (
+        step
+        for step in workflow("submit.yml")[1]["jobs"]["submit"]["steps"]
+        if "gpubench submit" in step.get("name", "")
+    )
+    for folder in ("base", "proposed"):
+        (tmp_path / folder / "results").mkdir(parents=True)
+        records.append(tmp_path / folder / "results" / "published.csv", usual_file())
+    proposed = tmp_path / "proposed"
+    for number, names in enumerate(([], ["copied.csv", "new.csv"])):
+        for name in names:
+            rows = [replace(row, session=name) for row in usual_file(seed=1 if name == "copied.csv" else 2)]
+            records.append(proposed / "results" / name, rows)
+        git(proposed, *(["init"] if number == 0 else ["status"]))
+        git(proposed, "add", "--all")
+        git(proposed, "commit", "-m", str(number))
+    around = {**os.environ, "NUMBER": "7", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    outcome = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=around, check=False)
+    said = (tmp_path / "out" / "said").read_text()
+    assert outcome.returncode != 0
+    assert "results/copied.csv: not yet" in said
+    assert "results/new.csv: ready" in said
+    assert "published.csv, line 2" in " ".join(said.split())
 
 
 def test_the_site_is_built_of_results():

@@ -1,5 +1,4 @@
-"""Whether a file is fit to be published: what it lacks, and what in its rows speaks against them. Sends nothing.
+"""Checks whether files of rows may be published. Sends nothing.
 
-Imports `rows`, `suite`, the arithmetic of `training/clock` (no torch) and the peaks of `studies/roofline`. Only `cli`
-calls it.
+Imports `rows`, `suite` and the listed peaks of `studies/roofline`. Only `cli` calls it.
 """

@@ -1,7 +1,6 @@
-"""Is a CSV fit to be published? Schema, provenance, privacy, enough trials, and rows that nothing speaks against."""
+"""Builds the report of each submitted file: what is missing or wrong, and notes for the reviewer."""
 
 import io
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ from gpubench.printed import shown as harmless
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies.roofline import listed_peaks
-from gpubench.submit import figures, limits, replay, together
-from gpubench.submit.entry import Doubt, Entry, entry_of
+from gpubench.submit import limits, texts, together
+from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED
 
 PROVENANCE = (
@@ -33,80 +32,74 @@ PROVENANCE = (
     "params",
 )
 PUBLISHED = ("card", "source", "params")
-"""What a figure from elsewhere has to say."""
+"""Columns that a published figure needs."""
 OWN = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
-"""What only a run of gpubench can say."""
+"""Columns that only a run of gpubench fills."""
 FEWEST = {"sampled": 6, "full": 1, "quick": 6, "published": 1}
 """Trials a case, by mode."""
-PRIVATE = {
-    "a folder of a user": re.compile(r"(?:/home/|/Users/|/root/|[A-Za-z]:\\Users\\)[^\s/\\,]+"),
-    "an e-mail address": re.compile(r"[\w.+-]@[\w-]+\.[A-Za-z]{2,}"),
-    "an address of a network": re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"),
-}
-VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
-"""Columns whose dots are versions, not addresses."""
-NAMED = 3
+WITHOUT_DIGEST = ("0", "1")
+"""The versions of gpubench whose rows have no digest: 0.1 and its patches."""
+MOST_NAMED = 3
 """Lines of one kind that are named one by one."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is to be said of a file."""
+    """The outcome for one file."""
 
     missing: list[str] = field(default_factory=list)
-    """What stands between the file and a pull request, in sentences; empty where nothing does."""
+    """What must change before a pull request, in sentences; empty where nothing must."""
     notes: list[str] = field(default_factory=list)
-    """What nobody can tell from the file, for those who read the pull request."""
+    """What could not be checked, for the reviewer."""
 
 
-def reports(paths: Sequence[Path]) -> dict[Path, Report]:
-    """By file what is to be said of it; the rows of all of them are held against each other."""
+def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, Report]:
+    """Return a report for each file. Their rows are compared with each other, and with published files in `against`."""
     files = {path: load([path], keep=True) for path in dict.fromkeys(paths)}
-    entries = {path: _entries(loaded) for path, loaded in files.items()}
-    between: dict[Path, list[Doubt]] = defaultdict(list)
-    owner = {id(entry): path for path, own in entries.items() for entry in own}
-    for entry, doubt in together.doubts([entry for own in entries.values() for entry in own]):
-        between[owner[id(entry)]].append(doubt)
+    rows = {path: rows_of(loaded) for path, loaded in files.items()}
+    submitted = {path.resolve() for path in files}
+    published = [row for row in rows_of(load(against, keep=True)) if row.place.path.resolve() not in submitted]
+    shared: dict[Path, list[Problem]] = defaultdict(list)
+    for problem in together.problems([row for path in files for row in rows[path]], published):
+        shared[problem.place.path].append(problem)
     return {
-        path: Report([*_missing(path, loaded, entries[path], between[path])], [*_notes(loaded, entries[path])])
+        path: Report([*_missing(path, loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
         for path, loaded in files.items()
     }
 
 
-def _entries(loaded: Loaded) -> list[Entry]:
-    """The rows of our own that have figures: of trainings that ended, whether or not they reached their goal."""
-    rows = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
-    found = [entry_of(place, {str(name): value for name, value in row.items()}) for place, row in rows]
-    return [entry for entry in found if entry.text("status") in TRAINED and not entry.text("source")]
+def _ours(rows: Iterable[SubmittedRow]) -> list[SubmittedRow]:
+    """The rows of trainings that gpubench ran and that ended, whether or not they reached their goal."""
+    return [row for row in rows if row.trained and not row.published]
 
 
-def _missing(path: Path, loaded: Loaded, entries: Sequence[Entry], between: Iterable[Doubt]) -> Iterator[str]:
+def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
     yield from loaded.problems
     if loaded.frame.empty:
         if not loaded.problems:
             yield f"{path}: no row to publish"
         return
-    texts = pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False)
+    if unknown := [name for name in loaded.places[0].header if name not in COLUMNS]:
+        yield harmless(f"columns: {', '.join(unknown[:MOST_NAMED])[:200]}: not columns of gpubench; remove them")
     yield from _provenance(loaded.frame)
-    yield from _undigested(loaded)
-    yield from _private(texts)
+    yield from _without_digest(rows)
+    yield from texts.problems(pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False))
     yield from _implausible(loaded.frame)
-    doubts = [doubt for entry in entries for check in (limits, figures, replay) for doubt in check.doubts(entry)]
-    yield from _sentences([*between, *doubts])
+    yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in limits.problems(row))])
     yield from _trials(loaded.frame)
 
 
-def _sentences(doubts: Iterable[Doubt]) -> Iterator[str]:
-    """A sentence for each doubt; of several in one column the first ones, and how many more there are."""
-    cells: dict[str, dict[int, list[Doubt]]] = defaultdict(lambda: defaultdict(list))
-    for doubt in doubts:
-        cells[doubt.column][doubt.line].append(doubt)
+def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
+    """A sentence for each problem; of several in one column the first ones, and how many more there are."""
+    cells: dict[str, dict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
+    for problem in problems:
+        cells[problem.column][problem.place.line].append(problem)
     for column, lines in cells.items():
-        for line in sorted(lines)[:NAMED]:
-            follows = "; ".join(list(dict.fromkeys(doubt.follows for doubt in lines[line]))[:2])
-            yield harmless(f"line {line}, {column}: it says {lines[line][0].said}; {follows}")
-        if len(lines) > NAMED:
-            yield f"{column}: the same of {len(lines) - NAMED} more lines"
+        for line in sorted(lines)[:MOST_NAMED]:
+            reasons = "; ".join(list(dict.fromkeys(problem.reason for problem in lines[line]))[:2])
+            yield harmless(f"line {line}, {column} is {lines[line][0].value}: {reasons}")
+        if len(lines) > MOST_NAMED:
+            yield f"{column}: the same in {len(lines) - MOST_NAMED} more lines"
 
 
 def _provenance(frame: pd.DataFrame) -> Iterator[str]:
@@ -125,33 +118,21 @@ def _provenance(frame: pd.DataFrame) -> Iterator[str]:
         yield f"provenance: {int(both.sum())} row(s) with a source that are not published figures, but of a run here"
 
 
-def _undigested(loaded: Loaded) -> Iterator[str]:
-    """Rows of our own without a digest, where others of the file have one."""
+def _without_digest(rows: Iterable[SubmittedRow]) -> Iterator[str]:
+    """Rows without a digest that a version wrote which adds one, or whose file has the column."""
     lacking = [
-        place.line
-        for place, digest, source in zip(loaded.places, loaded.frame[DIGEST], loaded.frame["source"], strict=True)
-        if DIGEST in place.header and not digest and not source
+        row.place.line
+        for row in rows
+        if not row.published
+        and not row.text(DIGEST)
+        and (row.has(DIGEST) or tuple(row.text("gpubench").split(".")[:2]) != WITHOUT_DIGEST)
     ]
     if lacking:
-        yield f"line {lacking[0]}, {DIGEST}: it says nothing; {len(lacking)} row(s) lack what gpubench writes in each"
-
-
-def _private(texts: pd.DataFrame) -> Iterator[str]:
-    for name in texts.columns:
-        counts = Counter(map(str, texts[name]))
-        for what, pattern in PRIVATE.items():
-            if name == "source" or (name in VERSIONS and what == "an address of a network"):
-                continue
-            hits = sum(count for text, count in counts.items() if pattern.search(text))
-            if hits:
-                yield (
-                    f"private: column {name} holds {what} in {hits} row(s); blank it out, and say so in the"
-                    " pull request: the row will be called changed"
-                )
+        yield f"line {lacking[0]}, {DIGEST} is empty: {len(lacking)} row(s) lack the checksum that gpubench writes"
 
 
 def _implausible(frame: pd.DataFrame) -> Iterator[str]:
-    """What no figure can be, whoever published it."""
+    """Figures that are impossible, measured here or published elsewhere."""
     ended = frame[frame["status"].isin(TRAINED)]
     rate = ended["samples_per_second"]
     # A published figure may be an accuracy, or a gain in its table, and have no time.
@@ -185,21 +166,25 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
         yield f"trials: {what}" + (f" ({cases} cases)" if cases > 1 else "")
 
 
-def _notes(loaded: Loaded, entries: Sequence[Entry]) -> Iterator[str]:
-    """What cannot be checked."""
-    if not entries:
+def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
+    """What could not be checked."""
+    ours = _ours(rows)
+    if not ours:
         return
     header = loaded.places[0].header
     if DIGEST not in header:
-        yield f"no {DIGEST}: of an older gpubench, or taken away; nobody can see whether a row was edited"
+        yield f"no {DIGEST}: edited rows cannot be found"
     if absent := [name for name in COLUMNS if name not in header and name != DIGEST]:
-        named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
-        yield f"without the columns {named}, which gpubench has by now: what follows from them is not checked"
-    if others := sorted({entry.text("suite") for entry in entries if limits.suite_of(entry) is None}):
-        yield harmless(f"{', '.join(others)}: not as this gpubench has it (suite_digest); its models are not checked")
-    cards = {(entry.text("card"), entry.number("card_memory_bytes")) for entry in entries}
+        named = ", ".join(absent[:MOST_NAMED])
+        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        yield f"written by an older gpubench, without the columns {named}{more}"
+    if others := sorted({row.text("suite") for row in ours if limits.suite_of(row) is None}):
+        yield harmless(
+            f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"
+        )
+    cards = {(row.text("card"), row.number("card_memory_bytes")) for row in ours}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
-        yield harmless(f"{', '.join(unlisted)}: no peak is listed for it, to hold rates against")
-    uncounted = sum(not entry.known("flops_per_sample", "measured_peak_flops") for entry in entries)
+        yield harmless(f"{', '.join(unlisted)}: no listed peak; rates not checked against it")
+    uncounted = sum(not row.known("flops_per_sample", "measured_peak_flops") for row in ours)
     if uncounted:
-        yield f"{uncounted} row(s) without FLOPs or a measured peak: their rates are held against no limit"
+        yield f"{uncounted} row(s) without FLOPs or a measured peak: rates not checked"

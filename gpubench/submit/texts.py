@@ -1,0 +1,81 @@
+"""Finds text that must not be published: private data, formulas, control characters, and cells that are too long."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pandas as pd
+
+from gpubench.printed import STEERING
+from gpubench.rows.spreadsheet import neutral
+
+PRIVATE = {
+    "a folder of a user": re.compile(r"(?:/home/|/Users/|/root/|[A-Za-z]:\\Users\\)[^\s/\\,]+"),
+    "an e-mail address": re.compile(r"[\w.+-]@[\w-]+\.[A-Za-z]{2,}"),
+    "a network address": re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"),
+}
+VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
+"""Columns whose dots are versions, not addresses."""
+LISTS = ("laps", "batch_curve", "table")
+"""Columns that have a JSON list, which may be long."""
+MOST_CHARACTERS = 1000
+"""Characters of a cell that is no list."""
+MOST_IN_LIST = 100
+"""Characters of a text in a list: the name of a phase or of a column."""
+
+
+def problems(texts: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each kind of such text in a column; the cells are text as it is in the file."""
+    for name in texts.columns:
+        hits: Counter[str] = Counter()
+        for text, rows in Counter(map(str, texts[name])).items():
+            for kind in _kinds(name, text):
+                hits[kind] += rows
+        for kind, rows in hits.items():
+            advice = (
+                "; blank it out, and say so in the pull request: submit will report the row as changed"
+                if kind in PRIVATE
+                else ""
+            )
+            yield f"{'private' if kind in PRIVATE else 'text'}: column {name} has {kind} in {rows} row(s){advice}"
+
+
+def _kinds(name: str, text: str) -> Iterator[str]:
+    """What is wrong with a cell of this column."""
+    if not text:
+        return
+    for kind, pattern in PRIVATE.items():
+        if name != "source" and not (name in VERSIONS and kind == "a network address") and pattern.search(text):
+            yield kind
+    if neutral(text) != text:
+        yield "a text that a spreadsheet runs as a formula"
+    inside = _texts_in_list(text) if name in LISTS else [text]
+    if inside is None:
+        yield "a text that is no JSON list"
+        return
+    if any(STEERING.search(part) for part in inside):
+        yield "control or invisible characters"
+    most = MOST_IN_LIST if name in LISTS else MOST_CHARACTERS
+    if any(len(part) > most for part in inside):
+        yield f"a text of more than {most:,} characters"
+
+
+def _texts_in_list(text: str) -> list[str] | None:
+    """Every text in a JSON list, however deep; None where the cell is no such list."""
+    try:
+        waiting = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(waiting[0], list):
+        return None
+    found: list[str] = []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+    return found
