@@ -97,7 +97,7 @@ def lead(
             append(plan_file, run.written_off(run.rounds.left, Measurement("interrupted", "planned")))
         if note := what_it_can_decide(session):
             console.print(note, markup=False)
-        for line in () if session.options.judged else run.rounds.outlook():
+        for line in run.rounds.outlook():
             console.print(line, markup=False, soft_wrap=True)
         return run.to_the_end(file, console, found)
 
@@ -130,8 +130,6 @@ def look_at_host(session: Session, console: Console) -> Session:
 def what_it_can_decide(session: Session) -> str:
     """What the run's trials are too few for; empty where they are enough."""
     options = session.options
-    if options.judged:
-        return ""
     if options.mode == "quick":
         return "a first look: three timed steps of a case at most, so its projection is rough"
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
@@ -157,7 +155,7 @@ class Run:
     ) -> None:
         self._session, self._earlier = session, earlier
         self._interrupts = interrupts or Interrupts()
-        self._progress = TrialProgress(rates_only=session.options.judged)
+        self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
         self._batches = Batches(
             session.suites,
@@ -181,8 +179,8 @@ class Run:
         except (KeyboardInterrupt, NodeLost) as stop:
             return self._stopped(stop, file, console)
         if statuses:
-            advice = [] if self._session.options.judged else [f"next: gpubench compare {path} --charts charts"]
-            for line in [*found(path, self._written), f"wrote {path}", *advice]:
+            advice = f"next: gpubench compare {path} --charts charts"
+            for line in [*found(path, self._written), f"wrote {path}", advice]:
                 console.print(line, markup=False, soft_wrap=True)
         return 0 if GOOD.issuperset([*self.rounds.statuses_before, *statuses]) else SOME_FAILED
 
