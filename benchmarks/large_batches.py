@@ -1,24 +1,31 @@
-"""LARS and SGD as the batch grows: CIFAR-10 through the suite `imagenet`, each learning rate searched by --sweep.
+"""LARS and SGD as the batch grows: CIFAR-10 through the suite `imagenet`, each learning rate searched.
 
     python benchmarks/large_batches.py --data DIR --work FOLDER
 
 DIR holds CIFAR-10 (`gpubench data list`). FOLDER gets two trees of its images, enlarged to 40 pixels, with the same
 45,000 training images: `sweep` validates on the other 5,000, `test` on test images. So no rate is chosen by the images
-that judge it. At each batch both optimizers train the same epochs on 32,768 images: first the sweep, then three other
-seeds with the rate that it found. Rows go to `FOLDER/OPTIMIZER-BATCH.csv` and `FOLDER/sweep-OPTIMIZER-BATCH.csv`; the
-same command goes on where it was stopped. On half a core of a Xeon with AMX, whose other half was busy, a point took a
-quarter of an hour.
+that judge it. At each batch both optimizers train the same epochs on 32,768 images: first the search, then three other
+seeds with the rate that it found. The rows of the search go to `FOLDER/sweep-OPTIMIZER-BATCH/RATE-EPOCHS.csv`, those of
+the found rate to `FOLDER/OPTIMIZER-BATCH.csv`. The same command goes on where it was stopped. On half a core of a Xeon
+with AMX, whose other half was busy, a point took a quarter of an hour.
+
+The search is successive halving (Jamieson and Talwalkar 2016, arXiv 1502.07943): every rate for a few epochs, the best
+third of them for three times as many. Then it trains the rates beside the best one, until none of them is better.
 """
 
 import argparse
-import shlex
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
 
 from gpubench.data import datasets
+from gpubench.rows.read import load
+from gpubench.runner.run import SOME_FAILED
+from gpubench.suite.trial import TRAINED
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS, HELD_OUT, EPOCHS = 40, 5_000, 4
@@ -26,7 +33,13 @@ PHASES = (
     f"lr_batch=256;phase:epochs=[0,{EPOCHS}],size=24,batch=256,min_scale=0.35;"
     f"ramp:epochs=[0,1],lr=[0.025,0.1];ramp:epochs=[1,{EPOCHS}],lr=[0.1,0],power=2"
 )
-RANGES = {"sgd": "lr=0.2:6.4:log", "lars": "lr=4:128:log"}
+RANGES = {"sgd": (0.2, 6.4), "lars": (4, 128)}
+"""The lowest and the highest rate that are searched."""
+KEPT = 3
+"""One of so many rates is kept, and trains so many times as long."""
+SEED = 42
+Score = Callable[[float, int], float | None]
+"""The top-5 accuracy of a rate after so many epochs; None where the training failed."""
 SETTINGS = {
     "phases": PHASES, "copies": "false", "workers": 0, "threads": 1, "goal": 0, "train_images": 32_768,
     "valid_images": 5_000, "epochs": EPOCHS,
@@ -54,12 +67,48 @@ def trees(data: Path, work: Path) -> None:
     (work / "test" / "train").symlink_to(work / "sweep" / "train")
 
 
-def gpubench(*words: object) -> str:
-    """What the command prints; its progress is shown."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpubench", *map(str, words)], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return done.stdout
+def rates_of(low: float, high: float) -> list[float]:
+    """Return rates from `low` to `high`, at least five, to three digits; the factor between two is about root 2."""
+    steps = 2 * max(2, round(math.log2(high / low)))
+    return [float(f"{low * (high / low) ** (step / steps):.3g}") for step in range(steps + 1)]
+
+
+def rungs(epochs: int) -> list[int]:
+    """Return the epochs of each round of the search: a ninth of the whole run, a third, and all, but at least 1."""
+    return sorted({max(1, epochs // KEPT**2), max(1, epochs // KEPT), epochs})
+
+
+def search(rates: list[float], epochs: int, score: Score) -> float:
+    """Return the rate with the best score after `epochs`; raises ValueError where every training of a round failed."""
+    scores: dict[float, float] = {}
+    values = rates[::2]
+    for length in rungs(epochs):
+        scores = {rate: found for rate in values if (found := score(rate, length)) is not None}
+        if not scores:
+            raise ValueError(f"no rate has a result after {length} of {epochs} epochs")
+        values = sorted(scores, key=lambda rate: -scores[rate])[: max(1, len(values) // KEPT)]
+    tried, best = set(scores), values[0]
+    while True:
+        place = rates.index(best)
+        beside = [rate for rate in rates[max(0, place - 1) : place + 2] if rate not in tried]
+        tried.update(beside)
+        scores |= {rate: found for rate in beside if (found := score(rate, epochs)) is not None}
+        if best == (best := max(scores, key=lambda rate: scores[rate])):
+            return best
+
+
+def gpubench(*words: object) -> None:
+    """Run the command; a trial that failed has a row, all else that goes wrong raises CalledProcessError."""
+    command = [sys.executable, "-m", "gpubench", *map(str, words)]
+    code = subprocess.run(command, check=False).returncode
+    if code not in (0, SOME_FAILED):
+        raise subprocess.CalledProcessError(code, command)
+
+
+def score_of(path: Path) -> float | None:
+    """Return the top-5 accuracy of the training in `path`; None where it failed."""
+    row = load([path]).frame.iloc[-1]
+    return float(row["top5"]) if row["status"] in TRAINED and row["top5"] > 0 else None
 
 
 def main() -> None:
@@ -74,16 +123,24 @@ def main() -> None:
     work = arguments.work.resolve()
     trees(arguments.data, work)
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    run = ["run", "--suite", "imagenet", "--models", "small", "--precision", "bf16", "--batch", 256]
+    run: list[object] = ["run", "--suite", "imagenet", "--models", "small", "--precision", "bf16", "--batch", 256]
     run += ["--device", arguments.device]
     for batch in arguments.batches.split(","):
         for optimizer in arguments.optimizers.split(","):
-            point = [*run, *settings, "--set", f"global_batch={batch}", "--set", f"optimizer={optimizer}"]
-            sweep, out = work / f"sweep-{optimizer}-{batch}.csv", work / f"{optimizer}-{batch}.csv"
-            said = gpubench(*point, "--data", work / "sweep", "--sweep", RANGES[optimizer], "--out", sweep)
-            _, rest = said.rsplit("next: gpubench ", 1)
-            # Options that come twice count as they come last.
-            gpubench(*shlex.split(rest), "--data", work / "test", "--repeats", 3, "--out", out)
+            name = f"{optimizer}-{batch}"
+            point = [*run, *settings, "--set", f"global_batch={batch}", "--set", f"optimizer={optimizer}", "--full"]
+
+            def score(rate: float, epochs: int, name: str = name, point: list[object] = point) -> float | None:
+                out = work / f"sweep-{name}" / f"{rate:g}-{epochs}.csv"
+                # Of a setting that comes twice the last one counts.
+                tried = ["--set", f"lr={rate:g}", "--set", f"epochs={epochs}"]
+                gpubench(*point, *tried, "--data", work / "sweep", "--seed", SEED, "--out", out)
+                return score_of(out)
+
+            best = search(rates_of(*RANGES[optimizer]), EPOCHS, score)
+            # On other seeds: the best of several rates owes something to its seed.
+            final = ["--set", f"lr={best:g}", "--repeats", 3, "--seed", SEED + 1, "--out", work / f"{name}.csv"]
+            gpubench(*point, *final, "--data", work / "test")
 
 
 if __name__ == "__main__":

@@ -139,7 +139,6 @@ MANY = (
 )
 REST = "run --until 2% --budget 90s"
 QUICK = "run --quick"
-SEARCH = "run --suite largebatch --precision fp32 --sweep lr=1:4:log --dry-run"
 ON_SLURM = "run --slurm partition=gpu,nodes=4 --seed 9 --out x.csv"
 
 
@@ -161,12 +160,6 @@ def test_run_passes_every_option_on(asked, monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_search_asks_for_its_values_at_once(asked):
-    result = invoke(app, shlex.split(SEARCH))
-    assert result.exit_code == 0, result.output
-    assert asked[0].tries == tuple({"lr": value, "epochs": "1"} for value in ("1", "2", "4"))
-
-
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
     monkeypatch.setattr("gpubench.runner.cluster.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
@@ -179,7 +172,7 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
 
 
 def test_no_option_of_run_is_missing_above():
-    tried = set(shlex.split(" ".join([MANY, REST, QUICK, SEARCH, ON_SLURM])))
+    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
     flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
     assert flags - tried == set()
 

@@ -165,8 +165,8 @@ def test_what_nobody_asked_for():
         "suites": ("resnet",), "precision": "both", "models": (), "batch": None, "device": "auto", "processes": (1,),
         "nodes": 1, "rendezvous": "", "repeats": None, "mode": "sampled", "out": Path("results"), "data": None,
         "weights": None, "synthetic": False, "memory_limit_bytes": None, "time_limit_seconds": None, "until": None,
-        "budget_seconds": None, "seed": 42, "session": "", "settings": {}, "tries": ({},), "tensorboard": None,
-        "dry_run": False, "soak": True, "peaks": True, "judged": False,
+        "budget_seconds": None, "seed": 42, "session": "", "settings": {}, "tensorboard": None,
+        "dry_run": False, "soak": True, "peaks": True,
     }  # fmt: skip
 
 

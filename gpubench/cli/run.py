@@ -30,8 +30,6 @@ Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=3
 
 Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
 
-Which learning rate: `gpubench run --suite largebatch --precision mixed --sweep lr=1:64:log --out sweeps/lr.csv`
-
 How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
 
 On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
@@ -84,14 +82,6 @@ def run(
             "--set",
             metavar="KEY=VALUE",
             help="A parameter of the suite (`gpubench list --suite NAME` shows them). Repeatable.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=LOW:HIGH:log",
-            help="Search a parameter from short runs to whole ones (docs/running.md); says what to run next.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -269,13 +259,4 @@ def run(
         tensorboard=tensorboard,
         dry_run=dry_run,
     )
-    if sweep:
-        from gpubench.commands.sweep.search import parse_search
-        from gpubench.commands.sweep.sweep import sweep as search
-
-        if len(sweep) > 1:
-            raise UserError("--sweep searches one parameter; search a second with the first one's value as --set")
-        if slurm:
-            raise UserError("--sweep runs where it is started: leave out --slurm, or write a job of your own")
-        return search(options, parse_search(sweep[0]), sys.argv[1:])
     return run_here_or_on_slurm(options, slurm, sys.argv[1:])

@@ -34,8 +34,6 @@ def cases_of(
         loaded, model, suite = recipe.suite, recipe.model, recipe.suite.suite
         params = choose_threads(options, recipe.params, cpu_count)
         policy, size = choose_batch(loaded, options, device, model, params)
-        if recipe.tried and size is None:
-            raise UserError(f"--sweep at --batch {policy}: a setting belongs to a batch; give its number")
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         for processes, precision in product(options.processes, precisions):
             case = Case(
@@ -49,7 +47,6 @@ def cases_of(
                 precision=precision,
                 device=device.device,
                 params=params,
-                tried=recipe.tried,
                 batch_policy=policy,
                 batch_size=size,
                 mode=options.mode,

@@ -40,8 +40,6 @@ class Options:
     session: str = ""
     """Name that the rows carry as their session, for runs that take turns; a new one where it is empty."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    tries: tuple[Mapping[str, str], ...] = ({},)
-    """Further settings, each a case of its own. Rows of an earlier run may differ in the parameters named here."""
     tensorboard: Path | None = None
     """Folder for TensorBoard events of suites that write them."""
     dry_run: bool = False
@@ -49,8 +47,6 @@ class Options:
     """Warm accelerators before the first trial."""
     peaks: bool = True
     """Measure the peaks that are not known yet."""
-    judged: bool = False
-    """Whether the command that asked says what the rows show: then the run speaks of rates alone."""
 
     @property
     def rounds(self) -> int:

@@ -32,8 +32,7 @@ class Listener(Protocol):
 class TrialProgress:
     """A context manager around the whole run; it writes to stderr, and without a terminal a line now and then."""
 
-    def __init__(self, *, rates_only: bool = False) -> None:
-        self._rates_only = rates_only
+    def __init__(self) -> None:
         self.total = 0
         self._console = Screen(stderr=True)
         self._done = 0
@@ -109,9 +108,7 @@ class TrialProgress:
         self._timed += not trial.case.refusal
         self._spent += time.monotonic() - self._started
         self._bar.update(self._task, completed=self._done)
-        self.say(
-            f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit, rate_only=self._rates_only)}"
-        )
+        self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
 
     def _left(self, fraction: float) -> str:
         if self._timed == 0:
@@ -152,11 +149,11 @@ class HintLine:
             self._shown = False
 
 
-def describe(row: Row, unit: str, *, rate_only: bool = False) -> str:
-    """One finished trial in a line; with `rate_only` without the seconds that a whole run would take."""
+def describe(row: Row, unit: str) -> str:
+    """Return the result of a finished trial in one line: seconds, rate, quality, marks."""
     if row.status != "ok" or row.seconds is None:
         return f"{row.status}: {row.reason}"
-    parts = [] if rate_only else [f"{_duration(row.seconds)} {row.measured}"]
+    parts = [f"{_duration(row.seconds)} {row.measured}"]
     if row.samples_per_second:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     for name, about in SHOWN_QUALITIES.items():

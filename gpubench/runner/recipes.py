@@ -6,12 +6,11 @@ What a suite itself refuses comes later: `Suite.check` once the data is there (d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from gpubench.errors import UserError
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.suite import ParamValue, params_text
+from gpubench.suite.suite import ParamValue
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,6 @@ class Recipe:
     suite: LoadedSuite
     model: str
     params: Mapping[str, ParamValue]
-    tried: str = ""
-    """Of its settings those in which it differs from other recipes of the run."""
 
 
 def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[Recipe]:
@@ -31,9 +28,8 @@ def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[Recipe]:
     for suite in suites:
         settings = settings_for(suite, options.settings, suites)
         suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
-        for model, tried in product(choose_models(suite, options.models, suites), options.tries):
-            params = suite.resolve_params({**settings, **tried}, model)
-            recipes.append(Recipe(suite, model, params, params_text(tried)))
+        for model in choose_models(suite, options.models, suites):
+            recipes.append(Recipe(suite, model, suite.resolve_params(settings, model)))
     if not recipes:
         raise UserError("nothing to run: none of these suites has the models asked for")
     return recipes

@@ -12,7 +12,7 @@ from gpubench.hardware.state import CardState
 from gpubench.rows.read import load
 from gpubench.runner.options import Options
 from gpubench.runner.record import copied
-from gpubench.suite.suite import params_text, params_without
+from gpubench.suite.suite import params_text
 from gpubench.suite.trial import FINISHED, Case, Trial
 
 CASE_TERMS = (
@@ -52,7 +52,6 @@ class Earlier:
         environment: Environment,
     ) -> None:
         """Raise UserError naming every key in which the file's rows differ from what would be run now."""
-        searched = options.tries[0]
         for case in cases:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
@@ -61,9 +60,6 @@ class Earlier:
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in these: each has weights of its own, a rung's recipe, a bound on its rate.
             rows = {key: (same if key in ("params", "weights") else old)[key] for key in now}
-            # And the tries of a sweep in what it searches.
-            rows["params"] = rows["params"].map(lambda text: params_without(str(text), searched))
-            now["params"] = params_without(params_text(case.params), searched)
             differing = [key for key, value in now.items() if _differs(rows[key], value)]
             # A twin at fp32's batch comes and goes with what the search finds.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))

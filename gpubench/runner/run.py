@@ -91,7 +91,7 @@ def lead(
             append(plan_file, run.written_off(run.rounds.left, Measurement("interrupted", "planned")))
         if note := what_it_can_decide(session):
             console.print(note, markup=False)
-        for line in () if session.options.judged else run.rounds.outlook():
+        for line in run.rounds.outlook():
             console.print(line, markup=False, soft_wrap=True)
         return run.to_the_end(file, console)
 
@@ -124,8 +124,6 @@ def look_at_host(session: Session, console: Console) -> Session:
 def what_it_can_decide(session: Session) -> str:
     """What the run's trials are too few for; empty where they are enough."""
     options = session.options
-    if options.judged:
-        return ""
     if options.mode == "quick":
         return "a first look: three timed steps of a case at most, so its projection is rough"
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
@@ -151,7 +149,7 @@ class Run:
     ) -> None:
         self._session, self._earlier = session, earlier
         self._interrupts = interrupts or Interrupts()
-        self._progress = TrialProgress(rates_only=session.options.judged)
+        self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
         self._batches = Batches(
             session.suites,

@@ -106,8 +106,7 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Seq
         table.add_column(heading)
     for case in cases:
         batch = str(case.batch_size or case.batch_policy)
-        model = f"{case.model} {case.tried}".strip()
-        table.add_row(case.suite, model, case.precision, batch, case.device, case.data, case.refusal)
+        table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
     console = Screen()
     console.print(table)
     models: dict[tuple[str, str], list[str]] = {}

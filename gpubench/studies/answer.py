@@ -9,8 +9,7 @@ from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
 from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, ladder, pairs, scaling, stages, words
-from gpubench.studies.goals import epochs, published
+from gpubench.studies import ablation, batch, goals, ladder, pairs, scaling, stages, words
 from gpubench.studies.roofline import roofline
 from gpubench.studies.section import Answer, Bars, Chart, Finding, Section, Table, Value, in_order
 
@@ -19,8 +18,8 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "ladder": ladder.sections,
     "ablation": ablation.sections,
     "scaling": scaling.sections,
-    "epochs": epochs.sections,
-    "published": published.sections,
+    "epochs": goals.epoch_sections,
+    "published": goals.published_sections,
     "batch": batch.sections,
     "stages": stages.sections,
     "roofline": roofline.sections,

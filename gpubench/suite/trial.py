@@ -64,8 +64,6 @@ class Case:
     own_processes: int = 1
     """Training processes, where the suite itself starts them inside one of ours."""
     memory_limit_bytes: int | None = None
-    tried: str = ""
-    """Of its parameters those in which it differs from other cases of the run that are alike elsewhere."""
     rung: int | None = None
     """Place of the model on the suite's ladder, from 1."""
     studies: tuple[str, ...] = ()
@@ -88,8 +86,7 @@ class Case:
         """How the case is called in progress bars and messages."""
         batch = f" batch {self.batch_size}" if self.batch_size else ""
         many = f" x{self.processes}" if self.processes > 1 else ""
-        tried = f" {self.tried}" if self.tried else ""
-        return f"{self.suite} {self.model} {self.precision}{batch} {self.device}{many}{tried}"
+        return f"{self.suite} {self.model} {self.precision}{batch} {self.device}{many}"
 
 
 @dataclass(frozen=True)

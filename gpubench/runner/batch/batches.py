@@ -22,7 +22,7 @@ SAMPLE_BYTES = {"fp32": 1.0, "tf32": 1.0}
 SAFE = 0.8
 """Where the batch of one precision is reckoned from another's and not tried, it is so much smaller."""
 
-Key = tuple[str, str, str, int, str, str, str]
+Key = tuple[str, str, str, int, str, str]
 """What tells cases of one run apart."""
 
 
@@ -190,7 +190,7 @@ class Batches:
 
 
 def _key(case: Case) -> Key:
-    return case.suite, case.model, case.device, case.processes, case.precision, case.batch_policy, case.tried
+    return case.suite, case.model, case.device, case.processes, case.precision, case.batch_policy
 
 
 def _largest(twin: Case) -> tuple[Case, Case]:

@@ -1,29 +1,118 @@
-"""Published: what a work says of its runs beside those of others that it compares itself with, and its stated gains.
+"""Accuracy by epoch and hours, and published runs beside those that they are compared with.
 
-A work is the rows of one `session` that name the study `published`. Its own are those with the source of the first.
-The others ran on other machines, so that nothing here has a verdict.
+A work is the rows of one `session` that name the study `published`. Its own rows are those with the source of the
+first. The others ran on other machines, so no result here has a verdict.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpubench.analysis.cells import dicts_of, short
+from gpubench.analysis.cells import Cell, dicts_of, short
 from gpubench.analysis.compare import Result
 from gpubench.analysis.scaling import cases_of, params_of
 from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
-from gpubench.rows.table import table_of
+from gpubench.rows.table import Epoch, epochs_in, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Finding, Section, Table, Value
+from gpubench.studies.cases import behind, known
+from gpubench.studies.section import Column, Finding, Section, Table, Value
+from gpubench.suite.trial import TRAINED
 
+NAMES = {"top5": "top-5", "top1": "top-1"}
+"""Accuracies of an epoch, the one that counts first."""
 STUDY = "published"
 SECONDS, MINUTES = 180, 7200
 """Times below which seconds are named, and minutes."""
 Row = Mapping[str, Any]
 
 
-def sections(result: Result) -> Iterator[Section]:
-    """One for each work; of seconds alone."""
+@dataclass(frozen=True)
+class Run:
+    """The first trial of a case, epoch by epoch."""
+
+    cell: Cell
+    name: str
+    epochs: Sequence[Epoch]
+
+    def best(self) -> tuple[str, Epoch, float] | None:
+        """Return the accuracy that counts, top-5 where it has one, its best epoch and value; None without any."""
+        for quality, name in NAMES.items():
+            shares = [(epoch, getattr(epoch, quality)) for epoch in self.epochs]
+            stated = [(epoch, share) for epoch, share in shares if share is not None]
+            if stated:
+                return name, *max(stated, key=lambda pair: pair[1])
+        return None
+
+
+def epoch_sections(result: Result) -> Iterator[Section]:
+    """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
+    if not result.is_usual:
+        return
+    cells = [cell for group in result.groups for cell in group.cases if cell.status in TRAINED]
+    for suite in dict.fromkeys(cell.suite for cell in cells):
+        runs = [run for run in _runs([cell for cell in cells if cell.suite == suite]) if run.best()]
+        if runs:
+            findings, tables = tuple(_epoch_findings(runs)), tuple(map(_epoch_table, runs))
+            title, cases = f"{suite}: accuracy epoch by epoch", behind(run.cell for run in runs)
+            yield Section("epochs", suite, title, findings, tables, cases=cases)
+
+
+def _runs(cells: Sequence[Cell]) -> Iterator[Run]:
+    """Yield those with two epochs or more; equal names are numbered."""
+    names: Counter[str] = Counter()
+    for cell in cells:
+        epochs = epochs_in(cell.row["table"])
+        if len(epochs) > 1:
+            name = ", ".join([cell.model, cell.precision, _where(cell)])
+            names[name] += 1
+            yield Run(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
+
+
+def _where(cell: Cell) -> str:
+    many = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
+    return f"{many}{cell.label}"
+
+
+def _epoch_table(run: Run) -> Table:
+    columns = (
+        Column("epoch", "count"),
+        Column("hours", "h", places=4),
+        *(Column(NAMES[quality], "share", "higher", places=2) for quality in reversed(NAMES)),
+        Column("pixels", "count"),
+    )
+    lines = tuple((epoch.number, epoch.hours, epoch.top1, epoch.top5, epoch.size) for epoch in run.epochs)
+    return Table(f"epochs of {run.name}", columns, lines)
+
+
+def _epoch_findings(runs: Sequence[Run]) -> Iterator[Finding]:
+    """Yield the best accuracy of each run, and after how many hours it was reached."""
+    for run in runs:
+        cell, best = run.cell, run.best()
+        if best is None:
+            continue
+        quality, epoch, share = best
+        when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
+        yield Finding(
+            kind="epochs",
+            suite=cell.suite,
+            subject=f"{quality} {when} {cell.model} on {_where(cell)}",
+            value=share,
+            caveats=("missed its goal",) if cell.status == "goal_missed" else (),
+            doubts=words.doubts_of([cell]),
+            models=(cell.model,),
+            trials=(max(cell.trials, 1), 0),
+            said=f"{cell.model} has {share:.1%} {quality} {when} on {_where(cell)}",
+            origin=cell.precision,
+            figure=f"{share:.1%}",
+            facts=words.facts_of(cell),
+            cases=cell.cases,
+            source=cell.source,
+        )
+
+
+def published_sections(result: Result) -> Iterator[Section]:
+    """Yield a section per work; only for the metric seconds."""
     if not result.is_usual:
         return
     rows = result.frame[(result.frame["mode"] == "published") & (result.frame["status"] == "ok")]
@@ -32,9 +121,8 @@ def sections(result: Result) -> Iterator[Section]:
         lines, cases = dicts_of(work), cases_of(work)
         title = f"{suite}: what {words.author(lines[0]['source'])} compares itself with"
         gains = list(_gains(lines, cases))
-        findings = (*_sooner(lines, cases), *gains)
         tables = (_table(lines), *([_gains_table(gains)] if gains else []))
-        yield Section(STUDY, str(suite), title, findings, tables, (_chart(title, lines, cases),), cases=cases)
+        yield Section(STUDY, str(suite), title, (*_sooner(lines, cases), *gains), tables, cases=cases)
 
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
@@ -125,23 +213,6 @@ def _table_line(line: Row) -> tuple[Value, ...]:
         *(str(line["model"]), _machines(line), words.author(line["source"]), known(line["seconds"] / 60)),
         *(*shares, known(_images_a_step(line)), *figures, str(line["reason"])),
     )
-
-
-def _chart(title: str, lines: Sequence[Row], cases: frozenset[int]) -> Bars:
-    """Seconds of each run, by model."""
-    groups = []
-    for model in dict.fromkeys(str(line["model"]) for line in lines):
-        own = [line for line in _timed(lines) if line["model"] == model]
-        bars = tuple(Bar(_machines(line), float(line["seconds"]), note=_bar_note(line)) for line in own)
-        groups += [BarGroup(model, bars)] if bars else []
-    sources = "; ".join(dict.fromkeys(str(line["source"]) for line in lines))
-    subtitle = "Seconds of a whole run, as published; lower is better"
-    return Bars(words.slug(f"{title} seconds"), title, subtitle, tuple(groups), "s", foot=sources, cases=cases)
-
-
-def _bar_note(line: Row) -> str:
-    """Its accuracy, and of its author as much as a bar has room for."""
-    return ", ".join(filter(None, [_accuracy(line), words.author(line["source"]).partition(" ")[0]]))
 
 
 def _timed(lines: Sequence[Row]) -> list[Row]:
