@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "runner": {"suite", "hardware", "plan", "rows"},
     "analysis": {"suite", "rows"},
     "studies": {"suite", "rows", "analysis"},
-    "interop": {"rows", "analysis", "data"},
+    "interop": {"rows", "analysis"},
     "submit": {"suite", "training", "rows", "studies"},
     "show": {"rows", "studies"},
     "commands": {
