@@ -221,7 +221,7 @@ def test_a_card_that_is_not_there_or_not_one_is_said(cli):
     done = cli("cards", "RTX 4095")
     assert done.returncode == 2
     assert "did you mean RTX 4090?" in done.stderr
-    for wrong in (["4090", "RTX 4090"], ["--score", "4090"], ["--precision", "fp8"], ["--family", "cnn"]):
+    for wrong in (["4090", "RTX 4090"], ["--sources", "4090"], ["--precision", "fp8"], ["--family", "cnn"]):
         assert cli("cards", *wrong).returncode == 2
 
 
@@ -233,9 +233,8 @@ def test_a_card_that_is_not_there_or_not_one_is_said(cli):
         ["4090", "3090", "--charts", "out"],
         ["4090", "--price", "p.toml"],
         ["K80", "--precision", "strict"],
-        ["--score", "--precision", "half"],
         ["--sources", "--family", "matmul"],
-        ["--score", "--price", "p.toml"],
+        ["--sources", "--price", "p.toml"],
     ],
 )
 def test_an_option_that_says_nothing_here_is_refused_before_anything_is_printed(cli, tmp_path, wrong):
@@ -260,11 +259,6 @@ def test_other_formats_say_that_intervals_are_of_90_percent(cli):
         columns = whole["sections"][0]["tables"][table]["columns"]
         assert {column["level"] for column in columns if "level" in column} == {90}
     assert "half (90%)" in cli("cards", "--format", "markdown").stdout
-
-
-def test_the_check_with_spreads_that_saw_nothing_comes_first(cli):
-    out = cli("cards", "--score").stdout
-    assert "fitted without the card" in " ".join(out.partition("errors")[0].split())
 
 
 def test_of_a_source_figures_are_counted_as_in_the_list_of_sources(cli):
