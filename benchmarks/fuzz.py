@@ -4,8 +4,8 @@
     python benchmarks/fuzz.py --seed 7 --count load=500,draw=20
     python benchmarks/fuzz.py --seed 7 --only draw:17 --keep broken/   # one file again, and what it was
 
-Each file is one of results/ (or of tests/published) with bytes flipped, fields swapped, lines cut and doubled, odd
-quotes, absurd numbers, other headers, other encodings, huge fields or NULs. A finding is
+Each file is one of results/ with bytes flipped, fields swapped, lines cut and doubled, odd quotes, absurd numbers,
+other headers, other encodings, huge fields or NULs. A finding is
 
 - an exception that is no UserError, a warning, or another exit code than those of docs/comparing.md;
 - more than 10 s of processor time or a minute in all, or more memory than 20 times the file and 300 MB;
@@ -18,12 +18,10 @@ A number that became another whole number is not found here: nobody can see that
 
 import argparse
 import contextlib
-import copy
 import csv
 import faulthandler
 import gzip
 import io
-import json
 import math
 import multiprocessing
 import os
@@ -46,9 +44,9 @@ from random import Random
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-COUNTS = {"load": 10_000, "compare": 2000, "draw": 2000, "submit": 1000, "export": 1000, "import": 4000, "toml": 2000}
-"""Files of each kind; `draw` is compare, charts and report of one file. There are four formats to import."""
-QUICK = {"load": 80, "compare": 10, "draw": 2, "submit": 10, "export": 10, "import": 40, "toml": 40}
+COUNTS = {"load": 10_000, "compare": 2000, "draw": 2000, "submit": 1000, "export": 1000, "toml": 2000}
+"""Files of each kind; `draw` is compare, charts and report of one file."""
+QUICK = {"load": 80, "compare": 10, "draw": 2, "submit": 10, "export": 10, "toml": 40}
 MOST_SECONDS, MOST_WAITING, MOST_TIMES, MOST_BYTES = 10, 60, 20, 300e6
 SPACE_BYTES = 8 << 30
 """Of addresses, for a process; what would fill the machine ends in a MemoryError."""
@@ -337,70 +335,6 @@ def export(rng: Random, folder: Path) -> None:
         command("export", path, "--format", name)
 
 
-PUBLISHED = {
-    "timm": ["timm-train.csv"], "lambda": ["lambda-fp32.csv", "lambda-v2.csv"], "dawnbench": ["dawnbench.json"],
-    "notebooks": ["notebook.ipynb"],
-}  # fmt: skip
-
-
-def import_(rng: Random, folder: Path) -> None:
-    """Other people's files; where one number's text is broken, no other number comes in."""
-    name = rng.choice(sorted(PUBLISHED))
-    source = ROOT / "tests" / "published" / rng.choice(PUBLISHED[name])
-    pair = [source, *([source.with_suffix(".tsv")] if name == "dawnbench" else [])]
-    contents = {path.name: path.read_bytes() for path in pair}
-    target = rng.choice(sorted(contents))
-    only_number = rng.random() < 0.5
-    if only_number:
-        found = rng.choice(list(NUMBER.finditer(contents[target])))
-        start, end = found.span()
-        contents[target] = contents[target][:start] + broken_number(rng, found[0].decode()) + contents[target][end:]
-    elif target.endswith(("json", "ipynb")) and rng.random() < 0.6:
-        contents[target] = _odd_json(rng, contents[target])
-    else:
-        for _ in range(rng.choice([1, 2, 4])):
-            contents[target] = of_bytes(rng, contents[target])
-    for each, content in contents.items():
-        (folder / each).write_bytes(content)
-    asked = ["--format", name, "--source", "x", "--card", "y", "--precision", "fp32"]
-    if command("import", folder / source.name, *asked, "--out", folder / "out.csv") == 0:
-        rows = _numbers_in(folder / "out.csv")
-        if only_number and name != "lambda":
-            command("import", source, *asked, "--out", folder / "whole.csv")
-            if new := rows - _numbers_in(folder / "whole.csv"):
-                raise Broken(f"numbers that nobody published: {new}")
-
-
-def _numbers_in(path: Path) -> set[tuple[str, float]]:
-    from gpubench.rows.read import load
-    from gpubench.rows.row import NUMBERS
-
-    loaded = load([path])
-    if loaded.problems:
-        raise Broken(f"the rows that were imported: {loaded.problems}")
-    return {(name, value) for name in NUMBERS for value in loaded.frame[name].dropna()}
-
-
-def _odd_json(rng: Random, content: bytes) -> bytes:
-    """Another thing in some places of the tree."""
-    tree = json.loads(content)
-    odd = [None, 5, "x", [], {}, [5, None], "9" * 5000, 1e308, True, [[1.5]], {"text": None}, "\ud800", "\0", "nan"]
-    for _ in range(rng.randint(1, 4)):
-        node: Any = tree
-        while True:
-            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
-            if not keys:
-                break
-            key = rng.choice(keys)
-            if isinstance(node[key], dict | list) and node[key] and rng.random() < 0.8:
-                node = node[key]
-                continue
-            node[key] = copy.deepcopy(rng.choice(odd))
-            break
-    text = json.dumps(tree)
-    return (text if rng.random() < 0.9 else rng.choice(DEEP[:2]) + text).encode()
-
-
 PRICES = b'["RTX 4090"]\nhourly = 0.44\n\n["RTX 2080 Ti"]\nprice = 450\nyears = 3\nuse = 0.5\n'
 ODD_TOML = [
     *(b"[" * 50_000, b"x = " + b"[" * 50_000, b"x = " + b"9" * 5000, b"x = 0x" + b"f" * 5000, b"a.b.c = 1"),
@@ -430,7 +364,7 @@ def toml(rng: Random, folder: Path) -> None:
 
 
 KINDS: dict[str, Callable[[Random, Path], None]] = {
-    "load": load, "compare": compare, "draw": draw, "submit": submit, "export": export, "import": import_, "toml": toml,
+    "load": load, "compare": compare, "draw": draw, "submit": submit, "export": export, "toml": toml,
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "runner": {"suite", "data", "hardware", "rows"},
     "analysis": {"suite", "rows"},
     "studies": {"suite", "rows", "analysis"},
-    "interop": {"rows", "analysis", "data"},
+    "interop": {"rows", "analysis"},
     "submit": {"suite", "rows", "studies"},
     "show": {"rows", "studies"},
     "commands": {

@@ -193,7 +193,6 @@ COMPLETED = {
     "compare a.csv --theme d": {"dark"},
     "report a.csv --metric mem": {"memory"},
     "export a.csv --format py": {"pyperf"},
-    "import a.csv --format la": {"lambda"},
     "data fetch cifar": {"cifar10", "cifar100"},
 }
 
@@ -221,13 +220,12 @@ print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules)
 
 def test_what_the_shell_offers_is_what_the_commands_take():
     from gpubench.analysis.metrics import METRICS
-    from gpubench.interop import exports, imports
+    from gpubench.interop import exports
     from gpubench.show import text
 
     assert set(completion.METRICS) == set(METRICS)
     assert set(completion.FORMATS) == {"terminal", *text.FORMATS}
     assert set(completion.EXPORTS) == {*exports.FORMATS, "dawnbench"}
-    assert set(completion.IMPORTS) == set(imports.FORMATS)
 
 
 def test_a_suite_file_is_completed(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from rows import row, rows
 from gpubench.errors import UserError
 from gpubench.interop.exports import export
 from gpubench.rows import write as records
+from gpubench.rows.table import epochs_in
 
 TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 
@@ -148,3 +149,23 @@ def test_dawnbench_has_every_epoch_of_a_row_that_tells_them(tmp_path):
     export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
     tsv = next((tmp_path / "dawn").glob("*.tsv")).read_text()
     assert tsv == "epoch\thours\ttop1Accuracy\ttop5Accuracy\n1\t0.5\t50\t75\n2\t1.25\t76\t93.01\n"
+
+
+def test_a_models_name_leads_to_no_other_folder(tmp_path):
+    records.append(tmp_path / "a.csv", [row(model="../../out", card="../x", accuracy=0.9, epochs=3)])
+    paths = export([tmp_path / "a.csv"], "dawnbench", tmp_path / "b" / "c" / "entries")
+    written = [path for path in tmp_path.rglob("*") if path.suffix in {".json", ".tsv"}]
+    assert {str(path) for path in written} == set(paths)
+    assert {path.parent.name for path in written} == {"entries"}
+
+
+def test_an_entry_that_version_0_2_imported_is_a_row_like_others(tmp_path):
+    """Its table begins with an object that says where it is from, and has cells as the entry wrote them."""
+    about = {"file": "one", "about": {"model": "ResNet-50"}, "layout": {"separator": ","}}
+    columns = ["epoch", "hours", "top1Accuracy", "top5Accuracy"]
+    table = json.dumps([about, columns, ["1", "0.5", "N/A", "80.5"], ["2", "1.5", "75", "93.1"]])
+    assert [(epoch.number, epoch.hours, epoch.top1) for epoch in epochs_in(table)] == [(1, 0.5, None), (2, 1.5, 0.75)]
+    records.append(tmp_path / "a.csv", [row(mode="published", accuracy=0.75, epochs=2, seconds=5400.0, table=table)])
+    export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
+    (tsv,) = (tmp_path / "dawn").glob("*.tsv")
+    assert tsv.read_text() == "epoch\thours\ttop1Accuracy\n2\t1.5\t75.0\n"

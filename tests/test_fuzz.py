@@ -32,7 +32,7 @@ def test_a_small_run_finds_nothing():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(r"--seed \d+\n", done.stdout)
-    assert len(done.stdout.splitlines()) == 9
+    assert len(done.stdout.splitlines()) == 8
 
 
 def test_the_same_seed_makes_the_same_files(fuzz, tmp_path):

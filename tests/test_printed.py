@@ -131,16 +131,13 @@ def hostile(tmp_path, monkeypatch):
     (tmp_path / NAME).with_suffix(".py").write_text(f'"""Does {STEERS.encode("unicode_escape").decode()}."""\n1 +\n')
     suite = (Path(__file__).parent / "suites" / "scripted.py").read_text().replace("A scripted", "A \\x1b[2J\\u202e")
     (tmp_path / "b\x1b\u202e.py").write_text(suite)
-    header = "model,train_samples_per_sec,train_step_time,train_batch_size,train_img_size,param_count"
-    (tmp_path / "timm\x1b.csv").write_text(f"{header}\n{STEERS},1,2{STEERS},3,4,5\n")
     return path
 
 
 def lines_of(hostile):
     """By command, what is asked of it; nothing where it prints no text of a file and no file's name."""
     suite, broken = hostile.with_name("b\x1b\u202e.py"), hostile.with_suffix(".py")
-    picture, published = hostile.with_name(f"{NAME}.png"), hostile.with_name("timm\x1b.csv")
-    asked = ["--source", "x", "--card", "y", "--precision", "fp32", "--out", hostile.with_name("o\x1b.csv")]
+    picture = hostile.with_name(f"{NAME}.png")
     images = hostile.with_name("t\x1b\u202e") / "imagenet"
     for part in ("train", "val"):
         (images / part / f"n\x1b{STEERS[-5:]}").mkdir(parents=True, exist_ok=True)
@@ -160,7 +157,6 @@ def lines_of(hostile):
             [hostile, "--format", "dawnbench", "--out", hostile.with_name("d\x1b")],
             [picture, "--format", "mllog"],
         ],
-        "import": [[published, "--format", name, *asked] for name in ("timm", "lambda", "dawnbench", "notebooks")],
         "submit": [[hostile], [picture]],
         "doctor": [[hostile, "--against", picture]],
         "list": [["--suite", suite], ["--suite", broken], ["--suite", picture]],

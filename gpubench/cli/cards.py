@@ -20,7 +20,7 @@ What transformers gain: `gpubench cards "RTX 4090" "RTX 3090" --family matmul`
 
 Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
 
-How good that is, and whose figures they are: `gpubench cards --score` and `gpubench cards --sources`
+Whose figures they are: `gpubench cards --sources`
 """
 
 
@@ -54,10 +54,6 @@ def cards(
     every: Annotated[
         bool, typer.Option("--all", metavar=FLAG, help="Every card, not only the best known.", rich_help_panel=SHOWN)
     ] = False,
-    score: Annotated[
-        bool,
-        typer.Option("--score", metavar=FLAG, help="How well left-out figures are predicted.", rich_help_panel=SHOWN),
-    ] = False,
     sources: Annotated[
         bool,
         typer.Option(
@@ -74,17 +70,15 @@ def cards(
     theme: Theme = "light",
 ) -> None:
     """Rank cards by what others published, with intervals, or compare two of them; measures nothing."""
-    from gpubench.commands.cards import Shape, show_cards, show_score, show_sources
+    from gpubench.commands.cards import Shape, show_cards, show_sources
 
     if theme not in {"light", "dark"}:
         raise UserError(f"--theme {theme}: there is light and dark")
-    if sum((bool(card), score, sources, bool(source))) > 1:
-        raise UserError("cards, --score, --sources and --source are different questions: ask one of them")
-    if (score or sources or source) and (precision or family or price or every or charts or relative_to):
-        raise UserError("--score, --sources and --source are about all figures: they take --format alone")
-    if score:
-        show_score(table)
-    elif sources or source:
+    if sum((bool(card), sources, bool(source))) > 1:
+        raise UserError("cards, --sources and --source are different questions: ask one of them")
+    if (sources or source) and (precision or family or price or every or charts or relative_to):
+        raise UserError("--sources and --source are about all figures: they take --format alone")
+    if sources or source:
         show_sources(source, table)
     else:
         show_cards(

@@ -10,7 +10,6 @@ METRICS = (
     "seconds", "rate", "energy", "value", "cost", "cost-per-epoch", "memory", "batch", "accuracy", "time-to-goal",
 )  # fmt: skip
 EXPORTS = ("benchstat", "pyperf", "timm", "mllog", "dawnbench")
-IMPORTS = ("timm", "lambda", "dawnbench", "notebooks")
 NOT_TO_COMPARE_BY = {"laps", "batch_curve", "table", "precision_proof", "started"}
 
 

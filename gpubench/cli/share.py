@@ -1,4 +1,4 @@
-"""Rows to and from others and elsewhere: `gpubench export`, `site`, `submit` and `columns`."""
+"""Rows for others: the options of `gpubench export`, `site`, `submit` and `columns`."""
 
 from pathlib import Path
 from textwrap import TextWrapper
@@ -39,44 +39,6 @@ def export(
     from gpubench.interop import exports
 
     say(*exports.export(files, format_name, out), exact=out is None)
-
-
-IMPORT_EXAMPLES = """
-Examples:
-
-timm's table: `gpubench import train.csv --format timm --card "RTX 3090" --precision fp16 --source URL --out timm.csv`
-
-A DAWNBench entry: `gpubench import entry.json --format dawnbench --out dawnbench.csv`
-"""
-
-
-def import_(
-    files: Annotated[list[Path], typer.Argument(help="Other people's files.")],
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="timm, lambda, dawnbench or notebooks.",
-            autocompletion=completion.one_of(*completion.IMPORTS),
-        ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="CSV to append the rows to.")],
-    source: Annotated[str, typer.Option(metavar="TEXT", help="Where the figures come from, best with a commit.")] = "",
-    card: Annotated[str, typer.Option(metavar="NAME", help="The card, where the files do not name it.")] = "",
-    precision: Annotated[str, typer.Option(metavar="NAME", help="The precision, where the files do not name it.")] = "",
-    data: Annotated[str, typer.Option(metavar="NAME", help="The dataset, where the files do not name it.")] = "",
-    torch: Annotated[str, typer.Option(metavar="VERSION", help="The version of torch, where known.")] = "",
-    params: Annotated[
-        str, typer.Option(metavar="TEXT", help="What else belongs to the recipe: 'name=value name=value'.")
-    ] = "",
-    batches: Annotated[Path | None, typer.Option(metavar="FILE", help="Lambda's table of batch sizes.")] = None,
-) -> None:
-    """Append published figures of other tools as rows that keep their source and recipe."""
-    from gpubench.interop.imports import Facts, import_files
-
-    facts = Facts(source, card, precision, data, torch, params, batches)
-    say(f"{out}: {import_files(files, format_name, facts, out)} row(s) added")
 
 
 SITE_EXAMPLES = "Example: `gpubench site results -o site`, then open site/index.html"

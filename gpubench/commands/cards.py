@@ -1,4 +1,4 @@
-"""`gpubench cards`: cards that others measured, ranked; one against another; how good the ranking is; its sources."""
+"""`gpubench cards`: ranks the cards that others measured, compares two of them, and lists the sources."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
-from gpubench.studies.cards import REFERENCE, asked, ranking, score, versus
+from gpubench.studies.cards import REFERENCE, asked, ranking, versus
 from gpubench.studies.cards.figures import CLASSES, Published, published, sources
 from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.section import Answer, Column, Table
@@ -83,12 +83,6 @@ def _draw(answer: Answer, folder: Path, shape: Shape) -> None:
 
     for path in draw(answer, folder, every=True, kinds=("png", "svg"), theme=shape.theme):
         say(str(path), err=shape.table != "terminal")
-
-
-def show_score(form: str) -> None:
-    """How well the model predicts what was left out."""
-    answer = score.answer(fitted_model())
-    _show(answer, form, answer.sections[0].tables)
 
 
 def show_sources(source: str, form: str) -> None:

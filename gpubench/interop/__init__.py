@@ -1,4 +1,4 @@
-"""Other tools' formats, in and out: benchmarks' tables and logs, notebooks, entries of DAWNBench.
+"""Writes rows in the formats of other tools: benchstat, pyperf, timm, MLPerf's logs and DAWNBench.
 
-Imports `rows`, `analysis` and the names of datasets. Only commands call it.
+Imports `rows` and `analysis`. Only the command `export` calls it.
 """

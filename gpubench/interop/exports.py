@@ -14,7 +14,6 @@ import pandas as pd
 import gpubench
 from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
-from gpubench.interop.dawnbench import entry_in
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in
@@ -230,23 +229,17 @@ def _time_ms(started: str) -> int:
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     """A JSON and a TSV for each trial that trained every epoch and has an accuracy; the others are counted.
 
-    A row that was imported gives back the files that it was made of, under their own name.
     Hours are those of training alone: DAWNBench leaves validation out. A row whose table has a line for each
     epoch gives them all, to the first that reached 93% top-5, and its hours hold validation: the TSV of
     imagenet18's prepare_dawn_tsv.py.
     """
     whole = (frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)
-    fit = frame[whole | frame["table"].map(entry_in).notna()]
+    fit = frame[whole]
     if fit.empty:
         raise UserError("DAWNBench wants an accuracy and a whole run: export rows of `gpubench run --full`")
     folder.mkdir(parents=True, exist_ok=True)
     lines = [] if len(fit) == len(frame) else [f"{len(frame) - len(fit)} row(s) without an accuracy are left out"]
     for number, row in enumerate(fit.to_dict("records")):
-        if entry := entry_in(row["table"]):
-            stem = folder / (_word(entry.name) or "entry")
-            stem = folder / f"{stem.name}-{number}" if f"{stem}.tsv" in lines else stem
-            lines += _written(stem, entry.json, entry.tsv)
-            continue
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
         stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
         processes = 1 if math.isnan(row["processes"]) else row["processes"]

@@ -22,7 +22,7 @@ def number(value: object) -> float:
 def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
     """The columns of a row's `table`, and its lines by column; neither where it is empty or broken.
 
-    An object before the columns says where the table is from (interop/dawnbench.py) and is no line of it.
+    Version 0.2 imported entries of DAWNBench: their tables begin with an object, which is not a line.
     """
     try:
         content = json.loads(str(text))

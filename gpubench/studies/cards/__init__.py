@@ -2,7 +2,7 @@
 
 `public_speeds.csv` has the figures, each with its source; `boards.csv` what data sheets say of the cards. `figures`
 reads and sorts them, `model` estimates from all of them how fast each card is, with the spreads of `spreads.toml`.
-`ranking` makes the table and the chart of it, `versus` puts two cards beside each other, `score` leaves figures out.
+`ranking` makes the table and the chart of it, `versus` puts two cards beside each other.
 """
 
 REFERENCE = "A100-SXM4-80GB"

@@ -59,17 +59,16 @@ def priced(prices: Mapping[str, float], cards: Sequence[str]) -> tuple[dict[str,
 
 def classes_of(wish: str) -> tuple[str, ...]:
     """The classes that --precision names; raises UserError."""
-    if not wish:
-        return SHOWN
-    if wish not in CLASSES:
-        raise UserError(f"--precision {wish}: there is {', '.join(CLASSES)}")
-    return (wish,)
+    return _chosen("--precision", wish, tuple(CLASSES)) if wish else SHOWN
 
 
 def families_of(wish: str) -> tuple[str, ...]:
     """The kinds of models that --family names; raises UserError."""
-    if not wish:
-        return FAMILIES
-    if wish not in FAMILIES:
-        raise UserError(f"--family {wish}: there is {' and '.join(FAMILIES)}")
+    return _chosen("--family", wish, FAMILIES) if wish else FAMILIES
+
+
+def _chosen(option: str, wish: str, known: Sequence[str]) -> tuple[str]:
+    """Return the wish alone; raises UserError where it is not known."""
+    if wish not in known:
+        raise UserError(f"{option} {wish}: there is {', '.join(known)}")
     return (wish,)

@@ -4,10 +4,11 @@ import csv
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -144,27 +145,20 @@ def short_name(card: str) -> str:
 def read_figures() -> tuple[Figure, ...]:
     """All lines of public_speeds.csv."""
     text = (files("gpubench.studies.cards") / "public_speeds.csv").read_text(encoding="utf-8")
-    return tuple(
-        Figure(
-            line=number,
-            card=short_name(row["card"]),
-            source=row["source"],
-            commit=row["commit"],
-            file=row["file"],
-            year=int(row["year"]),
-            workload=row["workload"],
-            framework=row["framework"],
-            software=row["software"],
-            precision=row["precision"],
-            batch=row["batch"],
-            gpus=int(row["gpus"]),
-            figure=float(row["figure"]),
-            unit=row["unit"],
-            family=row["family"],
-            note=row["note"],
-        )
-        for number, row in enumerate(csv.DictReader(text.splitlines()), 2)
-    )
+    return tuple(_figure(number, row) for number, row in enumerate(csv.DictReader(text.splitlines()), 2))
+
+
+def _figure(line: int, row: Mapping[str, str]) -> Figure:
+    """Return the figure in a line of the file, whose columns are the fields of Figure."""
+    fields: dict[str, Any] = {
+        **row,
+        "line": line,
+        "card": short_name(row["card"]),
+        "year": int(row["year"]),
+        "gpus": int(row["gpus"]),
+        "figure": float(row["figure"]),
+    }
+    return Figure(**fields)
 
 
 @cache
@@ -217,23 +211,11 @@ def _largest_batches(figures: Sequence[Figure]) -> dict[tuple[str, ...], float]:
 
 
 def _cells(figures: Sequence[Figure]) -> list[Cell]:
-    members: dict[tuple[str, ...], list[Figure]] = defaultdict(list)
+    members: dict[tuple[str, str, str, str, str, str, str], list[Figure]] = defaultdict(list)
     for each in figures:
-        kind = CLASS_OF[each.precision]
-        members[each.card, each.source, kind, each.workload, each.framework, each.software].append(each)
-    return [
-        Cell(
-            card=own[0].card,
-            source=own[0].source,
-            kind=CLASS_OF[own[0].precision],
-            workload=own[0].workload,
-            framework=own[0].framework,
-            software=own[0].software,
-            family=own[0].family,
-            figures=tuple(own),
-        )
-        for own in members.values()
-    ]
+        recipe = (each.workload, each.framework, each.software, each.family)
+        members[each.card, each.source, CLASS_OF[each.precision], *recipe].append(each)
+    return [Cell(*facts, tuple(alike)) for facts, alike in members.items()]
 
 
 def sources(found: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:

@@ -2,7 +2,7 @@
 
 The logarithm of a speed is the recipe's level, plus a slope times that of the card's memory bandwidth, plus random
 effects, each with a spread of its own, plus a spread of the source (a linear mixed model, solved as a Gaussian
-process). Whatever was left out is then predicted in closed form (Rasmussen and Williams 2006, section 5.4.2).
+process). benchmarks/cards_model.py fits the spreads and measures the prediction errors.
 """
 
 import math
@@ -81,7 +81,7 @@ def fitted_spreads() -> Spreads:
 
 @cache
 def checked() -> dict[str, float]:
-    """What cross-validation found, with spreads that were fitted without the fold; from spreads.toml too."""
+    """Return the prediction errors that cross-validation found, as spreads.toml has them: 0.07 is 7%."""
     return dict(_spreads()["cross_validated"])
 
 
@@ -181,25 +181,6 @@ class Model:
         """Whether there is a figure of the card in the class, of any of the families."""
         return len(self.missing(card, kind, families)) < len(families)
 
-    @property
-    def bandwidth_slope(self) -> float:
-        """By what power of the bandwidth speed grows within an architecture."""
-        return float(BANDWIDTH_SPREAD**2 * self._weights @ [_size(cell.card) for cell in self.cells])
-
-    def left_out(self, blocks: Sequence[Sequence[int]]) -> "tuple[Floats, Floats]":
-        """For cells that are left out block by block: measured less predicted, and the deviation of that.
-
-        Both are logarithms. A cell in no block has NaN.
-        """
-        import numpy as np
-
-        errors, deviations = np.full(len(self.cells), np.nan), np.full(len(self.cells), np.nan)
-        for block in blocks:
-            spread = np.linalg.inv(self._precision[np.ix_(block, block)])
-            errors[block] = spread @ self._weights[block]
-            deviations[block] = self.spreads.widening * np.sqrt(np.diag(spread))
-        return errors, deviations
-
     def speeds(self, cards: Sequence[str], kind: str, families: Sequence[str] = FAMILIES) -> "tuple[Floats, Floats]":
         """Logarithms of the cards' typical speeds in a class, and their covariance; only differences mean something.
 
@@ -252,11 +233,3 @@ def _probe(card: str, kind: str, family: str) -> Cell:
 def fitted_model() -> Model:
     """Of all published figures that are used."""
     return Model(published().cells, fitted_spreads())
-
-
-def blocks_of(cells: Sequence[Cell], key: Callable[[Cell], Hashable]) -> list[list[int]]:
-    """Places of the cells that share a key, for `Model.left_out`."""
-    found: dict[Hashable, list[int]] = defaultdict(list)
-    for at, cell in enumerate(cells):
-        found[key(cell)].append(at)
-    return list(found.values())

@@ -47,7 +47,7 @@ def _said(rows: pd.DataFrame) -> Iterator[str]:
     """Of the rows of one card."""
     card = str(rows["card"].iloc[0])
     if (rows["device"] == "cpu").any():
-        yield f"{card} is a CPU and has no place among published cards."
+        yield f"{card} is a CPU; CPUs are not ranked."
         return
     own = rows[[_has_a_place(row) for _, row in rows.iterrows()]]
     if own.empty:

@@ -212,7 +212,7 @@ def _range(ratio: Ratio | None) -> str:
 
 
 def headline(ranking: Ranking) -> str:
-    """What is repeated at lunch."""
+    """Return the one-sentence summary of the ranking."""
     firsts, best = [line.card for line in ranking.ranked if line.tier == 1], ranking.best
     ratio = best.ratios[ranking.classes[0]]
     *others, last = firsts
@@ -243,13 +243,12 @@ def notes(ranking: Ranking, published: Published) -> list[str]:
     """What the figures of the table are worth."""
     check = checked()
     said = [
-        "Cards of one tier (# counts those of all cards) cannot be told from its first one; - is no figure.",
-        f"Left out of the model, a published figure is missed by {check['median_error']:.0%} (median;"
-        f" {check['median_error_source']:.0%} where the source is new to the card); {check['in_interval']:.0%} lie in"
-        " their 90% interval (--score).",
+        "Same # (counted over all cards): too close to call. -: no data.",
+        f"Typical prediction error: {check['median_error']:.0%}, or {check['median_error_source']:.0%} for a source"
+        f" that is new to the card. {check['in_interval']:.0%} of left-out figures lie in their 90% interval.",
     ]
     if "single" in ranking.classes:
-        said.append("fp32: as the card does it, so TF32 from Ampere on.")
+        said.append("fp32: TF32 where the card has it (from Ampere on).")
     priced = {line.card for line in ranking.lines if line.dollars is not None}
     if priced and ranking.reference not in priced:
         said.append(f"{ranking.reference} has no price, so none can be held against it: --relative-to one that has.")

@@ -84,7 +84,7 @@ def answer(
 
 
 def _agreement(pair: Pair, ratios: Mapping[str, Ratio]) -> float:
-    """How much a pair says what the model says in its class: below 0 it says the contrary."""
+    """The logarithm of a pair's ratio in the direction of the model's; below 0 where they disagree."""
     return math.log(pair.ratio) * (1 if ratios[pair.one.kind].value >= 1 else -1)
 
 
@@ -141,28 +141,29 @@ def _worth(
     card, other = cards
     kind, ratio = min(ratios.items(), key=lambda item: not item[1].told_apart)
     alone = model.one_workload(card, other, kind, families)
-    said = [f"That is typical; on one workload of your own expect {gain(alone.low)} to {times(alone.high)} (9 of 10)."]
-    if card in dollars and other in dollars:
+    said, priced = [], card in dollars and other in dollars
+    if priced:
         value = scaled(ratio, dollars[other] / dollars[card])
-        said.insert(
-            0,
+        said.append(
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card}"
             f" {'trains' if value.told_apart else 'may train'} {times(value.value)} as much for a dollar"
-            f" ({_span(value)}), in {CLASSES[kind].called}.",
+            f" ({_span(value)}), in {CLASSES[kind].called}."
         )
-    elif dollars:
-        said.append(f"{listed(sorted({*cards} - {*dollars}))} has no price, so none is held against the other.")
-    elif ratio.told_apart:
-        said.insert(
-            0,
+    elif ratio.told_apart and not dollars:
+        said.append(
             f"If speed is all that counts, {card} is worth {times(ratio.value)} the price of {other}"
-            f" ({gain(ratio.low)} to {gain(ratio.high)}), in {CLASSES[kind].called}.",
+            f" ({gain(ratio.low)} to {gain(ratio.high)}), in {CLASSES[kind].called}."
         )
+    said.append(
+        f"That is typical; on one workload of your own expect {gain(alone.low)} to {times(alone.high)} (9 of 10)."
+    )
+    if dollars and not priced:
+        said.append(f"{listed(sorted({*cards} - {*dollars}))} has no price, so speed per dollar is not compared.")
     return said
 
 
 def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, other: str) -> list[str]:
-    """How many figures say so, and how many say the contrary; `pairs` in the order of their agreement."""
+    """How many figures agree with the answer, and how many do not; `pairs` in the order of their agreement."""
     if not ratios:
         return []
     if not pairs:
@@ -180,10 +181,9 @@ def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, oth
         return [f"{said}; {sum(ratio < 1 for ratio in found)} of them are below 1."]
     against = [pair for pair in pairs if _agreement(pair, ratios) < 0]
     if not against:
-        return [f"{said}; none says the contrary. The one that says least is first."]
+        return [f"{said}. All {len(pairs)} agree; smallest gap first." if len(pairs) > 1 else f"{said}. It agrees."]
     names = listed(dict.fromkeys(pair.one.source for pair in against))
-    say = "says" if len(against) == 1 else "say"
-    return [f"{said}; {len(against)} of them {say} the contrary ({names}). First: what says it most."]
+    return [f"{said}. Disagreeing: {len(against)} of {len(pairs)} ({names}); they are first."]
 
 
 def _missing(model: Model, ratios: Mapping[str, Ratio], cards: Sequence[str], families: Sequence[str]) -> Iterator[str]:
