@@ -7,6 +7,7 @@ from typing import Any
 from gpubench.analysis import stats
 from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
 from gpubench.errors import UserError
+from gpubench.rows.alike import SOFTWARE
 from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.suite import params_without
 
@@ -16,8 +17,14 @@ FOLLOWS = {
     "measured": {"basis"},
     "batch_size": {"fixed_batch", "batch_policy"},
     "power_limit_watts": {"power_cap"},
+    "interconnect": {"link"},
+    "nodes": {"link"},
+    "processes": {"nodes", "backend", "link"},
 }
 """Columns that a compared column brings with it."""
+
+EMPTY_IS_UNKNOWN = {"backend", "link"}
+"""Columns of the stack that older rows and published ones lack: an empty one differs from none."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
@@ -155,7 +162,12 @@ def other_stack(axis: str, subject: Cell, other: Cell) -> list[str]:
 
 
 def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
-    """A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU."""
+    """Whether two cells may differ in a column of the stack.
+
+    A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU.
+    """
+    if column in EMPTY_IS_UNKNOWN:
+        return not (subject.row[column] and other.row[column])
     if column != "threads" or axis != "card" or not subject.device == other.device == "cpu":
         return False
     asked = subject.row["threads_asked"] or other.row["threads_asked"]
@@ -165,7 +177,7 @@ def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
 def _minor(value: Any, column: str) -> str:
     """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
     text = text_of(value)
-    if column == "threads":
+    if column not in SOFTWARE:
         return text
     if column == "cudnn" and text.isdigit():
         return text[:-2]

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 import gpubench
+from gpubench.analysis.cells import CELL, as_compared
 from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
 from gpubench.interop.dawnbench import entry_in
@@ -19,12 +20,6 @@ from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in
 from gpubench.rows.table import number as figure
-
-CASE = [
-    "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
-    "weights", "mode", "card", "device_hash", "session", "source", "memory_limit_bytes", "torch",
-]  # fmt: skip
-"""Columns that rows of one benchmark in another tool's sense share."""
 
 Frame = pd.DataFrame
 
@@ -65,8 +60,9 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
 
     Sampled trials near their limit are projected in one trial and measured in the next: such a case is projected.
     """
-    basis = frame["measured"].where(frame["mode"] != "sampled", "")
-    for _, rows in frame.groupby([*(frame[name] for name in CASE), basis], sort=False, dropna=False):
+    frame = as_compared(frame)
+    # Of `params` the whole: cuDNN's setting, which a group's columns have apart, is in it.
+    for _, rows in frame.groupby([name for name in CELL if name in frame], sort=False, dropna=False):
         facts = {str(name): value for name, value in rows.iloc[0].items()}
         if (rows["measured"] == "projected").any():
             facts["measured"] = "projected"
