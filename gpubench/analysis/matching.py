@@ -7,7 +7,7 @@ from typing import Any
 from gpubench.analysis import stats
 from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
 from gpubench.errors import UserError
-from gpubench.rows.alike import SOFTWARE
+from gpubench.rows.alike import BETWEEN, SOFTWARE
 from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.suite import params_without
 
@@ -19,12 +19,9 @@ FOLLOWS = {
     "power_limit_watts": {"power_cap"},
     "interconnect": {"link"},
     "nodes": {"link"},
-    "processes": {"nodes", "backend", "link"},
+    "processes": {"nodes", *BETWEEN},
 }
 """Columns that a compared column brings with it."""
-
-EMPTY_IS_UNKNOWN = {"backend", "link"}
-"""Columns of the stack that older rows and published ones lack: an empty one differs from none."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
@@ -166,7 +163,7 @@ def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
 
     A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU.
     """
-    if column in EMPTY_IS_UNKNOWN:
+    if column in BETWEEN:
         return not (subject.row[column] and other.row[column])
     if column != "threads" or axis != "card" or not subject.device == other.device == "cpu":
         return False

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis.cells import SPECIMEN, STACK, only_sums
+from gpubench.rows.alike import BETWEEN
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -165,7 +166,8 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
     which has one number (so it is with several machines), those of one stack go together.
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
-    same = [*keys, *SPECIMEN, *STACK]
+    # What joins the processes goes with their number: one has nothing to talk to.
+    same = [*keys, *SPECIMEN, *(name for name in STACK if name not in BETWEEN)]
     alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     whose = [column for column in SPECIMEN if column != "card"]
     rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})

@@ -57,6 +57,9 @@ SOFTWARE = columns_of(Role.SOFTWARE)
 STACK = [*SOFTWARE, *compared(Role.SETTING), "cudnn_benchmark"]
 """A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
 
+BETWEEN = ("backend", "link")
+"""Columns of the stack that only several processes have, and older rows and published ones lack: empty is unknown."""
+
 TURNS = ["torch", *columns_of(Role.CODE)]
 """What runs that take turns in one session (`--session NAME`) may differ in."""
 

@@ -36,7 +36,7 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
     for each in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
         params = words.settings_of(*(str(each.get(name, "")) for name in ("suite", "model", "params")))
-        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
+        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN) if k in each})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
