@@ -115,7 +115,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     sources = who.groupby("card")["source"].nunique()
     labels = {}
     for row in dicts_of(who):
-        card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
+        card, device, specimen, session, source, power, memory = key = texts_of(row, LABELLED)
         label = circumstanced(card, power, memory)
         if source and sources[card] > 1:
             label += f" ({source.removeprefix('github.com/').partition('/')[0].partition(',')[0]})"
