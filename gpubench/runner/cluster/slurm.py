@@ -18,10 +18,10 @@ import pandas as pd
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, Row
+from gpubench.runner.options import Options
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
