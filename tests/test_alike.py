@@ -15,29 +15,29 @@ from gpubench.rows.row import ABOUT
 
 SECONDS = [100.0, 101.0, 102.0, 103.0, 104.0, 105.0]
 TOGETHER = {"processes": 8, "nodes": 1, "backend": "nccl", "interconnect": "NVLink, 18 links a card"}
-NAMES = {  # how a list calls the column, by the column
-    "made_recipe": Role.RECIPE, "made_setting": Role.SETTING, "made_specimen": Role.SPECIMEN, "made_figure": Role.FIGURE,
-}  # fmt: skip
+NAMES = {f"made_{role.name.lower()}": role for role in (Role.RECIPE, Role.SETTING, Role.SPECIMEN, Role.FIGURE)}
 LISTS = """
 import json, sys
 from gpubench.rows import column, row
-made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in json.loads(sys.argv[1]).items()}
+roles = json.loads(sys.argv[1])
+made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in roles.items()}
 row.ABOUT = {**row.ABOUT, **made}
-from gpubench.analysis import cells, matching, time_to_goal
+from gpubench.analysis import cells, compare, matching, time_to_goal
+from gpubench.commands import health
 from gpubench.interop import exports
 from gpubench.rows import alike
 from gpubench.runner import resume
 print(json.dumps({
-    "compare": cells.KEY, "pool": cells.CELL, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
-    "export": exports.CELL, "submit": alike.SUBMITTED, "reference": alike.REFERENCE, "stack": matching.STACK,
-    "read": cells.READ_IDENTITY, "outcomes": cells.OUTCOMES,
+    "compare": matching.KEY, "pool": cells.CELL, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
+    "export": exports.CELL, "submit": alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
+    "read": compare.READ_IDENTITY, "outcomes": cells.OUTCOMES,
 }))
 """
 
 
 @pytest.fixture(scope="module")
 def lists():
-    """The lists of columns of each place, where the row has made-up columns too."""
+    """Lists of columns by the place that uses them, where the row has made-up columns too."""
     roles = json.dumps({name: role.name for name, role in NAMES.items()})
     done = subprocess.run([sys.executable, "-c", LISTS, roles], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -48,7 +48,7 @@ def lists():
     [
         ("made_recipe", {"compare", "pool", "series", "resume", "export", "submit", "reference", "read"}),
         ("made_specimen", {"pool", "series", "resume", "export", "submit", "read"}),
-        ("made_setting", {"pool", "resume", "export", "reference", "stack", "read"}),
+        ("made_setting", {"pool", "resume", "export", "stack", "read"}),
         ("made_figure", {"outcomes"}),
     ],
 )
@@ -102,9 +102,9 @@ def test_what_is_unknown_or_only_told_by_nccl_is_no_difference(tmp_path, changes
         ("", ""),
         ("loopback", "loopback"),
         ("PCIe, one switch; each process on the CPUs beside its card; NCCL 2.28", "PCIe, one switch"),
-        ("NVLink, 4 links a card; network ib0 100000 Mbit/s; mostly TREE LL", "NVLink, 4 links a card; network ib0 100000 Mbit/s"),
+        ("NVLink, 4 links; network ib0 100000 Mbit/s; mostly TREE LL", "NVLink, 4 links; network ib0 100000 Mbit/s"),
     ],
-)  # fmt: skip
+)
 def test_the_link_without_what_varies_between_runs(text, link):
     assert link_of(text) == link
 

@@ -11,17 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.rows.alike import CASE as CASE
-from gpubench.rows.alike import CELL as CELL
-from gpubench.rows.alike import GROUP as GROUP
-from gpubench.rows.alike import IDENTITY as IDENTITY
-from gpubench.rows.alike import KEY as KEY
-from gpubench.rows.alike import OUTCOMES as OUTCOMES
-from gpubench.rows.alike import READ_IDENTITY as READ_IDENTITY
-from gpubench.rows.alike import SPECIMEN as SPECIMEN
-from gpubench.rows.alike import STACK as STACK
-from gpubench.rows.alike import STACK_PARAMS as STACK_PARAMS
-from gpubench.rows.alike import TURNS as TURNS
+from gpubench.rows.alike import CASE, CELL, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
 from gpubench.rows.read import shown
 from gpubench.suite.precisions import PRECISIONS
 

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
+from gpubench.analysis.cells import Cell, text_of, texts_of
 from gpubench.errors import UserError
-from gpubench.rows.alike import BETWEEN, SOFTWARE
+from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
 from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.suite import params_without
 
@@ -19,7 +19,7 @@ FOLLOWS = {
     "power_limit_watts": {"power_cap"},
     "interconnect": {"link"},
     "nodes": {"link"},
-    "processes": {"nodes", *BETWEEN},
+    "processes": {"nodes", *LINK},
 }
 """Columns that a compared column brings with it."""
 
@@ -163,7 +163,7 @@ def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
 
     A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU.
     """
-    if column in BETWEEN:
+    if column in LINK:
         return not (subject.row[column] and other.row[column])
     if column != "threads" or axis != "card" or not subject.device == other.device == "cpu":
         return False

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import SPECIMEN, STACK, only_sums
-from gpubench.rows.alike import BETWEEN
+from gpubench.analysis.cells import only_sums
+from gpubench.rows.alike import LINK, SPECIMEN, STACK
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -167,7 +167,7 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
     # What joins the processes goes with their number: one has nothing to talk to.
-    same = [*keys, *SPECIMEN, *(name for name in STACK if name not in BETWEEN)]
+    same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
     alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     whose = [column for column in SPECIMEN if column != "card"]
     rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})

@@ -6,21 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import (
-    GROUP,
-    KEY,
-    LABELLED,
-    OUTCOMES,
-    SPECIMEN,
-    STACK,
-    Cell,
-    circumstanced,
-    dicts_of,
-    in_order,
-    text_of,
-    texts_of,
-)
+from gpubench.analysis.cells import LABELLED, Cell, circumstanced, dicts_of, in_order, text_of, texts_of
 from gpubench.analysis.stats import MEASURED_FROM, median
+from gpubench.rows.alike import GROUP, KEY, OUTCOMES, SPECIMEN, STACK
 from gpubench.rows.read import shown
 
 

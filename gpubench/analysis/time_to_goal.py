@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import CELL, Cell
+from gpubench.analysis.cells import Cell
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.verdicts import Comparison
-from gpubench.rows.alike import SERIES
+from gpubench.rows.alike import CELL, SERIES
 from gpubench.suite.trial import TRAINED
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 
 import gpubench
-from gpubench.analysis.cells import CELL, as_compared
+from gpubench.analysis.cells import as_compared
 from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
 from gpubench.interop.dawnbench import entry_in
+from gpubench.rows.alike import CELL
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in

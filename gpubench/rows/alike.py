@@ -3,8 +3,6 @@
 The frames of `analysis.cells.completed` have the columns of AS_COMPARED; rows and files have those of `rows.row`.
 """
 
-from collections.abc import Sequence
-
 from gpubench.rows.column import Role
 from gpubench.rows.row import ABOUT
 
@@ -28,18 +26,14 @@ def compared(*roles: Role) -> list[str]:
     return [AS_COMPARED.get(name, name) for name in columns_of(*roles)]
 
 
-def _without(columns: Sequence[str], *names: str) -> list[str]:
-    return [name for name in dict.fromkeys(columns) if name not in names]
-
-
-GROUP = compared(Role.RECIPE)
+GROUP = compared(Role.RECIPE, Role.SCALE, Role.ORIGIN)
 """The part of the key that a table or chart shares.
 
 `basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure
 everything and others project, and all of them answer the same question.
 """
 
-KEY = [*GROUP, *compared(Role.CASE)]
+KEY = [*GROUP, *compared(Role.CASE, Role.BATCH)]
 """What must agree for two groups of rows to be compared; the compared column is taken out of it."""
 
 SPECIMEN = compared(Role.SPECIMEN)
@@ -54,26 +48,29 @@ STACK_PARAMS = ("threads", "cudnn_benchmark")
 SOFTWARE = columns_of(Role.SOFTWARE)
 """Versions, of which the first two numbers count."""
 
-STACK = [*SOFTWARE, *compared(Role.SETTING), "cudnn_benchmark"]
-"""A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
-
-BETWEEN = ("backend", "link")
+LINK = compared(Role.LINK)
 """Columns of the stack that only several processes have, and older rows and published ones lack: empty is unknown."""
 
-TURNS = ["torch", *columns_of(Role.CODE)]
-"""What runs that take turns in one session (`--session NAME`) may differ in."""
+STACK = list(dict.fromkeys([*SOFTWARE, *STACK_PARAMS, *compared(Role.SETTING), *LINK]))
+"""A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
 
-CASE = _without([*KEY, *SPECIMEN], "basis")
+CASE = [name for name in [*KEY, *SPECIMEN] if name != "basis"]
 """What trials of one case agree in whatever became of them."""
 
-CELL = _without([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS])
+TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
+"""What runs that take turns in one session (`--session NAME`) may differ in."""
+
+TRIAL = [*CASE, *TURNS, "device"]
+"""What rows of one trial agree in, beside its number."""
+
+CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """What the trials of one group agree in."""
 
-IDENTITY = _without([*CELL, "device"])
+IDENTITY = [*CELL, "device"]
 """What tells cases, specimens and stacks apart."""
 
 READ_IDENTITY = [
-    *columns_of(Role.RECIPE, Role.CASE, Role.SPECIMEN, Role.SOFTWARE, Role.SETTING, Role.CODE),
+    *(name for name, about in ABOUT.items() if about.role not in {Role.HOST, Role.FIGURE, Role.RECORD}),
     "default_power_limit_watts",
 ]
 """The columns as they are read from which all of IDENTITY follows."""
@@ -81,24 +78,18 @@ READ_IDENTITY = [
 OUTCOMES = columns_of(Role.FIGURE)
 """Columns of which a group shows the median over its trials."""
 
-SERIES = _without([*KEY, *SPECIMEN], "params", "processes", "nodes", "source", "basis", "batch_policy", "fixed_batch")
-"""What rows of one published series at several numbers of processes agree in: not the recipe, which goes with it."""
+SERIES = compared(Role.RECIPE, Role.CASE, Role.SPECIMEN)
+"""What rows of one published series at several numbers of processes agree in."""
 
-REFERENCE = _without(
-    [*KEY, "batch_size", "card", *STACK], "mode", "source", "basis", "batch_policy", "fixed_batch", "threads"
-)
-"""What rows of two hosts agree in, in the frames of `completed`, where one's rate is a reference for the other's."""
+REFERENCE = list(dict.fromkeys([*KEY, "batch_size", "card", "torch", "cuda", "memory_limit_bytes", *LINK]))
+"""What rows of two hosts agree in where one's rate is a reference for the other's, which a setting may slow."""
 
-CASE_OF_A_RUN = ("suite", "model", "precision", "batch_policy", "device", "processes", "nodes", "params")
-"""What tells the cases of one run apart."""
+RESUMED = [
+    name
+    for name in columns_of(Role.RECIPE, Role.SPECIMEN, Role.HOST, Role.SOFTWARE, Role.SETTING, Role.CODE)
+    if name not in {"suite", "device"}
+]
+"""What the trials of one suite, device and session agree in; SCALE, CASE and BATCH tell the cases of a run apart."""
 
-RESUMED = _without(
-    columns_of(Role.RECIPE, Role.SPECIMEN, Role.HOST, Role.SOFTWARE, Role.SETTING, Role.CODE), *CASE_OF_A_RUN
-)
-"""What the trials of one case and session agree in, beside what tells the cases of a run apart."""
-
-SUBMITTED = _without(
-    [*columns_of(Role.RECIPE, Role.CASE, Role.SPECIMEN, Role.CODE), "torch", "memory_limit_bytes"],
-    "measured", "source", "suite_version", "weights",
-)  # fmt: skip
+SUBMITTED = [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
 """What the trials of one case in one run agree in, in files; `submit` then checks the other columns of a case."""

@@ -40,7 +40,7 @@ class Row:
         "samples",
         "samples in one step of one process; columns of text for a language model",
         POSITIVE,
-        role=Role.CASE,
+        role=Role.BATCH,
     )
     batch_policy: str = column(
         "case",
@@ -53,16 +53,16 @@ class Row:
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
     params: str = column(
-        "record", "every parameter of the suite, `name=value` sorted and joined by spaces", role=Role.RECIPE
+        "record", "every parameter of the suite, `name=value` sorted and joined by spaces", role=Role.SCALE
     )
     processes: int | None = number(
         "case.all_processes",
         "",
         "training processes (ranks), all machines together: the world size",
         POSITIVE,
-        role=Role.RECIPE,
+        role=Role.SCALE,
     )
-    nodes: int | None = number("case", "", "machines they ran on", POSITIVE, role=Role.RECIPE)
+    nodes: int | None = number("case", "", "machines they ran on", POSITIVE, role=Role.SCALE)
     data: str = column("case", "datasets joined by +, or synthetic", role=Role.RECIPE)
     weights: str = column(
         "case", "pretrained weights the run starts from; random where they were meant but absent", role=Role.RECIPE
@@ -137,7 +137,7 @@ class Row:
         POSITIVE,
     )
     started: str = column("record", "UTC time the trial started, ISO 8601")
-    source: str = column("", "where a published figure comes from; empty for our own rows", role=Role.RECIPE)
+    source: str = column("", "where a published figure comes from; empty for our own rows", role=Role.ORIGIN)
     # What came of it.
     status: str = column("measurement", "ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted")
     reason: str = column("record", "why the status is not ok, or what to know about an ok row")
@@ -149,7 +149,7 @@ class Row:
         " docs/tested.md); empty where measured",
     )
     seconds_high: float | None = figure("record", "s", "upper end of the projection's band; empty where measured")
-    measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.RECIPE)
+    measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.ORIGIN)
     dollars: float | None = number(
         "",
         "dollars",
@@ -318,12 +318,12 @@ class Row:
         "", "of the test text, with the weights that were best in validation; full runs only", better="lower"
     )
     backend: str = column(
-        "measurement", "how several processes talk: nccl, gloo; empty for one process", role=Role.SETTING
+        "measurement", "how several processes talk: nccl, gloo; empty for one process", role=Role.LINK
     )
     interconnect: str = column(
         "measurement",
         "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way",
-        role=Role.SETTING,
+        role=Role.LINK,
     )
     rank_spread: float | None = figure(
         "measurement",

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import STACK, Cell, marks_in, short, text_of
+from gpubench.analysis.cells import Cell, marks_in, short, text_of
 from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.scaling import cases_of, is_count, params_of
+from gpubench.rows.alike import STACK
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, marks_in, texts_of
+from gpubench.analysis.cells import LABELLED, Cell, marks_in, texts_of
 from gpubench.analysis.compare import Result
+from gpubench.rows.alike import GROUP, SPECIMEN
 from gpubench.rows.read import shown
 from gpubench.studies import words
 from gpubench.studies.cases import evidence_table

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpubench.analysis.cells import SPECIMEN, STACK, short, text_of
+from gpubench.analysis.cells import short, text_of
 from gpubench.analysis.compare import Result
 from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
 from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
+from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
 from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
