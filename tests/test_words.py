@@ -3,9 +3,9 @@
 import pytest
 from rows import cell
 
+from gpubench.rows.params import params_text
 from gpubench.studies import words
 from gpubench.suite import files
-from gpubench.suite.suite import params_text
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from gpubench.analysis import stats
 from gpubench.rows.alike import CASE, CELL, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
+from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import shown
 from gpubench.suite.precisions import PRECISIONS
 
@@ -148,8 +149,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     stacks apart, and rows of one `case` in all of CASE.
     """
     done = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
-        cudnn_benchmark=_each(frame["params"], lambda text: "".join(re.findall(r"\bcudnn_benchmark=(\S+)", text)[:1])),
-        threads_asked=_each(frame["params"], lambda text: "".join(re.findall(r"\bthreads=([1-9]\d*)", text)[:1])),
+        cudnn_benchmark=_each(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
+        threads_asked=_each(frame["params"], lambda text: params_of(text).get("threads", "").lstrip("0")),
         params=recipe_of(frame["params"]),
     )
     if "identity" not in frame:
@@ -190,8 +191,7 @@ def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
 
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
     """`params` without what belongs to the stack."""
-    pattern = re.compile(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+")
-    return _each(params, lambda text: pattern.sub("", text).strip())
+    return _each(params, lambda text: params_without(text, STACK_PARAMS))
 
 
 def _each(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[str]":

@@ -8,8 +8,8 @@ from gpubench.analysis import stats
 from gpubench.analysis.cells import Cell, text_of, texts_of
 from gpubench.errors import UserError
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
+from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import FULL as FULL
-from gpubench.suite.suite import params_without
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
@@ -123,6 +123,8 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
         free.add("batch_policy")
     if subject.mode != other.mode:
         free.add("basis")
+    if subject.processes != other.processes:
+        free.add("nodes")
     found = []
     for column in KEY:
         one, two = text_of(subject.row[column]), text_of(other.row[column])
@@ -232,7 +234,7 @@ def switches_of(cells: Sequence[Cell]) -> frozenset[str]:
     for cell in cells:
         for part in cell.parts or (cell,):
             if is_ablation(part) and part.session:
-                for name, _, value in (pair.partition("=") for pair in part.params.split()):
+                for name, value in params_of(part.params).items():
                     values[part.suite, part.session, part.card][name].add(value)
     return frozenset(name for own in values.values() for name, found in own.items() if len(found) > 1)
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from gpubench.analysis.cells import only_sums
 from gpubench.rows.alike import LINK, SPECIMEN, STACK
+from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -173,11 +174,6 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
     rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})
     for names, found in rows.groupby(same, dropna=False, sort=False):
         yield dict(zip(same, names, strict=True)), found
-
-
-def params_of(text: object) -> dict[str, str]:
-    """The parameters of a row by name."""
-    return {name: value for name, equals, value in (pair.partition("=") for pair in str(text).split()) if equals}
 
 
 def is_count(text: str) -> bool:

@@ -65,8 +65,8 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    known = ratio, verdict, tuple(filter(None, notes)), (*unlike, *differing), is_unlike
-    return Comparison(axis, subject, other, *names, *known)
+    told = tuple(filter(None, notes))
+    return Comparison(axis, subject, other, *names, ratio, verdict, told, (*unlike, *differing), is_unlike)
 
 
 def against_itself(subject: Cell, plain: Cell) -> Comparison:

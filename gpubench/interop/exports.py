@@ -17,6 +17,7 @@ from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
 from gpubench.interop.dawnbench import entry_in
 from gpubench.rows.alike import CELL
+from gpubench.rows.params import params_of
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in
@@ -101,7 +102,7 @@ def benchstat(frame: Frame) -> str:
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
         name += f"/batch={_word(row['batch_size'])}({_word(row['batch_policy'])})".replace("(", "-").replace(")", "")
         name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
-        name += "".join(f"/{_word(part)}" for part in str(row["params"]).split() if "=" in part)
+        name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
         for trial in rows.to_dict("records"):
             values = [(trial["seconds"], "sec/op"), (trial["samples_per_second"], "samples/s")]
             shown = " ".join(f"{value!r} {unit}" for value, unit in values if value == value)

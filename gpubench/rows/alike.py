@@ -26,7 +26,7 @@ def compared(*roles: Role) -> list[str]:
     return [AS_COMPARED.get(name, name) for name in columns_of(*roles)]
 
 
-GROUP = compared(Role.RECIPE, Role.SCALE, Role.ORIGIN)
+GROUP = compared(Role.RECIPE, Role.ORIGIN, Role.SCALE)
 """The part of the key that a table or chart shares.
 
 `basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure

@@ -390,22 +390,10 @@ def digest_of(values: Sequence[str]) -> str:
 
 
 def _cell(value: object, *, whole: bool) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "true", False: "false"}[value]
     if isinstance(value, float):
         # NumPy's floats are floats too, and their repr is np.float64(1.5). A whole number read from a file is one.
         return str(int(value)) if whole and value.is_integer() else repr(float(value))
     # One row is one line, so that a torn write can only hurt the last line.
     return " ".join(str(value).split()) if isinstance(value, str) else str(value)
-
-
-def columns_markdown() -> str:
-    """The table of results/README.md."""
-    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
-    for f in fields(Row):
-        kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
-        about = ABOUT[f.name]
-        lines.append(f"| `{f.name}` | {f'{kind} {about.allowed.words}'.strip()} | {about.unit} | {about.doc} |")
-    return "\n".join(lines) + "\n"

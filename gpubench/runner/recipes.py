@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from gpubench.errors import UserError
+from gpubench.rows.params import params_text
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.suite import ParamValue, params_text
+from gpubench.suite.suite import ParamValue
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
 from gpubench.rows.alike import RESUMED, SOFTWARE
+from gpubench.rows.params import params_text, params_without
 from gpubench.rows.read import load
 from gpubench.runner.options import Options
 from gpubench.runner.record import copied
-from gpubench.suite.suite import params_text, params_without
 from gpubench.suite.trial import FINISHED, Case, Trial
 
 

@@ -13,6 +13,7 @@ from gpubench.analysis import stats
 from gpubench.analysis.cells import LABELLED, Cell, marks_in, texts_of
 from gpubench.analysis.compare import Result
 from gpubench.rows.alike import GROUP, SPECIMEN
+from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
 from gpubench.studies import words
 from gpubench.studies.cases import evidence_table
@@ -309,5 +310,5 @@ def _known(value: Any) -> float | None:
 
 
 def _settings(row: Mapping[str, Any]) -> str:
-    on = [part for part in str(row["params"]).split() if part.partition("=")[2] not in {"", "0", "0.0", "false"}]
-    return shown(" ".join(on))
+    settings = params_of(row["params"])
+    return shown(params_text({name: text for name, text in settings.items() if text not in {"", "0", "0.0", "false"}}))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpubench.analysis.scaling import params_of
 from gpubench.commands.run import without
 from gpubench.commands.sweep.search import Search, kept, rungs
 from gpubench.errors import UserError
 from gpubench.printed import say
+from gpubench.rows.params import params_of
 from gpubench.rows.read import load
 from gpubench.rows.row import ABOUT, QUALITIES
 from gpubench.runner import run
