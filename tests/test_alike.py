@@ -8,7 +8,7 @@ import pytest
 from rows import rows
 
 from gpubench.analysis.cells import link_of
-from gpubench.analysis.compare import compare
+from gpubench.analysis.compare import Question, compare
 from gpubench.rows import write as records
 from gpubench.rows.column import Role
 from gpubench.rows.row import ABOUT
@@ -111,3 +111,13 @@ def test_the_link_without_what_varies_between_runs(text, link):
 
 def test_every_column_has_a_role():
     assert {about.role for about in ABOUT.values()} == set(Role)
+
+
+def test_machines_follow_the_number_of_processes_and_another_link_is_a_note(tmp_path):
+    path = tmp_path / "rows.csv"
+    records.append(path, rows(SECONDS, **TOGETHER))
+    network = {"processes": 16, "nodes": 2, "backend": "nccl", "interconnect": "network eth0 10000 Mbit/s"}
+    records.append(path, rows([value / 2 for value in SECONDS], **network))
+    (comparison,) = compare([path], Question(by="processes")).comparisons
+    assert comparison.differing == ("link",)
+    assert any("link" in note for note in comparison.notes)
