@@ -42,6 +42,8 @@ def cell(seconds: Sequence[float] = (100.0,), **changes: Any) -> Cell:
         "fixed_batch": values["batch_size"] if values["batch_policy"] == "fixed" else 0,
         "memory_limit_bytes": values["memory_limit_bytes"] or 0,
         "unknown_device": "" if values["device_hash"] else values["device"],
+        "nodes": values["nodes"] or 1,
+        "link": values["interconnect"],
         "threads_asked": "",
         "cudnn_benchmark": "",
         "power_cap": "",

@@ -9,8 +9,6 @@ from facts import lacking
 from rows import cell, row, rows
 
 from gpubench.analysis.cells import (
-    CELL,
-    READ_IDENTITY,
     cells_of,
     circumstanced,
     completed,
@@ -27,8 +25,9 @@ from gpubench.analysis.compare import once
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
+from gpubench.rows.alike import CELL, READ_IDENTITY
 from gpubench.rows.read import load
-from gpubench.rows.row import COLUMNS
+from gpubench.rows.row import COLUMNS, NUMBERS
 
 NEVER = {"seconds": None, "measured": "", "samples_per_second": None}
 
@@ -249,10 +248,7 @@ def test_one_projected_trial_makes_the_cell_projected(frame_of):
 
 @pytest.mark.parametrize("column", sorted(set(CELL) & set(COLUMNS) - {"memory_limit_bytes"}))
 def test_rows_that_differ_in_any_of_these_are_not_pooled(frame_of, column):
-    kind = type(getattr(row(), column) or "")
-    other = {str: "another", int: 77, float: 7.7}[kind]
-    if column == "params":
-        other = "epochs=2"
+    other = 77 if column in NUMBERS else "epochs=2" if column == "params" else "another"
     assert len(made(frame_of(row(), row(**{column: other})))) == 2
 
 

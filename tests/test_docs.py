@@ -17,8 +17,8 @@ import gpubench
 import gpubench.training
 from gpubench.cli.app import app
 from gpubench.hardware.advice import LEGACY_BUILD
+from gpubench.rows.markdown import columns_markdown
 from gpubench.rows.read import load
-from gpubench.rows.row import columns_markdown
 from gpubench.suite import files
 
 ROOT = Path(__file__).parents[1]

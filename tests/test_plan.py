@@ -7,6 +7,7 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
+from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_batch, choose_precisions, choose_threads
 from gpubench.runner.devices import check_processes, choose_devices
 from gpubench.runner.options import Options
@@ -14,7 +15,7 @@ from gpubench.runner.recipes import choose_models, recipes_of, settings_for
 from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS, unsupported
-from gpubench.suite.suite import Param, Suite, params_text
+from gpubench.suite.suite import Param, Suite
 from gpubench.suite.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})

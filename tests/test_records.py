@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UserError
 from gpubench.rows import write as records
+from gpubench.rows.markdown import columns_markdown
 from gpubench.rows.read import load
-from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, FLAGS, INTEGERS, NUMBERS, Row, columns_markdown, to_cells
+from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, FLAGS, INTEGERS, NUMBERS, Row, to_cells
 from gpubench.rows.write import HEADER, Rescued, RowsFile
 
 ROW = Row(suite="resnet", model="resnet18", precision="fp32", status="ok", seconds=1.5)

@@ -357,6 +357,23 @@ def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
     assert [line["card"][0].endswith(" imported") for line in lines] == [bool(line["source"][0]) for line in lines]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"memory_limit_bytes": 8 * 2**30},
+        {"power_limit_watts": 150.0, "default_power_limit_watts": 250.0},
+        {"card": "Intel(R) Xeon(R) Processor", "device": "cpu"},
+    ],
+)
+def test_the_page_of_a_card_has_its_results_whatever_tells_it_from_others(tmp_path, changes):
+    records.append(
+        tmp_path / "mine.csv", [*rows([100.0] * 6, **changes), *rows([50.0] * 6, precision="bf16", **changes)]
+    )
+    pages = built(tmp_path / "site", tmp_path / "mine.csv")
+    (name,) = {href.partition("#")[0] for href in hrefs(pages["index.html"]) if "#mine-" in href}
+    assert any(href.startswith("../suite/resnet.html#section") for href in hrefs(pages[name]))
+
+
 def test_the_command_says_what_it_wrote(cli, tmp_path):
     records.append(tmp_path / "mine.csv", rows([100.0] * 6))
     done = cli("site", "mine.csv", "-o", "pages")

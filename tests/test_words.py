@@ -4,9 +4,9 @@ import pytest
 from facts import lacking
 from rows import cell
 
+from gpubench.rows.params import params_text
 from gpubench.studies import words
 from gpubench.suite import files
-from gpubench.suite.suite import params_text
 
 
 @pytest.mark.parametrize(

@@ -11,43 +11,16 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis import stats
+from gpubench.rows.alike import CASE, CELL, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
+from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import shown
-from gpubench.rows.row import COLUMNS, QUALITIES
 from gpubench.suite.precisions import PRECISIONS
-
-GROUP = ["suite", "suite_version", "params", "data", "weights", "mode", "basis", "source", "processes"]
-"""The part of the key that a table or chart shares.
-
-`basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure
-everything and others project, and all of them answer the same question.
-"""
-
-KEY = [*GROUP, "model", "precision", "batch_policy", "fixed_batch"]
-"""What must agree for two cells to be compared; the compared column is taken out of it."""
-
-SPECIMEN = ["card", "device_hash", "unknown_device", "session"]
-"""Trials are pooled only inside one specimen and one session.
-
-`unknown_device` is the device where it has no hash, and empty elsewhere: nothing else tells it from its neighbour.
-"""
-
-TURNS = ["torch", "gpubench", "suite_digest"]
-"""What runs that take turns in one session (`--session NAME`) may differ in."""
-
-CASE = [column for column in [*KEY, *SPECIMEN] if column != "basis"]
-"""What trials of one case agree in whatever became of them."""
-
-STACK = [
-    "torch", "torchvision", "fastai", "cuda", "cudnn", "threads", "cudnn_benchmark", "memory_limit_bytes", "power_cap",
-    "switches",
-]  # fmt: skip
-"""A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
-
-STACK_PARAMS = ("threads", "cudnn_benchmark")
-"""Parameters that every suite has and that belong to the stack, not to the recipe."""
 
 POWER_SLACK = 0.01
 """Share of its own power limit by which a card's limit may be off without being named."""
+
+PASSING = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
+"""How the parts of `interconnect` begin that do not name a link."""
 
 CPU = "CPU "
 """Before the name of a CPU that does not say that it is one."""
@@ -63,25 +36,6 @@ WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 
 UNREAD = ("laps", "precision_proof", "started")
 """Columns that no comparison needs, long or different in every row."""
-
-CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
-"""What the trials of one cell agree in."""
-
-IDENTITY = list(dict.fromkeys([*CELL, "memory_limit_bytes", "power_cap", "device", "source"]))
-
-READ_IDENTITY = [
-    *dict.fromkeys(
-        name for name in [*IDENTITY, "measured", "power_limit_watts", "default_power_limit_watts"] if name in COLUMNS
-    )
-]
-"""The columns as they are read from which all of IDENTITY follows."""
-
-OUTCOMES = [
-    *QUALITIES, "samples_per_second", "epochs", "data_stall", "loader_wait", "communication_share",
-    "peak_memory_bytes", "resident_samples_per_second", "flops_per_sample", "bytes_per_sample", "ops_per_step",
-    "measured_peak_flops", "measured_bandwidth_bytes_per_second", "op_overhead_seconds",
-]  # fmt: skip
-"""Columns of which a cell shows the median over its trials."""
 
 
 class Text:
@@ -194,24 +148,39 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     a power limit that is not the card's own; rows of one `identity` agree in all that tells cases, specimens and
     stacks apart, and rows of one `case` in all of CASE.
     """
-    done = frame.drop(columns=list(UNREAD), errors="ignore").assign(
+    done = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
+        cudnn_benchmark=_each(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
+        threads_asked=_each(frame["params"], lambda text: params_of(text).get("threads", "").lstrip("0")),
+        params=recipe_of(frame["params"]),
+    )
+    if "identity" not in frame:
+        done = done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
+    return done.assign(case=numbered(done, CASE))
+
+
+def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the columns of `rows.alike.AS_COMPARED`; empty numbers of processes, nodes and bytes are the usual."""
+    done = frame.assign(
         fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
         memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
         processes=frame["processes"].fillna(1),
-        cudnn_benchmark=_each(frame["params"], lambda text: "".join(re.findall(r"\bcudnn_benchmark=(\S+)", text)[:1])),
-        threads_asked=_each(frame["params"], lambda text: "".join(re.findall(r"\bthreads=([1-9]\d*)", text)[:1])),
-        params=recipe_of(frame["params"]),
+        nodes=frame["nodes"].fillna(1),
         basis=frame["measured"].where(frame["mode"] != "sampled", ""),
         unknown_device=frame["device"].where(frame["device_hash"] == "", ""),
+        link=_each(frame["interconnect"], link_of),
         power_cap="",
     )
     if {"power_limit_watts", "default_power_limit_watts"} <= set(frame):
         watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
         capped = (watts - usual).abs() > usual * POWER_SLACK
         done.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
-    if "identity" not in frame:
-        done = done.assign(identity=done.groupby(IDENTITY, sort=False, dropna=False).ngroup())
-    return done.assign(case=numbered(done, CASE))
+    return done
+
+
+def link_of(interconnect: str) -> str:
+    """What joins the processes, without how they were bound and what NCCL told, which varies between equal runs."""
+    parts = [part for part in interconnect.split("; ") if not part.startswith(PASSING)]
+    return "; ".join(parts)
 
 
 def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
@@ -222,8 +191,7 @@ def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
 
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
     """`params` without what belongs to the stack."""
-    pattern = re.compile(rf" ?\b({'|'.join(STACK_PARAMS)})=\S+")
-    return _each(params, lambda text: pattern.sub("", text).strip())
+    return _each(params, lambda text: params_without(text, STACK_PARAMS))
 
 
 def _each(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[str]":

@@ -11,11 +11,7 @@ import pandas as pd
 
 from gpubench.analysis.accuracy import accuracies_judged
 from gpubench.analysis.cells import (
-    CASE,
     CONFLICT,
-    GROUP,
-    READ_IDENTITY,
-    TURNS,
     UNREAD,
     Cell,
     cells_of,
@@ -35,14 +31,13 @@ from gpubench.analysis.specimens import combined, labels_of
 from gpubench.analysis.time_to_goal import expected, unsure_of_shares
 from gpubench.analysis.verdicts import Comparison, against_itself, comparison, judged
 from gpubench.errors import UserError
+from gpubench.rows.alike import GROUP, READ_IDENTITY, TRIAL
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
 from gpubench.rows.table import PLAUSIBLE
 from gpubench.suite.trial import TRAINED
 
 USUAL_AXES = ("card", "precision")
-TRIAL = [*CASE, *TURNS, "memory_limit_bytes", "device"]
-"""What rows of one trial agree in, beside its number."""
 NAMED = 3
 """Columns and files that a conflict names."""
 

@@ -5,10 +5,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import KEY, SPECIMEN, STACK, Cell, text_of, texts_of
+from gpubench.analysis.cells import Cell, text_of, texts_of
 from gpubench.errors import UserError
+from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
+from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import FULL as FULL
-from gpubench.suite.suite import params_without
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
@@ -16,6 +17,9 @@ FOLLOWS = {
     "measured": {"basis"},
     "batch_size": {"fixed_batch", "batch_policy"},
     "power_limit_watts": {"power_cap"},
+    "interconnect": {"link"},
+    "nodes": {"link"},
+    "processes": {"nodes", *LINK},
 }
 """Columns that a compared column brings with it."""
 
@@ -119,6 +123,8 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
         free.add("batch_policy")
     if subject.mode != other.mode:
         free.add("basis")
+    if subject.processes != other.processes:
+        free.add("nodes")
     found = []
     for column in KEY:
         one, two = text_of(subject.row[column]), text_of(other.row[column])
@@ -155,7 +161,12 @@ def other_stack(axis: str, subject: Cell, other: Cell) -> list[str]:
 
 
 def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
-    """A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU."""
+    """Whether two cells may differ in a column of the stack.
+
+    A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU.
+    """
+    if column in LINK:
+        return not (subject.row[column] and other.row[column])
     if column != "threads" or axis != "card" or not subject.device == other.device == "cpu":
         return False
     asked = subject.row["threads_asked"] or other.row["threads_asked"]
@@ -165,7 +176,7 @@ def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
 def _minor(value: Any, column: str) -> str:
     """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
     text = text_of(value)
-    if column == "threads":
+    if column not in SOFTWARE:
         return text
     if column == "cudnn" and text.isdigit():
         return text[:-2]
@@ -223,7 +234,7 @@ def switches_of(cells: Sequence[Cell]) -> frozenset[str]:
     for cell in cells:
         for part in cell.parts or (cell,):
             if is_ablation(part) and part.session:
-                for name, _, value in (pair.partition("=") for pair in part.params.split()):
+                for name, value in params_of(part.params).items():
                     values[part.suite, part.session, part.card][name].add(value)
     return frozenset(name for own in values.values() for name, found in own.items() if len(found) > 1)
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import SPECIMEN, STACK, only_sums
+from gpubench.analysis.cells import only_sums
+from gpubench.rows.alike import LINK, SPECIMEN, STACK
+from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -165,17 +167,13 @@ def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, An
     which has one number (so it is with several machines), those of one stack go together.
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
-    same = [*keys, *SPECIMEN, *STACK]
+    # What joins the processes goes with their number: one has nothing to talk to.
+    same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
     alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     whose = [column for column in SPECIMEN if column != "card"]
     rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})
     for names, found in rows.groupby(same, dropna=False, sort=False):
         yield dict(zip(same, names, strict=True)), found
-
-
-def params_of(text: object) -> dict[str, str]:
-    """The parameters of a row by name."""
-    return {name: value for name, equals, value in (pair.partition("=") for pair in str(text).split()) if equals}
 
 
 def is_count(text: str) -> bool:

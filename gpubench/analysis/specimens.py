@@ -6,21 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import (
-    GROUP,
-    KEY,
-    LABELLED,
-    OUTCOMES,
-    SPECIMEN,
-    STACK,
-    Cell,
-    circumstanced,
-    dicts_of,
-    in_order,
-    text_of,
-    texts_of,
-)
+from gpubench.analysis.cells import LABELLED, Cell, circumstanced, dicts_of, in_order, text_of, texts_of
 from gpubench.analysis.stats import MEASURED_FROM, median
+from gpubench.rows.alike import GROUP, KEY, OUTCOMES, SPECIMEN, STACK
 from gpubench.rows.read import shown
 
 
@@ -115,7 +103,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     sources = who.groupby("card")["source"].nunique()
     labels = {}
     for row in dicts_of(who):
-        card, specimen, device, session, source, power, memory = key = texts_of(row, LABELLED)
+        card, device, specimen, session, source, power, memory = key = texts_of(row, LABELLED)
         label = circumstanced(card, power, memory)
         if source and sources[card] > 1:
             label += f" ({source.removeprefix('github.com/').partition('/')[0].partition(',')[0]})"

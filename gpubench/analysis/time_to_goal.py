@@ -6,9 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import CELL, Cell
+from gpubench.analysis.cells import Cell
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.verdicts import Comparison
+from gpubench.rows.alike import CELL, SERIES
 from gpubench.suite.trial import TRAINED
 
 
@@ -89,10 +90,6 @@ class GoalCurve:
     cases: frozenset[int]
 
 
-SERIES = ["suite", "suite_version", "model", "precision", "data", "card", "session", "goal"]
-"""What rows of one published series agree in; not the recipe, which goes with the number of processes."""
-
-
 def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
     """A curve for each published series that reached its goal with two numbers of processes or more.
 
@@ -102,9 +99,9 @@ def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
     rows = rows.assign(goal=_goals(rows))
     rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
     curves = []
-    for names, own in rows.groupby(SERIES, dropna=False, sort=False):
+    for names, own in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
         if own["processes"].nunique() > 1:
-            known = dict(zip(SERIES, names, strict=True))
+            known = dict(zip([*SERIES, "goal"], names, strict=True))
             sources = tuple(dict.fromkeys(own["source"]))
             curves.append(GoalCurve(known, _reaches(own), sources, own["params"].nunique(), cases_of(own)))
     return curves

@@ -30,6 +30,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     """What differs beside the axis, of what ought to agree."""
+    is_unlike: bool = False
+    """Whether that, or edited code, leaves no verdict."""
 
 
 def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
@@ -50,9 +52,11 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     if axis == "precision" and subject.batch_policy != "fixed":
         notes.append(_batch_note(subject, other))
     verdict = ""
+    another_stack = bool(set(differing) - FOLLOWS.get(axis, set()))
+    is_unlike = bool(unlike) or another_stack or edited
     if unlike:
         verdict = "not alike"
-    elif set(differing) - FOLLOWS.get(axis, set()):
+    elif another_stack:
         verdict = f"{axis} + stack"
     elif edited:
         verdict = f"{axis} + code"
@@ -61,7 +65,8 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(filter(None, notes)), (*unlike, *differing))
+    told = tuple(filter(None, notes))
+    return Comparison(axis, subject, other, *names, ratio, verdict, told, (*unlike, *differing), is_unlike)
 
 
 def against_itself(subject: Cell, plain: Cell) -> Comparison:

@@ -94,6 +94,6 @@ COLUMNS_EXAMPLES = "Example: `gpubench columns`"
 
 def columns() -> None:
     """Every column of the CSV and what it means, as Markdown."""
-    from gpubench.rows.row import columns_markdown
+    from gpubench.rows.markdown import columns_markdown
 
     say(*columns_markdown().splitlines())

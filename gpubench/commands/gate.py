@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from itertools import count
 from math import comb
+from typing import get_args
 
-from gpubench.analysis import verdicts
-from gpubench.analysis.cells import CONFLICT, Cell
+from gpubench.analysis import stats, verdicts
+from gpubench.analysis.cells import Cell
 from gpubench.analysis.compare import Result
 from gpubench.analysis.matching import axis_value
 from gpubench.analysis.stats import holm
@@ -13,7 +14,8 @@ from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
-NO_VERDICT = {"not alike", "not judged", "incomplete", CONFLICT, "one run", "few trials"}
+JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
+"""Verdicts of a test on enough trials of like cases."""
 
 
 def gate(
@@ -80,12 +82,12 @@ def _least_trials(ratios: int) -> int:
 
 
 def _unjudged(c: Comparison) -> bool:
-    return c.verdict in NO_VERDICT or c.verdict.endswith(("+ stack", "+ code")) or c.ratio.low is None
+    return c.verdict not in JUDGED or c.ratio.low is None
 
 
 def _unlike(c: Comparison) -> str:
     """What else than the compared column differs, where that forbids a verdict."""
-    return f" ({c.verdict})" if c.verdict == "not alike" or "+ " in c.verdict else ""
+    return f" ({c.verdict})" if c.is_unlike else ""
 
 
 def _low(c: Comparison) -> float:

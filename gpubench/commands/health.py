@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.analysis.cells import KEY, completed
+from gpubench.analysis.cells import completed
 from gpubench.errors import UserError
 from gpubench.hardware.environment import devices_of
 from gpubench.printed import say
+from gpubench.rows.alike import REFERENCE
 from gpubench.rows.read import load
 from gpubench.runner import process
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
@@ -25,8 +26,6 @@ LIMIT = 0.07
 """Share below the median of the references from which on a case is slow."""
 HEALTHY, SLOW, NOTHING_TO_COMPARE = 0, 1, 3
 """Exit codes."""
-ALIKE = list(dict.fromkeys([*KEY, "batch_size", "memory_limit_bytes", "card", "torch", "cuda"]))
-"""Columns in which a case and its references agree; another torch or CUDA changes a rate by up to 20%."""
 NO_REFERENCE = frozenset({"shared", "shared_peak", "throttled"})
 """Marks of trials that are too slow to be a reference."""
 ADVICE = "`gpubench doctor` checks what can slow a card: power limit, clocks, heat, PCIe, other programs."
@@ -107,7 +106,7 @@ def measured_rows(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
     rows = loaded.frame.drop_duplicates()
     is_good = (rows["status"] == "ok") & rows["mode"].isin(["sampled", "full"]) & (rows["samples_per_second"] > 0)
     done = completed(rows).assign(started=rows["started"])
-    done["alike"] = ["|".join(map(str, values)) for values in done[ALIKE].itertuples(index=False)]
+    done["alike"] = ["|".join(map(str, values)) for values in done[REFERENCE].itertuples(index=False)]
     return done[is_good], loaded.problems
 
 

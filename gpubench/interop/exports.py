@@ -12,18 +12,15 @@ from typing import Any
 import pandas as pd
 
 import gpubench
+from gpubench.analysis.cells import as_compared
 from gpubench.analysis.compare import plausible
 from gpubench.errors import UserError
+from gpubench.rows.alike import CELL
+from gpubench.rows.params import params_of
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in
 from gpubench.rows.table import number as figure
-
-CASE = [
-    "suite", "suite_version", "model", "precision", "batch_policy", "batch_size", "params", "processes", "data",
-    "weights", "mode", "card", "device_hash", "session", "source", "memory_limit_bytes", "torch",
-]  # fmt: skip
-"""Columns that rows of one benchmark in another tool's sense share."""
 
 Frame = pd.DataFrame
 
@@ -64,8 +61,9 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
 
     Sampled trials near their limit are projected in one trial and measured in the next: such a case is projected.
     """
-    basis = frame["measured"].where(frame["mode"] != "sampled", "")
-    for _, rows in frame.groupby([*(frame[name] for name in CASE), basis], sort=False, dropna=False):
+    frame = as_compared(frame)
+    # Of `params` the whole: cuDNN's setting, which a group's columns have apart, is in it.
+    for _, rows in frame.groupby([name for name in CELL if name in frame], sort=False, dropna=False):
         facts = {str(name): value for name, value in rows.iloc[0].items()}
         if (rows["measured"] == "projected").any():
             facts["measured"] = "projected"
@@ -103,7 +101,7 @@ def benchstat(frame: Frame) -> str:
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
         name += f"/batch={_word(row['batch_size'])}({_word(row['batch_policy'])})".replace("(", "-").replace(")", "")
         name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
-        name += "".join(f"/{_word(part)}" for part in str(row["params"]).split() if "=" in part)
+        name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
         for trial in rows.to_dict("records"):
             values = [(trial["seconds"], "sec/op"), (trial["samples_per_second"], "samples/s")]
             shown = " ".join(f"{value!r} {unit}" for value, unit in values if value == value)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -35,6 +36,24 @@ AT_MOST_1 = Range("up to 1", most=1)
 CELSIUS = Range("above absolute zero", -273.15)
 
 
+class Role(Enum):
+    """What a column tells of a trial. Which rows are alike follows from it (see rows/alike.py)."""
+
+    RECIPE = "what was run: rows that differ in it are never compared, nor in one table"
+    SCALE = "the same, as far as it goes with the number of processes"
+    ORIGIN = "where the time comes from: measured or projected, published by whom"
+    CASE = "what was run, of which one table has several: model, precision, batch policy"
+    BATCH = "what the batch policy leads to: never compared where the policy is a fixed batch"
+    SPECIMEN = "on which device, in which run: trials are pooled inside one alone"
+    SOFTWARE = "by which version of the software: another minor version takes the verdict away"
+    SETTING = "with which setting of device or software: another one takes the verdict away"
+    LINK = "how several processes talk: another one takes the verdict away, an empty one does not"
+    CODE = "by which version of the code that is timed"
+    HOST = "on which host: a resumed run needs the same one"
+    FIGURE = "a figure that came out, of which a group of rows shows the median"
+    RECORD = "what else came out, or is written down: no rows are told apart by it"
+
+
 @dataclass(frozen=True)
 class Column:
     """What is known of a column beside its name and its type."""
@@ -53,21 +72,24 @@ class Column:
     """What a quality is called beside a result; empty where it is not shown there."""
     better: Literal["", "higher", "lower"] = ""
     allowed: Range = ANY
+    role: Role = Role.RECORD
 
 
-def column(source: str, doc: str, default: str | int | None = "", allowed: Range = ANY) -> Any:
+def column(
+    source: str, doc: str, default: str | int | None = "", allowed: Range = ANY, *, role: Role = Role.RECORD
+) -> Any:
     """A text, or what else has no unit."""
-    return field(default=default, metadata={"column": Column(doc, source, allowed=allowed)})
+    return field(default=default, metadata={"column": Column(doc, source, allowed=allowed, role=role)})
 
 
-def number(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE) -> Any:
+def number(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE, *, role: Role = Role.RECORD) -> Any:
     """A number that is written as it is."""
-    return field(default=None, metadata={"column": Column(doc, source, unit, allowed=allowed)})
+    return field(default=None, metadata={"column": Column(doc, source, unit, allowed=allowed, role=role)})
 
 
-def figure(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE) -> Any:
+def figure(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE, *, role: Role = Role.RECORD) -> Any:
     """A measured number, rounded to DIGITS."""
-    return field(default=None, metadata={"column": Column(doc, source, unit, DIGITS, allowed=allowed)})
+    return field(default=None, metadata={"column": Column(doc, source, unit, DIGITS, allowed=allowed, role=role)})
 
 
 def quality(
@@ -79,7 +101,8 @@ def quality(
     allowed: Range = NOT_NEGATIVE,
 ) -> Any:
     """What a suite's training returns under the column's name; only whole runs on real data have it."""
-    return field(default=None, metadata={"column": Column(doc, "quality", unit, DIGITS, title, better, allowed)})
+    about = Column(doc, "quality", unit, DIGITS, title, better, allowed, Role.FIGURE)
+    return field(default=None, metadata={"column": about})
 
 
 def breaks(numbers: "npt.NDArray[np.float64]", allowed: Range, *, whole: bool) -> "npt.NDArray[np.bool_]":

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from gpubench.rows.column import ANY, AT_MOST_1, CELSIUS, POSITIVE, SHARE, Column, column, figure, number, quality
+from gpubench.rows.column import ANY, AT_MOST_1, CELSIUS, POSITIVE, SHARE, Column, Role, column, figure, number, quality
 
 SCHEMA = 1
 """History: 1 (2026-11) the first."""
@@ -18,12 +18,14 @@ class Row:
 
     schema: int = column("", "version of this table", SCHEMA)
     # What was asked.
-    suite: str = column("case", "name of the suite: its file's stem, or its folder's name")
-    suite_version: int | None = number("case", "", "raised when an edit can change a timing or a result")
-    suite_digest: str = column(
-        "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments"
+    suite: str = column("case", "name of the suite: its file's stem, or its folder's name", role=Role.RECIPE)
+    suite_version: int | None = number(
+        "case", "", "raised when an edit can change a timing or a result", role=Role.RECIPE
     )
-    model: str = column("case", "model inside the suite")
+    suite_digest: str = column(
+        "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments", role=Role.CODE
+    )
+    model: str = column("case", "model inside the suite", role=Role.CASE)
     rung: int | None = number(
         "case", "", "place of the model in a suite whose models are the steps of a ladder, from 1"
     )
@@ -32,38 +34,51 @@ class Row:
         "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
         " published: a work's own runs, and in the same session those that it compares itself with",
     )
-    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`")
+    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`", role=Role.CASE)
     batch_size: int | None = number(
-        "case", "samples", "samples in one step of one process; columns of text for a language model", POSITIVE
+        "case",
+        "samples",
+        "samples in one step of one process; columns of text for a language model",
+        POSITIVE,
+        role=Role.BATCH,
     )
     batch_policy: str = column(
         "case",
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
         " author (a published figure's own)",
+        role=Role.CASE,
     )
     batch_capped: bool | None = column("record", "max met the cap, a twentieth of the dataset", None)
     batch_curve: str = column(
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
-    params: str = column("record", "every parameter of the suite, `name=value` sorted and joined by spaces")
-    processes: int | None = number(
-        "case.all_processes", "", "training processes (ranks), all machines together: the world size", POSITIVE
+    params: str = column(
+        "record", "every parameter of the suite, `name=value` sorted and joined by spaces", role=Role.SCALE
     )
-    nodes: int | None = number("case", "", "machines they ran on", POSITIVE)
-    data: str = column("case", "datasets joined by +, or synthetic")
-    weights: str = column("case", "pretrained weights the run starts from; random where they were meant but absent")
-    mode: str = column("case", "sampled, full, quick, or published for a figure from elsewhere")
+    processes: int | None = number(
+        "case.all_processes",
+        "",
+        "training processes (ranks), all machines together: the world size",
+        POSITIVE,
+        role=Role.SCALE,
+    )
+    nodes: int | None = number("case", "", "machines they ran on", POSITIVE, role=Role.SCALE)
+    data: str = column("case", "datasets joined by +, or synthetic", role=Role.RECIPE)
+    weights: str = column(
+        "case", "pretrained weights the run starts from; random where they were meant but absent", role=Role.RECIPE
+    )
+    mode: str = column("case", "sampled, full, quick, or published for a figure from elsewhere", role=Role.RECIPE)
     seed: int | None = number("trial", "", "seed of the trial", ANY)
-    memory_limit_bytes: int | None = number("case", "bytes", "--memory-limit", POSITIVE)
+    memory_limit_bytes: int | None = number("case", "bytes", "--memory-limit", POSITIVE, role=Role.SETTING)
     # Where.
-    card: str = column("device", "name of the GPU or CPU model")
-    device: str = column("device", "device as torch calls it: cuda:0, cpu")
-    device_hash: str = column("device", "salted hash that tells two specimens of one card apart")
+    card: str = column("device", "name of the GPU or CPU model", role=Role.SPECIMEN)
+    device: str = column("device", "device as torch calls it: cuda:0, cpu", role=Role.SPECIMEN)
+    device_hash: str = column("device", "salted hash that tells two specimens of one card apart", role=Role.SPECIMEN)
     card_memory_bytes: int | None = number(
         "device.memory_bytes", "bytes", "memory of the card, or of the host for a CPU", POSITIVE
     )
-    driver: str = column("device", "driver of the device")
-    power_limit_watts: float | None = number("card", "W", "power limit of the card as it was set")
+    driver: str = column("device", "driver of the device", role=Role.HOST)
+    power_limit_watts: float | None = number("card", "W", "power limit of the card as it was set", role=Role.SETTING)
     default_power_limit_watts: float | None = number("card", "W", "power limit it comes with")
     card_max_sm_clock_mhz: int | None = number("card", "MHz", "highest SM clock the card allows")
     card_max_memory_clock_mhz: int | None = number("card", "MHz", "highest memory clock the card allows")
@@ -77,9 +92,9 @@ class Row:
     max_pcie_generation: int | None = number("card", "", "PCIe generation that card and slot can do")
     max_pcie_width: int | None = number("card", "", "PCIe lanes that card and slot can do")
     numa_node: int | None = number("card", "", "memory node of the host that the card is attached to")
-    cpu: str = column("environment", "model of the host's CPU")
-    cpu_count: int | None = number("environment", "", "logical CPUs the process may use", POSITIVE)
-    threads: int | None = number("measurement", "", "threads torch computed with", POSITIVE)
+    cpu: str = column("environment", "model of the host's CPU", role=Role.HOST)
+    cpu_count: int | None = number("environment", "", "logical CPUs the process may use", POSITIVE, role=Role.HOST)
+    threads: int | None = number("measurement", "", "threads torch computed with", POSITIVE, role=Role.SETTING)
     memory_format: str = column(
         "measurement", "layout of images and weights where the suite has both: contiguous or channels_last"
     )
@@ -98,19 +113,21 @@ class Row:
         "a fixed Python loop and a copy of 64 MiB, once per run: the host's own speed, which launch-bound work feels",
     )
     # Software.
-    torch: str = column("environment", "version of torch, with its build")
-    torchvision: str = column("environment", "version of torchvision")
-    fastai: str = column("environment", "version of fastai")
-    cuda: str = column("environment", "CUDA version torch was built for")
-    cudnn: str = column("environment", "cuDNN version")
+    torch: str = column("environment", "version of torch, with its build", role=Role.SOFTWARE)
+    torchvision: str = column("environment", "version of torchvision", role=Role.SOFTWARE)
+    fastai: str = column("environment", "version of fastai", role=Role.SOFTWARE)
+    cuda: str = column("environment", "CUDA version torch was built for", role=Role.SOFTWARE)
+    cudnn: str = column("environment", "cuDNN version", role=Role.SOFTWARE)
     switches: str = column(
-        "environment", "environment variables that change what CUDA or torch's memory does, as they were set"
+        "environment",
+        "environment variables that change what CUDA or torch's memory does, as they were set",
+        role=Role.SETTING,
     )
-    python: str = column("environment", "version of Python")
-    gpubench: str = column("environment", "version of gpubench")
+    python: str = column("environment", "version of Python", role=Role.HOST)
+    gpubench: str = column("environment", "version of gpubench", role=Role.CODE)
     commit: str = column("environment", "commit of gpubench's checkout, with + where it was edited")
     # Which run.
-    session: str = column("run", "random name of the run; trials of one session are interleaved")
+    session: str = column("run", "random name of the run; trials of one session are interleaved", role=Role.SPECIMEN)
     trial: int | None = number("trial.index", "", "round inside the session, from 0")
     until: float | None = number(
         "run",
@@ -120,7 +137,7 @@ class Row:
         POSITIVE,
     )
     started: str = column("record", "UTC time the trial started, ISO 8601")
-    source: str = column("", "where a published figure comes from; empty for our own rows")
+    source: str = column("", "where a published figure comes from; empty for our own rows", role=Role.ORIGIN)
     # What came of it.
     status: str = column("measurement", "ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted")
     reason: str = column("record", "why the status is not ok, or what to know about an ok row")
@@ -132,7 +149,7 @@ class Row:
         " docs/research/tested.md); empty where measured",
     )
     seconds_high: float | None = figure("record", "s", "upper end of the projection's band; empty where measured")
-    measured: str = column("record", "`measured` or `projected`: what `seconds` is")
+    measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.ORIGIN)
     dollars: float | None = number(
         "",
         "dollars",
@@ -143,10 +160,11 @@ class Row:
         "1/s",
         "training samples / wall time of the timed laps; where a published figure has none, `compare` takes that of its"
         " whole run",
+        role=Role.FIGURE,
     )
     train_seconds: float | None = figure("measurement", "s", "part of `seconds` in the training phases")
     valid_seconds: float | None = figure("measurement", "s", "part of `seconds` in the validation phases")
-    epochs: int | None = number("measurement", "", "epochs that `seconds` stands for")
+    epochs: int | None = number("measurement", "", "epochs that `seconds` stands for", role=Role.FIGURE)
     samples: int | None = number("measurement", "samples", "samples really trained in this trial, warm-up included")
     resumed: str = column(
         "measurement",
@@ -165,12 +183,13 @@ class Row:
         "share",
         "1 - (step time on one resident batch / step time with the pipeline); noise can make it negative",
         AT_MOST_1,
+        role=Role.FIGURE,
     )
     loader_wait: float | None = figure(
-        "measurement", "share", "share of the timed laps that the host waited for the loader", SHARE
+        "measurement", "share", "share of the timed laps that the host waited for the loader", SHARE, role=Role.FIGURE
     )
     resident_samples_per_second: float | None = figure(
-        "measurement", "1/s", "training samples / wall time on one resident batch"
+        "measurement", "1/s", "training samples / wall time on one resident batch", role=Role.FIGURE
     )
     run_samples: int | None = number(
         "measurement", "samples", "training samples of the whole run that `seconds` stands for"
@@ -180,14 +199,16 @@ class Row:
         "measurement",
         "FLOP",
         "FLOPs of forward and backward per sample: torch's FlopCounterMode, or the suite's formula where it has one",
+        role=Role.FIGURE,
     )
     bytes_per_sample: float | None = figure(
         "measurement",
         "bytes",
         "bytes a sample moves, a model: every call reads its tensors and writes its results once (no fusion, no cache)",
+        role=Role.FIGURE,
     )
     ops_per_step: int | None = number(
-        "measurement", "", "calls that torch dispatched in one training step, views not counted"
+        "measurement", "", "calls that torch dispatched in one training step, views not counted", role=Role.FIGURE
     )
     odd_flops_share: float | None = figure(
         "measurement",
@@ -199,16 +220,19 @@ class Row:
         "peak.flops_per_second",
         "FLOP/s",
         "`gpubench peak` of this device and precision: FLOP/s of the fastest matrix product",
+        role=Role.FIGURE,
     )
     measured_bandwidth_bytes_per_second: float | None = figure(
         "peak.bytes_per_second",
         "bytes/s",
         "`gpubench peak` of this device: bytes read and written per second by a large copy",
+        role=Role.FIGURE,
     )
     op_overhead_seconds: float | None = figure(
         "peak.op_seconds",
         "s",
         "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors",
+        role=Role.FIGURE,
     )
     startup_seconds: float | None = figure(
         "record", "s", "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown"
@@ -231,6 +255,7 @@ class Row:
         "measurement",
         "bytes",
         "accelerator: most memory allocated (CUDA: after the first lap); CPU: peak resident of the process",
+        role=Role.FIGURE,
     )
     allocator_retries: int | None = number(
         "record",
@@ -292,10 +317,13 @@ class Row:
     test_perplexity: float | None = quality(
         "", "of the test text, with the weights that were best in validation; full runs only", better="lower"
     )
-    backend: str = column("measurement", "how several processes talk: nccl, gloo; empty for one process")
+    backend: str = column(
+        "measurement", "how several processes talk: nccl, gloo; empty for one process", role=Role.LINK
+    )
     interconnect: str = column(
         "measurement",
         "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way",
+        role=Role.LINK,
     )
     rank_spread: float | None = figure(
         "measurement",
@@ -310,6 +338,7 @@ class Row:
         "share",
         "1 - (step time without the gradients' all-reduce / step time with it), both on a resident batch",
         AT_MOST_1,
+        role=Role.FIGURE,
     )
     laps: str = column(
         "record", "JSON list of laps: [phase, epoch, kind, steps, samples, seconds, seconds waiting for the loader]"
@@ -361,22 +390,10 @@ def digest_of(values: Sequence[str]) -> str:
 
 
 def _cell(value: object, *, whole: bool) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "true", False: "false"}[value]
     if isinstance(value, float):
         # NumPy's floats are floats too, and their repr is np.float64(1.5). A whole number read from a file is one.
         return str(int(value)) if whole and value.is_integer() else repr(float(value))
     # One row is one line, so that a torn write can only hurt the last line.
     return " ".join(str(value).split()) if isinstance(value, str) else str(value)
-
-
-def columns_markdown() -> str:
-    """The table of results/README.md."""
-    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
-    for f in fields(Row):
-        kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
-        about = ABOUT[f.name]
-        lines.append(f"| `{f.name}` | {f'{kind} {about.allowed.words}'.strip()} | {about.unit} | {about.doc} |")
-    return "\n".join(lines) + "\n"

@@ -11,9 +11,9 @@ import numpy as np
 from gpubench.hardware.environment import Device, Environment, without_names
 from gpubench.hardware.state import CardState
 from gpubench.rows.column import DIGITS, breaks, in_words
+from gpubench.rows.params import params_text
 from gpubench.rows.row import ABOUT, COLUMNS, INTEGERS, NUMBERS, Row
 from gpubench.runner.measured_peaks import Peak
-from gpubench.suite.suite import params_text
 from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
 
 

@@ -9,18 +9,12 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
+from gpubench.rows.alike import RESUMED, SOFTWARE
+from gpubench.rows.params import params_text
 from gpubench.rows.read import load
 from gpubench.runner.options import Options
 from gpubench.runner.record import copied
-from gpubench.suite.suite import params_text
 from gpubench.suite.trial import FINISHED, Case, Trial
-
-CASE_TERMS = (
-    "card", "device_hash", "driver", "power_limit_watts", "torch", "torchvision", "fastai", "cuda", "cudnn", "python",
-    "cpu", "cpu_count", "gpubench", "suite_version", "suite_digest", "mode", "data", "weights", "memory_limit_bytes",
-    "switches",
-)  # fmt: skip
-"""Columns in which the trials of one case and session agree, beside its parameters."""
 
 
 class Earlier:
@@ -124,13 +118,12 @@ class Earlier:
 def case_terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
     """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
     sources = {"case": case, "device": device, "card": card, "environment": environment}
-    return {**copied(CASE_TERMS, sources), "params": params_text(case.params)}
+    return {**copied(RESUMED, sources), "params": params_text(case.params)}
 
 
 def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Environment) -> dict[str, object]:
     """What must be the same on every machine of one run."""
-    stack = ("torch", "torchvision", "fastai", "cuda", "cudnn", "gpubench")
-    terms: dict[str, object] = {name: getattr(environment, name) for name in stack}
+    terms: dict[str, object] = {name: getattr(environment, name) for name in (*SOFTWARE, "gpubench")}
     terms["card"] = ", ".join(device.card for device in devices)
     terms["processes"] = ", ".join(str(count) for count in sorted({case.all_processes for case in cases}))
     for case in cases:

@@ -15,13 +15,13 @@ from gpubench.hardware import environment as env
 from gpubench.hardware.readers import readers, state_of
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
+from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions
 from gpubench.runner.data import Data, find_data, find_weights
 from gpubench.runner.devices import check_processes, choose_devices
 from gpubench.runner.options import Options
 from gpubench.runner.recipes import recipes_of
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.suite import params_text
 from gpubench.suite.trial import Case
 
 QUICK = "quick"

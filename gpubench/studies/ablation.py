@@ -9,6 +9,7 @@ from gpubench.analysis.compare import Group, Result
 from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
+from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change
@@ -123,7 +124,7 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
 
 def _changed(c: Comparison) -> int:
     """How many settings differ, the precision among them."""
-    settings = set(c.subject.params.split()) - set(c.other.params.split())
+    settings = params_of(c.subject.params).items() - params_of(c.other.params).items()
     return len(settings) + (c.subject.precision != c.other.precision)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
 from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
+from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, goals, ladder, pairs, scaling, stages, words
 from gpubench.studies.roofline import roofline
@@ -118,7 +119,7 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
         for section in sections
     ]
     titles = [(section.study, section.title) for section in found]
-    recipes = [{word.partition("=")[0]: word for word in section.recipe.split()} for section in found]
+    recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in found]
     more = [own[:3] for own in words.apart(titles, recipes)]
     named = [replace(s, title=", ".join([s.title, *own])) for s, own in zip(found, more, strict=True)]
     order = {id(each): at for at, each in enumerate(in_order([each for s in named for each in s.findings]))}

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import STACK, Cell, marks_in, short, text_of
+from gpubench.analysis.cells import Cell, marks_in, short, text_of
 from gpubench.analysis.compare import Group, Result
-from gpubench.analysis.scaling import cases_of, is_count, params_of
+from gpubench.analysis.scaling import cases_of, is_count
+from gpubench.rows.alike import STACK
+from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
-from gpubench.suite.suite import params_without
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}

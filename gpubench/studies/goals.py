@@ -11,8 +11,9 @@ from typing import Any
 
 from gpubench.analysis.cells import Cell, dicts_of, short
 from gpubench.analysis.compare import Result
-from gpubench.analysis.scaling import cases_of, params_of
+from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
+from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, known

@@ -10,8 +10,10 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import GROUP, LABELLED, SPECIMEN, Cell, marks_in, texts_of
+from gpubench.analysis.cells import LABELLED, Cell, marks_in, texts_of
 from gpubench.analysis.compare import Result
+from gpubench.rows.alike import GROUP, SPECIMEN
+from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
 from gpubench.studies import words
 from gpubench.studies.cases import evidence_table
@@ -54,7 +56,6 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
     if len(rungs) < 2:
         return
     first, last = rungs[0], rungs[-1]
-    label, _, precision = ladder.name.rpartition(" ")
     yield Finding(
         kind="ladder",
         suite=ladder.suite,
@@ -64,11 +65,11 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
         models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
         trials=(len(last.seconds), len(first.seconds)),
-        said=_said(ladder.name, first, last),
-        precision=precision,
-        place=label,
+        said=_said(ladder, first, last),
+        precision=ladder.precision,
+        place=ladder.label,
         origin=ladder.suite,
-        facts={"kind": ladder.kind.rpartition(", ")[2], "settings": ladder.settings},
+        facts={"kind": ladder.source or ladder.mode, "settings": ladder.settings},
         doubts=_unlike(first, last),
         projected=ladder.projected,
         charts=(_chart(ladder, last),),
@@ -83,12 +84,11 @@ def _unlike(first: "Rung", last: "Rung") -> tuple[str, ...]:
     return tuple(f"{model}: {note}" for model, notes in ends for note in notes if note and note not in shared)
 
 
-def _said(name: str, first: "Rung", last: "Rung") -> str:
-    label, _, precision = name.rpartition(" ")
+def _said(ladder: "Ladder", first: "Rung", last: "Rung") -> str:
     gain = (
         f"The steps from {first.model} to {last.model} make training {words.times(first.median / last.median)} as fast"
     )
-    return f"{gain} in {precision} on {words.name(label)}"
+    return f"{gain} in {ladder.precision} on {words.name(ladder.label)}"
 
 
 def _table(ladder: "Ladder") -> Table:
@@ -126,8 +126,7 @@ def _table(ladder: "Ladder") -> Table:
                 *(*limits, rung.notes),
             )
         )
-    about = ", ".join(filter(None, [ladder.kind, ladder.settings]))
-    return Table(f"{ladder.name} ({about})", tuple(columns), tuple(lines))
+    return Table(f"{ladder.name} ({ladder.about})", tuple(columns), tuple(lines))
 
 
 def _reached(rung: "Rung") -> str:
@@ -166,13 +165,13 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     seconds = f"Seconds of a run{f', {words.PROJECTED}' * ladder.projected}, step by step"
     return Bars(
         words.slug(f"{ladder.suite} ladder {first.model} to {last.model} {ladder.name}"),
-        _said(ladder.name, first, last),
+        _said(ladder, first, last),
         f"{seconds}; at the right the gain of the step; lower is better",
         tuple(groups),
         "s",
         winner=ladder.name,
         marks={name: values for name, values in marks.items() if values},
-        foot=", ".join(filter(None, [ladder.kind, ladder.settings])),
+        foot=ladder.about,
         cases=ladder.cases,
     )
 
@@ -217,19 +216,32 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     suite: str
-    name: str
-    """Card and precision, and whose figures they are."""
-    kind: str
-    """What the figures are: measured or projected, trials, source."""
+    label: str
+    """Card, and whose figures they are."""
+    precision: str
+    measured: str
+    """`measured` or `projected`."""
+    mode: str
+    source: str
     settings: str
     """Its parameters that are on, or not 0: epochs or images that somebody chose among them."""
     rungs: list[Rung]
     cases: frozenset[int]
 
     @property
+    def name(self) -> str:
+        """Card and precision, and whose figures they are."""
+        return f"{self.label} {self.precision}"
+
+    @property
+    def about(self) -> str:
+        """What the figures are: measured or projected, mode, source, settings."""
+        return ", ".join(filter(None, [self.measured, self.mode, self.source, self.settings]))
+
+    @property
     def projected(self) -> bool:
         """Whether its seconds are projected from a sample."""
-        return self.kind.startswith("projected")
+        return self.measured == "projected"
 
     def gains(self) -> list[float | None]:
         """For each rung, seconds of the one before it that ran / its own."""
@@ -251,9 +263,11 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
         label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as cells have it
-        name = f"{label} {first['precision']}"
         cases = frozenset(map(int, own["case"].unique()))
-        found.append(Ladder(str(first["suite"]), name, _kind(own), _settings(first), list(best.values()), cases))
+        measured = "projected" if (own["measured"] == "projected").any() else str(first["measured"])
+        mode, source = shown(str(first["mode"])), shown(str(first["source"]))
+        known = str(first["suite"]), label, str(first["precision"]), measured, mode, source, _settings(first)
+        found.append(Ladder(*known, list(best.values()), cases))
     return found
 
 
@@ -296,11 +310,5 @@ def _known(value: Any) -> float | None:
 
 
 def _settings(row: Mapping[str, Any]) -> str:
-    on = [part for part in str(row["params"]).split() if part.partition("=")[2] not in {"", "0", "0.0", "false"}]
-    return shown(" ".join(on))
-
-
-def _kind(rows: pd.DataFrame) -> str:
-    first = rows.iloc[0]
-    measured = "projected" if (rows["measured"] == "projected").any() else first["measured"]
-    return ", ".join(str(part) for part in (measured, first["mode"], first["source"]) if part)
+    settings = params_of(row["params"])
+    return shown(params_text({name: text for name, text in settings.items() if text not in {"", "0", "0.0", "false"}}))

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpubench.analysis.cells import SPECIMEN, STACK, short, text_of
+from gpubench.analysis.cells import short, text_of
 from gpubench.analysis.compare import Result
 from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
 from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
+from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
 from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
@@ -38,7 +39,7 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
         params = words.settings_of(
             str(each["suite"]), each.get("suite_version"), str(each.get("model", "")), str(each.get("params", ""))
         )
-        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN)})
+        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN) if k in each})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 

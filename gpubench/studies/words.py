@@ -9,10 +9,10 @@ from gpubench.analysis.cells import Cell, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
+from gpubench.rows.params import params_of, params_text, params_without
 from gpubench.rows.read import shown
 from gpubench.studies.section import DECIDED, Answer, Finding
 from gpubench.suite import files
-from gpubench.suite.suite import params_text
 
 NAME, FACT, DOUBT = 36, 60, 120
 """Characters of a name, of a fact and of a doubt in a sentence."""
@@ -120,10 +120,9 @@ def facts_of(cell: Cell) -> dict[str, str]:
 def settings_of(suite: str, version: object, model: str, params: str) -> dict[str, str]:
     """Return the parameters by name, as `name=value`; a 0 that is the suite's default means "chosen by the recipe"."""
     usual = _usual(suite, version, model, params)
-    pairs = {pair: pair.partition("=") for pair in params.split() if "=" in pair}
     return {
-        name: f"default {name}" if value in {"0", "0.0"} and pair in usual else pair
-        for pair, (name, _, value) in pairs.items()
+        name: f"default {name}" if value in {"0", "0.0"} and usual.get(name) == value else f"{name}={value}"
+        for name, value in params_of(params).items()
     }
 
 
@@ -177,16 +176,21 @@ def title_of(cells: Sequence[Cell]) -> str:
 
 def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
     """Parameters that all cells share and that are not what their suite has by default."""
-    shared = set.intersection(*(set(cell.params.split()) for cell in cells))
     first = cells[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
-    yield from sorted(
-        pair for pair in shared if usual and "=" in pair and pair not in usual and not pair.startswith("epochs=")
-    )
+    for name, value in sorted(_shared(cells).items()):
+        if usual and usual.get(name) != value and name != "epochs":
+            yield f"{name}={value}"
+
+
+def _shared(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the parameters that all cells have alike."""
+    params = [params_of(cell.params) for cell in cells]
+    return {name: value for name, value in params[0].items() if all(p.get(name) == value for p in params)}
 
 
 @cache
-def _usual(suite_name: str, version: object, model: str, params: str) -> frozenset[str]:
+def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping[str, str]:
     """Return the default parameters of a built-in suite, with those that follow from a preset.
 
     Empty for rows of another version of the suite: its defaults may have been others.
@@ -194,14 +198,14 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> frozens
     try:
         found = _built_in(suite_name)
         if found is None or found.suite.version != version:
-            return frozenset()
-        own = dict(pair.split("=", 1) for pair in params.split() if "=" in pair)
+            return {}
+        own = params_of(params)
         chosen = {name: own[name] for name in found.suite.presets if name in own}
         preset = {**found.resolve_params(chosen, model)}
         preset |= {name: found.suite.params[name].default for name in chosen}
-        return frozenset(params_text(preset).split())
+        return params_of(params_text(preset))
     except UserError:
-        return frozenset()
+        return {}
 
 
 @cache
@@ -211,8 +215,7 @@ def _built_in(name: str) -> files.LoadedSuite | None:
 
 def recipe_of(cells: Sequence[Cell]) -> str:
     """Every parameter that all cells share, as rows have it."""
-    shared = set.intersection(*(set(cell.params.split()) for cell in cells))
-    return shown(" ".join(pair for pair in cells[0].params.split() if pair in shared))
+    return shown(params_without(cells[0].params, params_of(cells[0].params).keys() - _shared(cells)))
 
 
 def notes_of(cell: Cell) -> str:

@@ -1,6 +1,6 @@
 """What a suite is: the function that trains, its models and parameters, and what it declares of itself."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,18 +8,6 @@ from gpubench.errors import UserError
 from gpubench.suite.precisions import PRECISIONS
 
 ParamValue = bool | int | float | str
-
-
-def params_text(params: Mapping[str, ParamValue]) -> str:
-    """Parameters as the row writes them: `name=value`, sorted, joined by spaces."""
-    return " ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in sorted(params.items())
-    )
-
-
-def params_without(text: str, names: Collection[str]) -> str:
-    """The parameters that a row has as `text`, but for these."""
-    return " ".join(pair for pair in text.split() if pair.partition("=")[0] not in names)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import CLASSES, short_name
+from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import Ranking, headline
 from gpubench.studies.section import Answer, Finding
 from gpubench.studies.standings.contents import Contents
@@ -95,7 +95,8 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     cases = [each for each in contents.standings if each.card == card]
     rows = {(row.file, row.line): row for each in cases for row in each.rows}
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
-    findings = [each for each in contents.answer.findings if card in map(short_name, _cards_of(each))]
+    measured = {row.facts["case"] for row in rows.values()}
+    findings = [finding for finding in contents.answer.findings if not measured.isdisjoint(finding.cases)]
     return rendered(
         "card.html",
         title=f"{card}: gpubench",
@@ -108,11 +109,6 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
         rows=tables.rows(rows.values(), to),
         figures=tables.figures(contents.published, card),
     )
-
-
-def _cards_of(finding: Finding) -> list[str]:
-    """The cards that it is about, without what tells specimens apart."""
-    return [name.partition(" #")[0].partition(" @ ")[0] for name in (finding.subject, finding.baseline, finding.place)]
 
 
 def _lead(ranking: Ranking, card: str) -> str:

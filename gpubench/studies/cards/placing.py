@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from gpubench.rows.params import params_of
 from gpubench.studies.cards.boards import boards
 from gpubench.studies.cards.figures import CLASS_OF, Figure, read_figures, short_name
 from gpubench.studies.cards.model import NORMAL_90, Model, fitted_model, ratio_of
@@ -18,7 +19,7 @@ from gpubench.studies.section import Estimate
 from gpubench.studies.words import gain, times
 
 STUDY = "placing"
-MODEL, PIXELS = "resnet50", "image_size=224"
+MODEL, PIXELS = "resnet50", "224"
 ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.12 timm nhwc")
 """Source, workload and framework of the figure: channels last, in half precision, with torch 1.12."""
 FROM_TIMM = 0.05
@@ -66,7 +67,7 @@ def _has_a_place(row: "pd.Series[Any]") -> bool:
         and row["processes"] == 1
         and row["batch_size"] >= LEAST_BATCH
         and not str(row["marks"])
-        and PIXELS in str(row["params"]).split()
+        and params_of(row["params"]).get("image_size") == PIXELS
     )
 
 

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpubench.analysis.cells import KEY, Cell, texts_of
+from gpubench.analysis.cells import Cell, texts_of
 from gpubench.analysis.matching import other_stack
 from gpubench.analysis.stats import DECIDING_TRIALS, median, ratio, verdict
+from gpubench.rows.alike import KEY
 
 SAME = [*KEY, "batch_size", "card", "suite_digest"]
 """What cells agree in that answer one question; their software may differ as much as a verdict allows."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.analysis.cells import CELL, KEY, Cell, dicts_of, in_order, texts_of
+from gpubench.analysis.cells import Cell, dicts_of, in_order, texts_of
 from gpubench.analysis.compare import Result
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.stats import MINIMUM_EFFECT
+from gpubench.rows.alike import CELL, KEY
 from gpubench.rows.read import Place, shown
 from gpubench.studies import words
 from gpubench.studies.cards.figures import short_name
