@@ -25,11 +25,11 @@ row.ABOUT = {**row.ABOUT, **made}
 from gpubench.analysis import cells, compare, matching, time_to_goal
 from gpubench.commands import health
 from gpubench.interop import exports
-from gpubench.rows import alike
 from gpubench.runner import resume
+from gpubench.submit import together
 print(json.dumps({
     "compare": matching.KEY, "pool": cells.CELL, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
-    "export": exports.CELL, "submit": alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
+    "export": exports.CELL, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
     "read": compare.READ_IDENTITY, "outcomes": cells.OUTCOMES,
 }))
 """

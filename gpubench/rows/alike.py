@@ -91,5 +91,10 @@ RESUMED = [
 ]
 """What the trials of one suite, device and session agree in; SCALE, CASE and BATCH tell the cases of a run apart."""
 
-SUBMITTED = [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
-"""What the trials of one case in one run agree in, in files; `submit` then checks the other columns of a case."""
+SUBMITTED = [
+    name
+    for name in [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
+    if name != "measured"
+]
+"""What the trials of one case in one run agree in, in files. Near the limit of a sample some trials measure everything
+and others project."""

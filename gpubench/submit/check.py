@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.printed import shown as harmless
+from gpubench.rows import alike
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies.roofline import listed_peaks
@@ -154,7 +155,7 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     if ended.empty:
         yield "trials: no row is of a training that ended"
     lacking: Counter[str] = Counter()
-    for _, case in ended.groupby([*together.CASE], dropna=False, sort=False):
+    for _, case in ended.groupby(alike.SUBMITTED, dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
         name = harmless(f"{first['model']} {first['precision']}")

@@ -6,15 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from gpubench.rows import alike
 from gpubench.submit.submitted import LAP_SECONDS, Problem, SubmittedRow
 
-CASE = (
-    "suite", "suite_digest", "model", "precision", "batch_policy", "batch_size", "processes", "nodes", "params", "data",
-    "mode", "card", "device_hash", "device", "memory_limit_bytes", "torch", "gpubench", "session",
-)  # fmt: skip
-"""Columns in which the trials of one case in one run agree."""
 ASKED = ("session", "suite", "model", "precision", "processes", "device_hash")
-"""Those of them that a trial has too that failed before its batch was known."""
+"""Columns of a case that are known even if a trial failed before its batch was chosen."""
 FIGURES = (
     "seconds", "train_seconds", "valid_seconds", "samples_per_second", "resident_samples_per_second", "loader_wait",
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
@@ -49,7 +45,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         session: max((int(row.number("trial")) for row in group if row.known("trial")), default=0)
         for (session,), group in _by((row for row in rows if row.trained), ["session"]).items()
     }
-    for case in _by((row for row in rows if row.trained and row.known("trial")), CASE).values():
+    for case in _by((row for row in rows if row.trained and row.known("trial")), alike.SUBMITTED).values():
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
         present = {int(row.number("trial")) for row in [*case, *others] if row.known("trial")}
@@ -71,7 +67,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
 
 def _twice(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
     """A trial of a case that occurs twice."""
-    for group in _by((row for row in rows if row.trained), (*CASE, "trial")).values():
+    for group in _by((row for row in rows if row.trained), (*alike.SUBMITTED, "trial")).values():
         for row in group[1:]:
             yield row.problem("trial", f"{_where(group[0], row)} is the same trial of the same case")
 
