@@ -14,7 +14,7 @@ from rows import row
 from gpubench.rows import files
 from gpubench.rows import read as loading
 from gpubench.rows import write as records
-from gpubench.rows.read import float_precision, load
+from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, to_cells
 
 
@@ -637,12 +637,6 @@ def test_laps_of_a_long_run_are_no_error(tmp_path):
     loaded = load([path])
     assert ([len(laps) for laps in loaded.frame["laps"]], len(loaded.problems)) == ([200_000, 0], 1)
 
-
-@pytest.mark.parametrize(
-    ("pandas", "word"), [("2.2.1", "round_trip"), ("3.0.4", "round_trip"), ("3.1.0", None), ("3.2.0", None)]
-)
-def test_numbers_are_read_to_their_last_bit_by_every_pandas(pandas, word):
-    assert float_precision(pandas) == word
 
 
 def test_every_row_knows_its_file(tmp_path):

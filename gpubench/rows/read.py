@@ -6,32 +6,22 @@ by line.
 
 import csv
 import io
-import re
+import math
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import File, batches, split
 from gpubench.rows.lines import REQUIRED, good_rows, may_not_hold, typed
-from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS, SCHEMA
-
-AHEAD = 2
-"""Batches parsed at the same time: pandas' tokenizer runs beside other threads."""
-
-
-def float_precision(pandas: str) -> Literal["round_trip"] | None:
-    """How pandas is told to read a number to its last bit; it does by itself since 3.1, which deprecates the word."""
-    return "round_trip" if pandas.startswith(("2.", "3.0.")) else None
-
+from gpubench.rows.row import COLUMNS, END, FLAGS, NUMBERS, SCHEMA
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
@@ -110,28 +100,33 @@ def load(
     """
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
-    numbers, found = _Numbers(identity), [np.zeros(0, np.int64)]
-    parts: list[_Part] = []
+    parts = [pl.DataFrame(schema={name: _type_of(name) for name in columns})]
     kept: list[_Kept] = []
     files: list[Path] = []
     firsts = [0]
-    for batch, at_once in _ahead(batches(paths, problems), columns):
-        one_by_one = [] if at_once else [good_rows(file, problems) for file in batch]
-        for file in batch if at_once else []:
-            problems += named(file.path, edited(file))
+    for batch in batches(paths, problems):
+        part = _at_once(batch, columns)
+        if part is not None:
+            parts.append(part)
+            rows = [_rows_of(file) for file in batch]
+            for file in batch:
+                problems += named(file.path, edited(file))
+                if keep:
+                    lines = file.lines
+                    kept.append(_Kept(file.path, file.names, file.names, lines, range(2, len(lines) + 2)))
+        else:
+            frames = [good_rows(file, problems) for file in batch]
+            parts += [_part_of(_from_pandas(typed(frame)), columns) for frame in frames]
+            rows = [len(frame) for frame in frames]
             if keep:
-                lines = file.lines
-                kept.append(_Kept(file.path, file.names, file.names, lines, range(2, len(lines) + 2)))
-        own = [at_once] if at_once else [_part_of(typed(frame), columns) for frame in one_by_one]
-        parts += own
-        for file, rows in zip(batch, map(len, one_by_one) if one_by_one else map(_rows_of, batch), strict=True):
+                kept += [_lines_of(file, frame) for file, frame in zip(batch, frames, strict=True)]
+        for file, count in zip(batch, rows, strict=True):
             files.append(file.path)
-            firsts.append(firsts[-1] + rows)
-        found += [numbers.of(part) for part in own if part.rows and identity]
-        if keep:
-            kept += [_lines_of(file, frame) for file, frame in zip(batch, one_by_one, strict=False)]
-    frame = _joined(parts, columns)
-    frame = frame.assign(identity=np.concatenate(found)) if identity else frame
+            firsts.append(firsts[-1] + count)
+    table = pl.concat(parts)
+    numbers = _numbers_of(table, identity) if identity else None
+    frame = _to_pandas(table)
+    frame = frame if numbers is None else frame.assign(identity=numbers)
     return Loaded(frame, problems, tuple(kept), tuple(files), tuple(firsts[:-1]))
 
 
@@ -157,152 +152,106 @@ def _in_columns(names: Sequence[str], line: bytes) -> bytes:
     return out.getvalue().encode()
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Rows, a column each; a column of one value is stored once, as a view that repeats it."""
-
-    rows: int
-    columns: "dict[str, np.ndarray[Any, Any]]"
+def _type_of(name: str) -> Any:
+    """Return the type of a column; a text that repeats is stored once."""
+    return pl.Float64 if name in NUMBERS else pl.Boolean if name in FLAGS else pl.Categorical
 
 
-def _part_of(frame: pd.DataFrame, columns: Sequence[str]) -> _Part:
-    """Typed columns of a file or several: unknown ones are someone's own notes, missing ones are empty."""
-    found = {}
+def _part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the columns with their types: unknown ones are left out, missing ones are empty."""
+    found = []
     for name in columns:
-        values = frame[name].to_numpy() if name in frame else np.array([np.nan if name in NUMBERS else ""])
-        if name in FLAGS:
-            values = np.isin(values, ("true", "TRUE", "True"))
-        alike = _all_alike(values)
-        # Copied, because a view would keep the whole block of its type.
-        values = values[:1].copy() if alike else values.copy()
-        values = _stripped(values) if name in COMPARED else values
-        found[name] = np.broadcast_to(values, len(frame)) if alike else values
-    return _Part(len(frame), found)
+        if name not in frame.columns:
+            empty = pl.lit(math.nan if name in NUMBERS else False if name in FLAGS else "")
+            found.append(empty.cast(_type_of(name)).alias(name))
+        elif name in NUMBERS:
+            found.append(pl.col(name).fill_null(math.nan))
+        elif name in FLAGS:
+            found.append(pl.col(name).fill_null("").is_in(["true", "TRUE", "True"]))
+        else:
+            text = pl.col(name).fill_null("")
+            found.append((text.str.strip_chars() if name in COMPARED else text).cast(pl.Categorical))
+    return frame.with_columns(found).select(columns)
 
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
 """Columns that tell rows apart, in which a blank at an end is somebody's slip and no other value."""
 
 
-def _stripped(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    codes, different = pd.factorize(values, use_na_sentinel=False)
-    return np.array([str(value).strip() for value in different], object)[codes]
+def _from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
+    kinds = {str(name): pl.Float64 if name in NUMBERS else pl.String for name in frame}
+    return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
 
 
-def _all_alike(values: "np.ndarray[Any, Any]") -> bool:
-    """Whether all are equal, or all NaN. Inside a file most columns are like that."""
-    alike = bool((values == values[:1]).all())
-    return alike or (values.dtype == float and bool(np.isnan(values).all()))
-
-
-def _joined(parts: Sequence[_Part], columns: Sequence[str]) -> pd.DataFrame:
-    """All parts as one frame, a block of memory per type: pandas' own concatenation would have all of it twice."""
-    rows = sum(part.rows for part in parts)
-    kinds = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in columns}
+def _to_pandas(table: pl.DataFrame) -> pd.DataFrame:
+    """Return the table for pandas, with one block of memory for each type."""
     blocks = []
-    for kind in (object, float, bool):
-        names = [name for name in columns if kinds[name] is kind]
-        block = np.empty((len(names), rows), kind)
+    for kind, dtype in ((pl.Categorical, object), (pl.Float64, float), (pl.Boolean, bool)):
+        names = [name for name in table.columns if table.schema[name] == kind]
+        block = np.empty((len(names), table.height), dtype)
         for name, values in zip(names, block, strict=True):
-            start = 0
-            for part in parts:
-                values[start : start + part.rows] = part.columns[name]
-                start += part.rows
-        blocks.append(pd.DataFrame(block.T, columns=names, dtype=kind, copy=False))
-    return pd.concat(blocks, axis=1)
+            values[:] = _texts(table[name]) if dtype is object else table[name].to_numpy()
+        blocks.append(pd.DataFrame(block.T, columns=names, dtype=dtype, copy=False))
+    frame = pd.concat(blocks, axis=1)
+    return frame
 
 
-def _ahead(batches: Iterator[list[File]], columns: Sequence[str]) -> Iterator[tuple[list[File], _Part | None]]:
-    """Each batch with what `_at_once` makes of it; the next ones are parsed meanwhile, in threads."""
-    with ThreadPoolExecutor(AHEAD) as pool:
-        waiting: deque[tuple[list[File], Future[_Part | None]]] = deque()
-        for batch in batches:
-            waiting.append((batch, pool.submit(_at_once, batch, columns)))
-            if len(waiting) > AHEAD:
-                done, parsed = waiting.popleft()
-                yield done, parsed.result()
-        for done, parsed in waiting:
-            yield done, parsed.result()
+def _texts(column: pl.Series) -> "np.ndarray[Any, Any]":
+    """Return the column's texts as Python objects; equal texts are one object."""
+    codes, different = column.to_physical().to_numpy(), column.unique(maintain_order=True)
+    texts = np.array(different.cast(pl.String).to_list(), dtype=object)
+    order = different.to_physical().to_numpy()
+    if len(texts) == 1:
+        return np.broadcast_to(texts, len(codes))
+    by_code = np.argsort(order)
+    return texts[by_code[np.searchsorted(order, codes, sorter=by_code)]]
 
 
-class _Numbers:
-    """Numbers for rows by what they agree in, across parts."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = columns
-        self._seen: dict[tuple[str, ...], int] = {}
-
-    def of(self, part: _Part) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """One number per row."""
-        numbers, count = np.zeros(part.rows, np.int64), 1
-        for name in self.columns:
-            values = part.columns[name]
-            if values.strides == (0,):  # one value for all
-                continue
-            codes, different = pd.factorize(values, use_na_sentinel=False)
-            numbers, count = numbers * len(different) + codes, count * len(different)
-            if count > 1 << 40:  # the next product could pass an int64
-                numbers, few = pd.factorize(numbers)
-                count = len(few)
-        local, few = pd.factorize(numbers)
-        firsts = np.zeros(len(few), np.int64)
-        firsts[local[::-1]] = np.arange(len(local))[::-1]
-        rows = zip(*(part.columns[name][firsts].tolist() for name in self.columns), strict=True)
-        shared = [self._seen.setdefault(tuple(map(str, row)), len(self._seen)) for row in rows]
-        return np.array(shared, np.int64)[local]
+def _numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Return a number for each row, from 0, the same for rows that agree in all of these columns."""
+    varied = [name for name in columns if table[name].n_unique() > 1]
+    if not varied:
+        return np.zeros(table.height, np.int64)
+    groups = table.select(varied).unique(maintain_order=True).with_row_index("identity")
+    numbered = table.select(varied).join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
+    return numbered["identity"].to_numpy().astype(np.int64)
 
 
-NAN = re.compile(rb'(?<![^,"\n])[ \t]*[-+]?nan[ \t]*(?![^,"\r\n])', re.IGNORECASE)
-"""A cell that says so."""
-
-
-def _at_once(batch: Sequence[File], columns: Sequence[str]) -> _Part | None:
-    """All files as typed rows, or None where any line needs a closer look."""
+def _at_once(batch: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return the rows of all files, or None where any line has to be looked at on its own."""
     names = batch[0].names
-    if names[-1] != "end":  # pandas fills a line that is too short with empty cells
+    if names[-1] != "end" or not set(REQUIRED) <= set(names):
+        return None
+    if any(file.content[-1:] != b"\n" or b"\0" in file.content for file in batch):
         return None
     content = b"".join([file.body for file in batch])
-    if b"\0" in content or any(file.content[-1:] != b"\n" for file in batch):
-        return None
-    if b"nan" in content.lower() and NAN.search(content):  # to pandas as good as empty
-        return None
-    known = [name for name in columns if name in names]
-    numbers = [name for name in known if name in NUMBERS]
+    known = [at for at, name in enumerate(names) if name in {*columns, END}]
     try:
         if not content.isascii():
-            content.decode()  # all of it, for what is not read here is passed on too
-        frame = pd.read_csv(
-            io.BytesIO(content),
-            names=list(names),
-            header=None,
-            usecols=known,
-            # pandas' `str` would be validated again in each step below, and `category` may turn "0012" into 12.
-            # Numbers are told by pandas: where they are to be such, it takes true for 1.
-            dtype={name: object for name in known if name not in NUMBERS},
-            low_memory=False,
-            float_precision=float_precision(pd.__version__),
-            keep_default_na=False,
-            na_values={name: [""] for name in numbers},
-            encoding="utf-8",
+            content.decode()  # columns that are not read here may be passed on
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            schema={name: pl.Float64 if name in NUMBERS else pl.String for name in names},
+            columns=known,
         )
-    except (ValueError, OverflowError):  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
-    # Fewer rows than lines: a quote swallowed some. Longer lines become an index, shorter ones lack their `end`.
-    if len(frame) != content.count(b"\n") or not isinstance(frame.index, pd.RangeIndex):
+    # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
+    if frame.height != content.count(b"\n") or not _is_good(frame):
         return None
-    if any(frame[name].dtype.kind not in "iuf" for name in numbers):
-        return None
-    frame = frame.astype(dict.fromkeys(numbers, "float64"))
-    return _part_of(frame, columns) if _is_good(frame) else None
+    return _part_of(frame, columns)
 
 
-def _is_good(frame: pd.DataFrame) -> bool:
-    """Every row is of a known schema, whole to its end, and its required fields and numbers are there."""
-    if not set(REQUIRED) <= set(frame.columns) or not (frame["schema"] <= SCHEMA).all():
+def _is_good(frame: pl.DataFrame) -> bool:
+    """Return whether every row is of a known schema and whole, with its required fields and possible numbers."""
+    if not (frame["end"] == "end").all(ignore_nulls=False) or not (frame["schema"] <= SCHEMA).all(ignore_nulls=False):
         return False
-    if any((frame[name] == "").any() for name in REQUIRED if name not in NUMBERS):
-        return False
-    if not (frame["end"] == "end").all():
-        return False
-    numbers = [(name, frame[name].to_numpy()) for name in frame.columns if name in NUMBERS]
-    return not any(np.isinf(values).any() or may_not_hold(name, values).any() for name, values in numbers)
+    for name in frame.columns:
+        if name in REQUIRED and (frame[name].null_count() or (name not in NUMBERS and (frame[name] == "").any())):
+            return False
+        if name in NUMBERS:
+            values = frame[name].drop_nulls().to_numpy()
+            if not np.isfinite(values).all() or may_not_hold(name, values).any():
+                return False
+    return True
