@@ -23,6 +23,7 @@ from gpubench.rows.files import File, batches, split
 from gpubench.rows.lines import REQUIRED, good_rows, may_not_hold, typed
 from gpubench.rows.row import COLUMNS, END, FLAGS, NUMBERS, SCHEMA
 
+
 @dataclass(frozen=True, repr=False)
 class Loaded:
     """Rows of all files, and what was wrong with them.
@@ -179,6 +180,7 @@ COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mo
 
 
 def _from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
+    """Return the rows of `lines.typed` for polars."""
     kinds = {str(name): pl.Float64 if name in NUMBERS else pl.String for name in frame}
     return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
 
@@ -192,8 +194,7 @@ def _to_pandas(table: pl.DataFrame) -> pd.DataFrame:
         for name, values in zip(names, block, strict=True):
             values[:] = _texts(table[name]) if dtype is object else table[name].to_numpy()
         blocks.append(pd.DataFrame(block.T, columns=names, dtype=dtype, copy=False))
-    frame = pd.concat(blocks, axis=1)
-    return frame
+    return pd.concat(blocks, axis=1)
 
 
 def _texts(column: pl.Series) -> "np.ndarray[Any, Any]":
