@@ -20,16 +20,16 @@ from unittest.mock import patch
 from rich.console import Console
 
 from gpubench.hardware import environment
-from gpubench.plan.cases import cases_of
-from gpubench.plan.data import Data
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import recipes_of
-from gpubench.plan.session import Session
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
 from gpubench.runner import measured_peaks
+from gpubench.runner.cases import cases_of
+from gpubench.runner.data import Data
+from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome
+from gpubench.runner.recipes import recipes_of
 from gpubench.runner.run import lead
+from gpubench.runner.session import Session
 from gpubench.suite import files
 from gpubench.suite.trial import Measurement, Trial, trial_from_json
 from gpubench.training.clock.clock import Clock

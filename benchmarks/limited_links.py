@@ -7,6 +7,8 @@ namespaces and tbf. `gpubench compare links.csv` then fits the alpha-beta model 
 """
 
 import argparse
+import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -68,9 +70,11 @@ def measure(count: int, options: argparse.Namespace) -> int:
         "--set", "threads=1", "--set", f"smallest={options.smallest}", "--set", f"largest={options.largest}",
         "--set", "gradients=false", "--set", f"group={group}", "--out", str(out),
     ]  # fmt: skip
+    secret = secrets.token_hex(16)
     running = [
         subprocess.Popen(
             ["ip", "netns", "exec", machine(number), *command],
+            env={**os.environ, "GPUBENCH_SECRET": secret},
             stderr=None if number == 0 else subprocess.DEVNULL,
         )
         for number in range(count)

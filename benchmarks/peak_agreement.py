@@ -14,8 +14,8 @@ import sys
 from statistics import median
 
 from gpubench.hardware.environment import devices_of
-from gpubench.plan.devices import choose_devices
 from gpubench.runner import measured_peaks
+from gpubench.runner.devices import choose_devices
 from gpubench.runner.process import describe
 
 LIMIT = 0.1

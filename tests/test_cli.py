@@ -21,7 +21,8 @@ from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.cli.machine import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.state import Check, Host
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
+from gpubench.runner.summary import RunSummary
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS
 
@@ -121,7 +122,7 @@ def test_list_of_one_suite_shows_all_its_parameters(cli):
 def asked(monkeypatch):
     """The Options that `gpubench run` passes on, instead of running them."""
     got: list[Options] = []
-    monkeypatch.setattr("gpubench.runner.run.run", lambda options, **_: got.append(options) or 0)
+    monkeypatch.setattr("gpubench.runner.run.run", lambda options, **_: got.append(options) or RunSummary(0))
     return got
 
 
@@ -209,6 +210,7 @@ def test_the_shell_completes_values_and_imports_nothing_heavy():
     script = f"""
 import contextlib, io, json, os, sys
 from gpubench.cli.app import app
+from gpubench.runner.summary import RunSummary
 os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
 told = []
 for line in {list(COMPLETED)!r}:

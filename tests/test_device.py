@@ -9,7 +9,7 @@ import torch
 from gpubench.errors import UserError
 from gpubench.hardware.advice import Card, of_torch
 from gpubench.hardware.environment import devices_of
-from gpubench.plan.devices import choose_devices
+from gpubench.runner.devices import choose_devices
 from gpubench.training import device
 
 CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"

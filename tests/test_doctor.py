@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from rows import rows
 
 from gpubench.hardware import advice
 from gpubench.hardware.advice import Card, has_kernels, of_torch
+from gpubench.rows import write
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -144,3 +146,69 @@ def test_a_driver_whose_library_does_not_answer_is_a_card_with_a_problem(silent_
     (fix,) = fixes(facts(), advice.nvidia_cards())
     assert "NVML" in fix.text
     assert "restart the machine" in fix.advice
+
+
+def hosts(rates, **changes):
+    """Three trials at each rate, each rate of another host."""
+    made = []
+    for number, rate in enumerate(rates):
+        host = {"session": f"other{number}", "device_hash": f"host{number}", "samples_per_second": rate}
+        made += rows([100.0] * 3, **(host | changes))
+    return made
+
+
+def compared(cli, folder, rate, references, **changes):
+    """What `doctor --against` prints about one case at this rate, beside these references, and its exit code."""
+    write.append(folder / "mine.csv", rows([100.0] * 3, samples_per_second=rate, **changes))
+    write.append(folder / "others.csv", references)
+    done = cli("doctor", "mine.csv", "--against", "others.csv")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    return done.returncode, " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(("rate", "code"), [(466.0, 0), (464.0, 1), (600.0, 0)])
+def test_a_case_more_than_7_percent_below_the_median_of_other_hosts_is_slow(cli, tmp_path, rate, code):
+    returned, text = compared(cli, tmp_path, rate, hosts([480.0, 500.0, 510.0]))
+    assert (returned, f"RTX 2080 Ti: {code} of 1" in text) == (code, True), text
+    assert "480" in text
+    assert "510" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"torch": "2.9.0"}, {"batch_size": 32}, {"precision": "fp16"}, {"card": "NVIDIA GeForce RTX 2070"},
+        {"device_hash": "aaaa"}, {"session": "s1"}, {"marks": "throttled"}, {"mode": "quick"},
+    ],
+)  # fmt: skip
+def test_another_case_or_the_same_host_is_nothing_to_compare(cli, tmp_path, changes):
+    assert compared(cli, tmp_path, 100.0, hosts([500.0] * 2, **changes))[0] == 3
+
+
+@pytest.mark.parametrize(("rate", "code"), [(1200.0, 0), (300.0, 1)])
+def test_without_rows_of_the_card_published_figures_are_used(cli, tmp_path, rate, code):
+    case = {
+        "suite": "reference", "studies": "placing", "model": "resnet50", "precision": "fp16", "mode": "sampled",
+        "params": "image_size=224", "memory_format": "channels_last", "card": "NVIDIA GeForce RTX 3090",
+    }  # fmt: skip
+    returned, text = compared(cli, tmp_path, rate, hosts([500.0]), **case)
+    assert (returned, "published figures" in text) == (code, True), text
+
+
+def test_the_newest_session_that_can_be_compared_is_used(cli, tmp_path):
+    mine = {"old": {"samples_per_second": 400.0}, "new": {}, "newest": {"model": "resnet50"}}
+    for month, (session, changes) in enumerate(mine.items(), 1):
+        started = f"2026-0{month}-01T00:00:00+00:00"
+        write.append(tmp_path / "mine.csv", rows([100.0], session=session, started=started, **changes))
+    write.append(tmp_path / "others.csv", hosts([500.0]))
+    assert cli("doctor", "mine.csv", "--against", "others.csv").returncode == 0
+
+
+def test_rows_of_this_machine_are_found_and_what_is_missing_is_a_usage_error(cli, tmp_path, monkeypatch):
+    write.append(tmp_path / "all.csv", [*rows([100.0] * 3, samples_per_second=400.0), *hosts([500.0])])
+    monkeypatch.setattr("gpubench.commands.health.this_machine", lambda: {"aaaa"})
+    assert cli("doctor", "--against", "all.csv").returncode == 1
+    monkeypatch.setattr("gpubench.commands.health.this_machine", lambda: {"bbbb"})
+    assert cli("doctor", "--against", "all.csv").returncode == 2
+    assert cli("doctor", "--against", "missing.csv").returncode == 2
+    assert cli("doctor", "all.csv").returncode == 2

@@ -1,16 +1,19 @@
 """What is found in rows, in which order, and in which words it stands on a screen of 80 columns."""
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 from rows import rows
 
 from gpubench.analysis.compare import Question
-from gpubench.commands.run import found as found_by_run
+from gpubench.commands.run import print_results, results_of
 from gpubench.rows import write as records
+from gpubench.runner.summary import RunSummary
 from gpubench.show.numbers import duration
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words
@@ -385,20 +388,23 @@ def test_other_columns_are_named(tmp_path):
     assert one.said.endswith("in mixed precision on RTX 2080 Ti")
 
 
-def test_what_is_said_at_the_end_cannot_fail_a_run(tmp_path):
-    path = tmp_path / "a.csv"
-    records.append(path, [*rows([1e-300] * 3), *rows([1e290] * 3, precision="bf16")])
-    assert isinstance(found_by_run(path, {"s1"}), list)
-    assert found_by_run(tmp_path / "none.csv", {"s1"}) == []
-    path.write_bytes(b"\x00\xff")
-    assert found_by_run(path, {"s1"}) == []
+@pytest.mark.parametrize("content", [b"\x00\xff", None])
+def test_rows_that_cannot_be_read_do_not_fail_a_run_and_the_reason_is_printed(tmp_path, content):
+    path, console = tmp_path / "a.csv", Console(file=io.StringIO(), width=500)
+    if content:
+        path.write_bytes(content)
+    assert print_results(RunSummary(4, path, frozenset({"s1"})), console) == 4
+    first, *rest = console.file.getvalue().splitlines()
+    assert "UserError" in first
+    assert "rows are complete" in first
+    assert str(path) in " ".join(rest)
 
 
-def test_a_run_tells_of_its_own_rows(tmp_path):
+def test_a_run_prints_results_of_its_own_rows(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [*rows(SLOW), *rows(FAST, precision="bf16")])
-    assert found_by_run(path, {"s1"})
-    assert found_by_run(path, {"another"}) == []
+    assert results_of(path, {"s1"})
+    assert results_of(path, {"another"}) == []
 
 
 def test_one_suite_of_sums_alone_is_no_mistake(cli):

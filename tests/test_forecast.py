@@ -5,8 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from gpubench.plan.forecast import data_of, forecast, moment, span
-from gpubench.plan.options import Options
+from gpubench.runner.forecast import data_of, forecast, moment, span
+from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
 NOW = datetime(2026, 11, 22, 15, 28)

@@ -27,9 +27,9 @@ from gpubench import __version__
 from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.verdicts import ran_together
 from gpubench.hardware.environment import cpu_count
-from gpubench.plan.options import Options
 from gpubench.rows.write import RowsFile
 from gpubench.runner import scratch
+from gpubench.runner.options import Options
 from gpubench.runner.run import run
 from gpubench.runner.signals import Interrupts
 
@@ -183,7 +183,7 @@ def stopped(tmp_path, monkeypatch):
     def run_stopped(at: int, **options) -> tuple[int, str]:
         told = Console(file=io.StringIO(), width=200)
         asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, told, StopAt(at))
+        code = run(asked, told, StopAt(at)).exit_code
         return code, told.file.getvalue().splitlines()[-1]
 
     return run_stopped

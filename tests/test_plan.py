@@ -7,11 +7,11 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.plan.cases import cases_of, choose_batch, choose_precisions, choose_threads
-from gpubench.plan.devices import check_processes, choose_devices
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import choose_models, recipes_of, settings_for
-from gpubench.plan.rounds import schedule
+from gpubench.runner.cases import cases_of, choose_batch, choose_precisions, choose_threads
+from gpubench.runner.devices import check_processes, choose_devices
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import choose_models, recipes_of, settings_for
+from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS, unsupported
 from gpubench.suite.suite import Param, Suite, params_text
@@ -166,7 +166,7 @@ def test_what_nobody_asked_for():
         "nodes": 1, "rendezvous": "", "repeats": None, "mode": "sampled", "out": Path("results"), "data": None,
         "weights": None, "synthetic": False, "memory_limit_bytes": None, "time_limit_seconds": None, "until": None,
         "budget_seconds": None, "seed": 42, "session": "", "settings": {}, "tries": ({},), "tensorboard": None,
-        "dry_run": False, "soak": True, "peaks": True, "peaks_anew": False, "judged": False,
+        "dry_run": False, "soak": True, "peaks": True, "judged": False,
     }  # fmt: skip
 
 

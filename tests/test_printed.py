@@ -165,9 +165,7 @@ def lines_of(hostile):
         "list": [["--suite", suite], ["--suite", broken], ["--suite", picture]],
         "show": [[suite], [broken], [picture]],
         "cards": [[f"z{STEERS}"], ["--price", picture], ["--source", f"z{STEERS}"]],
-        "accept": [["--against", hostile.with_name("no\x1b\u202e.csv")]],
         "site": [[hostile, "-o", hostile.with_name("s\x1b\u202e")], [picture, "-o", hostile.with_name("p\x1b")]],
-        "fleet": [["--cards", f"z{STEERS}", "--engine", "k8s", "--max-cost", "5", "--max-hourly", "4"]],
         "run": [
             ["--suite", suite, "--synthetic", "--dry-run"],
             ["--suite", suite, "--dry-run", "--device", "cpu", "--out", hostile],

@@ -6,7 +6,7 @@ import torch
 from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
 from rows import rows
 
-from gpubench.commands.run import found
+from gpubench.commands.run import results_of
 from gpubench.rows import write
 from gpubench.rows.read import load
 from gpubench.studies.cards import placing
@@ -119,4 +119,4 @@ def test_batches_and_precisions_have_places_of_their_own():
 def test_a_run_ends_with_the_place(tmp_path):
     made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
     write.append(tmp_path / "a.csv", made)
-    assert "as others of its kind" in " ".join(found(tmp_path / "a.csv", ["s1"]))
+    assert "as others of its kind" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))

@@ -9,10 +9,10 @@ import pytest
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
-from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.rows.row import QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
+from gpubench.runner.options import Options
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import Earlier, case_terms, terms_of
 from gpubench.suite.trial import Case, Lap, Measurement, Telemetry, Trial

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.options import Options
 from gpubench.runner.batch.batches import Batches
 from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
 from gpubench.runner.measure import Answer
+from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial

@@ -20,9 +20,10 @@ from gpubench.commands.selftest import (
     verdict,
 )
 from gpubench.hardware.environment import Device, devices_of
-from gpubench.plan.options import Options
 from gpubench.rows import write as records
+from gpubench.runner.options import Options
 from gpubench.runner.run import run
+from gpubench.runner.summary import RunSummary
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -138,7 +139,7 @@ def test_a_projection_has_to_foretell_the_full_run(full, passed):
 
 
 def test_ctrl_c_ends_all_of_it(monkeypatch):
-    monkeypatch.setattr(selftest, "run", lambda options, console: 130)
+    monkeypatch.setattr(selftest, "run", lambda options, console: RunSummary(130))
     with pytest.raises(KeyboardInterrupt):
         selftest._run(Options())
 

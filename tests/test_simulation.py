@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.plan.options import SAMPLED_REPEATS
+from gpubench.runner.options import SAMPLED_REPEATS
 
 PATH = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
 SPEC = importlib.util.spec_from_file_location("simulation", PATH)

@@ -60,13 +60,7 @@ def test_a_users_file_is_found_by_its_path(tmp_path):
         ("from gpubench import Suite\nSUITE = Suite(print, (), {}, 1)\n", "names no model"),
         ("from gpubench import Suite\nSUITE = Suite(print, ('m',), version=1)\n", "missing .* 'params'"),
         ("from gpubench import Suite\nSUITE = Suite(print, ('m',), {}, 1)\n", r"no loop over clock.resident\(\)"),
-        ("x = 1\nfrom gpubench.suite import Suite\n", "line 2: .* write `from gpubench import Suite`"),
-        (
-            "from gpubench.measuring.stepping import Stepper\n",
-            "line 1: gpubench.measuring.stepping moved .* `from gpubench.training import Stepper`",
-        ),
-        ("from gpubench import datasets\n", "gpubench.datasets moved .* `import gpubench.data.datasets`"),
-        ("import gpubench.measuring.clock\n", "gpubench.measuring.clock moved"),
+        ("import gpubench.measuring.clock\n", "No module named 'gpubench.measuring'"),
     ],
 )
 def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
@@ -77,18 +71,9 @@ def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
     assert "\n" not in str(raised.value)
 
 
-FOR_BOTH = """from gpubench import Param, Suite
-try:
-    from gpubench.measuring.clock import Clock
-except ImportError:
-    pass
-"""
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("from gpubench import Param, Suite\n", FOR_BOTH),
         ("for batch in clock.resident():\n        pass", "helper(clock)"),
         ("\nfrom gpubench", "\n# \u00e9\nfrom gpubench"),
     ],

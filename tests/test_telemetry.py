@@ -10,12 +10,12 @@ from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Foreign, Sampler, fell, foreign, settled
-from gpubench.plan.data import Data
-from gpubench.plan.options import Options
-from gpubench.plan.session import Session
+from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
+from gpubench.runner.options import Options
 from gpubench.runner.process import run_child
 from gpubench.runner.progress import TrialProgress
+from gpubench.runner.session import Session
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Lap, Telemetry, Trial
 from gpubench.training.clock.clock import Clock

@@ -10,10 +10,10 @@ from gpubench.suites.tricks import data, training
 from rows import rows
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.cases import cases_of
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import recipes_of
 from gpubench.rows.read import load
+from gpubench.runner.cases import cases_of
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import recipes_of
 from gpubench.suite import files
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.clock import Clock

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gpubench.interval import drifts, median_interval
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 from gpubench.runner.stopping import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
-from gpubench.cli.options import FLAG
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -32,16 +31,18 @@ Examples:
 
 What to fix before measuring: `gpubench doctor`
 
-Is my card healthy? `gpubench doctor mine.csv --against results`
+Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`
 """
 
 
 def doctor(
-    files: Annotated[list[Path] | None, typer.Argument(help="CSV files measured here, for --against.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="CSV files with rows of this card, for --against; results by default.")
+    ] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="PATH", help="CSV file, or folder of them, with reference rows of the same card. Repeatable."
+            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other hosts. Repeatable."
         ),
     ] = None,
     data: Annotated[
@@ -50,18 +51,21 @@ def doctor(
 ) -> int:
     """What to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 
-    With files of measured rows it says instead whether the card is as fast as others of its kind.
+    With --against it compares this card with the same card in other hosts. Exit code 0: healthy; 1: a case is more
+    than 7% below their median; 3: nothing to compare.
     """
     from gpubench.commands.doctor import checks
     from gpubench.commands.health import health
     from gpubench.runner.progress import HintLine
 
-    if bool(files) != bool(against):
-        raise UserError("give both rows measured here and reference rows: gpubench doctor MINE.csv --against DIR")
+    if against:
+        return health(files or (), against)
+    if files:
+        raise UserError("give rows of other hosts too: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
     code = 0
     with HintLine() as line:
-        for check in health(files, against) if files and against else checks(data, line.show):
+        for check in checks(data, line.show):
             line.clear()
             say(f"{marks[check.level]}  {check.text}", *[f"        {check.advice}"] * bool(check.advice))
             code = 4 if check.level == "fix" else code
@@ -107,57 +111,3 @@ def selftest(
     from gpubench.commands.selftest import run_selftest
 
     return run_selftest(device)
-
-
-ACCEPT_EXAMPLES = """
-Examples:
-
-Keep the card that you have just rented? `gpubench accept --card-kind H100 --against others/`
-
-In a script, which gets 0 (keep), 5 (return) or 3 (cannot say): `gpubench accept --card-kind "RTX 4090" || exit`
-"""
-
-
-def accept(
-    card_kind: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT", help="The card that was rented, as people call it. On another nothing is measured."
-        ),
-    ] = "",
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PATH",
-            help="CSV file, or folder of them, with rows of other cards of its kind; results by default. Repeatable.",
-        ),
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.", autocompletion=completion.devices),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="mixed, or a precision's name.", autocompletion=completion.precisions),
-    ] = "mixed",
-    short: Annotated[
-        bool,
-        typer.Option(
-            "--short", metavar=FLAG, help="Smaller networks, one trial each: for CPUs, and to try the command."
-        ),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(metavar="PATH", help="Folder for the rows and the page, or the CSV file.")
-    ] = Path("results"),
-) -> int:
-    """Keep or return a rented card: peak, bandwidth and two trainings against others of its kind.
-
-    Exit code 0: keep; 5: return; 3: cannot say; 4: a trial failed, so no verdict. Writes one page to send
-    to support. On a card it takes five minutes, by estimate.
-    """
-    from gpubench.commands.accept.accept import Wishes
-    from gpubench.commands.accept.accept import accept as accept_card
-
-    return accept_card(
-        Wishes(device, precision, card_kind, tuple(against or ()), out, short),
-    )

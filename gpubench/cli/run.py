@@ -234,7 +234,7 @@ def run(
 ) -> int:
     """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
     from gpubench.commands.run import run_here_or_on_slurm
-    from gpubench.plan.options import Options
+    from gpubench.runner.options import Options
 
     if quick and full:
         raise UserError("--quick and --full ask for opposite things; give one of them")

@@ -1,4 +1,4 @@
-"""Rows to and from others and elsewhere: `gpubench export`, `import`, `site`, `submit`, `fleet` and `columns`."""
+"""Rows to and from others and elsewhere: `gpubench export`, `site`, `submit` and `columns`."""
 
 from pathlib import Path
 from textwrap import TextWrapper
@@ -7,10 +7,7 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
-from gpubench.cli.arguments import parse_processes
 from gpubench.cli.options import Files
-from gpubench.cli.run import run
-from gpubench.errors import UserError
 from gpubench.printed import say
 
 EXPORT_EXAMPLES = """
@@ -123,72 +120,6 @@ def submit(
         code = 4 if found else code
     say(LICENCE)
     return code
-
-
-FLEET_EXAMPLES = """
-Example: `gpubench fleet --cards H100,L40S,RTX4090 --engine skypilot --max-cost 5 --max-hourly 4 -- --suite resnet`
-"""
-SET_BY_THE_FILES = ("out", "rendezvous", "slurm", "dry_run")
-ONLY_HERE = ("data", "weights", "tensorboard")
-
-
-def fleet(
-    cards: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Cards joined by commas, as `sky gpus list` calls them; for k8s also values of the node label"
-            " nvidia.com/gpu.product.",
-        ),
-    ],
-    engine: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="skypilot or k8s.", autocompletion=completion.one_of("skypilot", "k8s")),
-    ],
-    max_cost: Annotated[
-        float, typer.Option(min=0.01, metavar="DOLLARS", help="Most that each kind of card may cost: sets its time.")
-    ],
-    max_hourly: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            metavar="DOLLARS",
-            help="Most that a machine may cost an hour. SkyPilot keeps to it; for k8s it is your word.",
-        ),
-    ],
-    run_options: Annotated[
-        list[str] | None, typer.Argument(metavar="-- OPTIONS", help="Options of `gpubench run`, after two dashes.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the files go.")] = Path("fleet"),
-) -> None:
-    """Files for SkyPilot or Kubernetes that run one benchmark on many cards, with a cap on cost, and the next steps.
-
-    One task file for each card. Rents and starts nothing.
-    """
-    from gpubench.interop.fleet import Fleet, write
-
-    words = tuple(run_options or ())
-    gpus, nodes = _machines_of(words)
-    names = tuple(card.strip() for card in cards.split(",") if card.strip())
-    say(*write(Fleet(engine, names, words, gpus, nodes, max_cost, max_hourly), out))
-
-
-def _machines_of(words: tuple[str, ...]) -> tuple[int, int]:
-    """Cards of a machine, and machines, that a run with these options needs; raises UserError, and as `run` does."""
-    from gpubench.suite.files import built_in_names
-
-    parser = typer.Typer()
-    parser.command()(run)
-    asked = typer.main.get_command(parser).make_context("gpubench run", list(words))
-    given = {name for name in asked.params if getattr(asked.get_parameter_source(name), "name", "") == "COMMANDLINE"}
-    for name in (*SET_BY_THE_FILES, *ONLY_HERE):
-        if name in given:
-            reason = "the files set it" if name in SET_BY_THE_FILES else "the rented machine does not have that folder"
-            raise UserError(f"--{name.replace('_', '-')} cannot be given after --: {reason}")
-    for suite in asked.params["suite"] or ():
-        if suite not in built_in_names():
-            raise UserError(f"--suite {suite}: a rented machine has {', '.join(built_in_names())}")
-    return max(parse_processes(asked.params["processes"])), asked.params["nodes"]
 
 
 COLUMNS_EXAMPLES = "Example: `gpubench columns`"

@@ -1,79 +1,194 @@
-"""Is this card healthy? Rows measured here against reference rows of the same recipe on the same card."""
+"""`gpubench doctor --against FILES`: is this card as fast as other cards of its kind?
+
+The rule is fixed: a case is slow when its rate is more than 7% below the median of the references. A reference is
+the median rate of one other host.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from gpubench.analysis.cells import KEY, completed
 from gpubench.errors import UserError
-from gpubench.hardware.state import Check
-from gpubench.studies.acceptance.alike import STACK, measured_rows
-from gpubench.studies.roofline import listed_peaks
+from gpubench.hardware.environment import devices_of
+from gpubench.printed import say
+from gpubench.rows.read import load
+from gpubench.runner import process
+from gpubench.show.terminal import WIDTH, table_lines, wrapped
+from gpubench.studies.cards.figures import short_name
+from gpubench.studies.cards.placing import expected_rates
+from gpubench.studies.section import Column, Estimate, Table
 
-BAND = 0.10
-"""Two healthy specimens of a card, with their hosts, differ by less than this (published: up to 5% inside one node)."""
+LIMIT = 0.07
+"""Share below the median of the references from which on a case is slow."""
+HEALTHY, SLOW, NOTHING_TO_COMPARE = 0, 1, 3
+"""Exit codes."""
+ALIKE = list(dict.fromkeys([*KEY, "batch_size", "memory_limit_bytes", "card", "torch", "cuda"]))
+"""Columns in which a case and its references agree; another torch or CUDA changes a rate by up to 20%."""
+NO_REFERENCE = frozenset({"shared", "shared_peak", "throttled"})
+"""Marks of trials that are too slow to be a reference."""
+ADVICE = "`gpubench doctor` checks what can slow a card: power limit, clocks, heat, PCIe, other programs."
+MEASURE = "measure first: gpubench run --suite reference --batch 64"
+COLUMNS = (
+    Column("case"),
+    Column("suite"),
+    Column("batch"),
+    Column("samples/s", "x"),
+    Column("median", "x"),
+    Column("ratio", "ratio", places=2),
+    Column("min", "x"),
+    Column("max", "x"),
+    Column("hosts", "count"),
+    Column("verdict"),
+    Column("caveat", note=True),
+)
 
-STACK_BAND = 0.25
-"""And by less than this under another torch or CUDA, which alone is worth up to 20%."""
 
-USUAL_SHARE = 0.6
-"""Healthy cards reach more than this of their listed peak (mamf-finder: 73 to 87% on NVIDIA's from A100 to GB200)."""
+@dataclass(frozen=True)
+class CaseHealth:
+    """One case of this card beside its references."""
 
-ADVICE = "`gpubench doctor` looks for what slows it: power limit, clocks, heat, PCIe link, other programs, the host"
+    case: str
+    """Model and precision."""
+    suite: str
+    batch: str
+    rate: float
+    """Median of its trials, in samples/s."""
+    references: tuple[float, ...] = ()
+    """One rate for each other host, in samples/s; empty where none has the same case."""
+    published: Estimate | None = None
+    """The rate that published figures of this card lead to, with its 90% interval, where there are no references."""
+    caveat: str = ""
+
+    @property
+    def expected(self) -> Estimate | None:
+        """The median of the references with their range, or the published figure; None without both."""
+        if not self.references:
+            return self.published
+        return Estimate(float(pd.Series(self.references).median()), min(self.references), max(self.references))
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, `slow` or `no references`. A published figure is rough: only a rate below its interval is slow."""
+        if self.expected is None:
+            return "no references"
+        limit = self.expected.value * (1 - LIMIT)
+        if not self.references:
+            limit = min(limit, self.expected.low or 0.0)
+        return "slow" if self.rate < limit else "ok"
 
 
-def health(mine: Sequence[Path], against: Sequence[Path]) -> list[Check]:
-    """One check per recipe in `mine`; folders in `against` stand for their CSV files.
+def health(files: Sequence[Path], against: Sequence[Path]) -> int:
+    """Print whether the card is as fast as others of its kind; returns the exit code. Raises UserError.
 
-    Raises UserError where `mine` holds no measured row.
+    `files` have rows of this card. Without them, they are the rows of this machine's devices in `results` and
+    `against`. Folders mean their CSV files.
     """
-    measured, problems = measured_rows(mine)
-    if measured.empty:
-        why = "; ".join(problems) or "no ok row of a sampled or full run"
-        raise UserError(f"nothing to judge: {why}; measure first, with `gpubench run`")
-    references, wrong = measured_rows(against)
-    references = references[~references["session"].isin(measured["session"])]
-    by_recipe = measured.groupby("recipe", sort=False)
-    found = [_judged(rows, references[references["recipe"] == recipe]) for recipe, rows in by_recipe]
-    return found + [Check("note", problem, "mend it, or leave it out") for problem in [*problems, *wrong]]
+    if missing := [str(path) for path in (*files, *against) if not path.exists()]:
+        raise UserError(f"{missing[0]}: no such file or folder")
+    own_files = files or tuple(filter(Path.exists, [Path("results")]))
+    known, problems = measured_rows([*own_files, *against])
+    mine = measured_rows(files)[0] if files else known[known["device_hash"].isin(this_machine())]
+    say(*problems, err=True)
+    if mine.empty:
+        raise UserError(f"no rows of this card with a rate from a run without --quick; {MEASURE}")
+    reports = newest_reports(mine, known)
+    for card, cases in reports:
+        say(*report_lines(card, cases), "")
+    verdicts = {case.verdict for _, cases in reports for case in cases}
+    return SLOW if "slow" in verdicts else HEALTHY if "ok" in verdicts else NOTHING_TO_COMPARE
 
 
-def _judged(rows: pd.DataFrame, references: pd.DataFrame) -> Check:
-    first = rows.iloc[0]
-    batch = "" if pd.isna(first["batch_size"]) else f" batch {first['batch_size']:.0f}"
-    what = f"{first['card']}: {first['suite']} {first['model']} {first['precision']}{batch}"
-    if references.empty:
-        return _by_peak(rows, what)
-    stacks = {tuple(stack) for stack in rows[STACK].to_numpy()}
-    alike = references[[tuple(stack) in stacks for stack in references[STACK].to_numpy()]]
-    band = STACK_BAND if alike.empty else BAND
-    chosen = references if alike.empty else alike
-    ratio = rows["samples_per_second"].dropna().median() / chosen["samples_per_second"].dropna().median()
-    devices = chosen.groupby(["device_hash", "session"]).ngroups
-    text = (
-        f"{what}: {ratio:.2f} of the reference ({len(rows)} trial(s) against {len(chosen)} of {devices} device(s)"
-        f"{', another torch or CUDA' if alike.empty else ''}; healthy within {band:.0%})"
-    )
-    marks = sorted({mark for text_of in rows["marks"] for mark in text_of.split()})
-    text += f"; here some trials were {', '.join(marks)}" if marks else ""
-    if ratio < 1 - band:
-        return Check("fix", text, ADVICE)
-    if ratio > 1 + band:
-        return Check("note", text, "faster than the reference: another clock, cooling or host, or a slow reference")
-    return Check("ok", text)
+def measured_rows(files: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of sampled and full runs that have a rate, and what could not be read."""
+    loaded = load(files)
+    rows = loaded.frame.drop_duplicates()
+    is_good = (rows["status"] == "ok") & rows["mode"].isin(["sampled", "full"]) & (rows["samples_per_second"] > 0)
+    done = completed(rows).assign(started=rows["started"])
+    done["alike"] = ["|".join(map(str, values)) for values in done[ALIKE].itertuples(index=False)]
+    return done[is_good], loaded.problems
 
 
-def _by_peak(rows: pd.DataFrame, what: str) -> Check:
-    """Without rows of others: the best matrix product measured here against what the card is listed to reach."""
-    first = rows.iloc[0]
-    others = "add files of others who ran this recipe: --against FOLDER"
-    card = listed_peaks.find(first["card"], first["card_memory_bytes"])
-    listed, measured = card.peak(first["precision"]) if card else None, rows["measured_peak_flops"].dropna().median()
-    if not listed or pd.isna(measured):
-        return Check("note", f"{what}: no reference", others)
-    share = measured / listed
-    text = (
-        f"{what}: no reference; matrix products reach {share:.0%} of the listed {listed / 1e12:,.4g} TFLOP/s"
-        f" (healthy above {USUAL_SHARE:.0%})"
-    )
-    return Check("fix", text, ADVICE) if share < USUAL_SHARE else Check("note", text, others)
+def this_machine() -> set[str]:
+    """Return the hashes of this machine's accelerators, or of its CPU where it has none."""
+    devices = devices_of(process.describe())
+    devices = [device for device in devices if device.kind != "cpu"] or devices
+    return {device.device_hash for device in devices} - {""}
+
+
+def newest_reports(mine: pd.DataFrame, known: pd.DataFrame) -> list[tuple[str, list[CaseHealth]]]:
+    """Return each card of the newest session with its cases; of the newest one that can be compared, if any can."""
+    newest_first = mine.groupby("session")["started"].max().sort_values(ascending=False).index
+    reports = []
+    for session in newest_first:
+        cards = mine[mine["session"] == session].groupby(["card", "device", "device_hash"], sort=False)
+        report = [(str(key[0]), cases_of(rows, known)) for key, rows in cards]
+        if any(case.expected for _, cases in report for case in cases):
+            return report
+        reports.append(report)
+    return reports[0]
+
+
+def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
+    """Return the cases of one card, each with its references in `known`."""
+    references = references_of(rows, known)
+    expected = expected_rates(rows)
+    cases = []
+    for alike, trials in rows.groupby("alike", sort=False):
+        rates = tuple(references[references["alike"] == alike].groupby("host")["samples_per_second"].median())
+        first = trials.iloc[0]
+        batch = "" if pd.isna(first["batch_size"]) else f"{first['batch_size']:.0f}"
+        name = f"{first['model']} {first['precision']}"
+        published = None if rates else expected.get((first["precision"], first["batch_size"]))
+        published = published if published and set(trials.index) & published.rows else None
+        marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
+        caveats = [f"trials were {', '.join(marks)}"] if marks else []
+        if published:
+            caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
+        estimate = published.rate if published else None
+        rate = float(trials["samples_per_second"].median())
+        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, estimate, "; ".join(caveats)))
+    return cases
+
+
+def references_of(rows: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """Return the known rows of other hosts, with the number of the `host` of each, without marked trials."""
+    known = known[known["device_hash"] != ""]
+    known = known.assign(host=_hosts(known))
+    is_mine = known["session"].isin(rows["session"]) | known["device_hash"].isin(rows["device_hash"])
+    is_good = known["marks"].map(lambda marks: NO_REFERENCE.isdisjoint(str(marks).split())).astype(bool)
+    return known[~known["host"].isin(known.loc[is_mine, "host"]) & is_good & (known["power_cap"] == "")]
+
+
+def _hosts(rows: pd.DataFrame) -> list[int]:
+    """Return the number of each row's host. Devices that share a session, directly or through others, share a host."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    devices, sessions = pd.factorize(rows["device_hash"])[0], pd.factorize(rows["session"])[0]
+    size = len(rows)
+    # Devices are the first nodes of the graph, sessions follow.
+    graph = coo_array(([True] * size, (devices, size + sessions)), shape=(2 * size, 2 * size))
+    return list(connected_components(graph, directed=False)[1][devices]) if size else []
+
+
+def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
+    """Return the headline, the table and the advice for one card, within the width of a terminal."""
+    compared = [case for case in cases if case.expected]
+    slow = [case for case in compared if case.verdict == "slow"]
+    if not compared:
+        headline = f"{short_name(card)}: no other host has rows of the same case, torch and CUDA; add files (--against)"
+    else:
+        count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
+        headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"
+    lines = []
+    for case in cases:
+        expected = case.expected
+        beside = (expected.value, case.rate / expected.value, expected.low, expected.high) if expected else (None,) * 4
+        verdict = f"{case.verdict} (rough)" if expected and not case.references else case.verdict
+        facts = case.case, case.suite, case.batch, case.rate
+        lines.append((*facts, *beside, len(case.references), verdict, case.caveat))
+    table = table_lines(Table("cases", COLUMNS, tuple(lines)), WIDTH)
+    return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]

@@ -1,14 +1,17 @@
-"""Starts `gpubench run` here or as a Slurm job, and prints at its end what its rows say."""
+"""Starts `gpubench run` here or as a Slurm job, and prints its results at the end."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.console import Screen
-from gpubench.plan.options import Options
+from rich.console import Console
 
-MOST = 4
-"""Findings that are said."""
+from gpubench.console import Screen
+from gpubench.runner.options import Options
+from gpubench.runner.summary import RunSummary
+
+MOST_RESULTS = 4
+"""How many results are printed at the end of a run."""
 
 
 def run_here_or_on_slurm(options: Options, slurm: str, arguments: Sequence[str]) -> int:
@@ -20,7 +23,7 @@ def run_here_or_on_slurm(options: Options, slurm: str, arguments: Sequence[str])
     from gpubench.runner.run import run
 
     if not slurm:
-        return run(options, found=found)
+        return print_results(run(options), Screen(stderr=True))
     wishes = parse_slurm(slurm)
     rest = without(arguments, "--slurm", "--out")
     return run_on_slurm(wishes, rest, replace(options, nodes=wishes["nodes"]), Screen(stderr=True))
@@ -38,22 +41,35 @@ def without(arguments: Sequence[str], *options: str) -> list[str]:
     return kept
 
 
-def found(path: Path, sessions: Collection[str]) -> list[str]:
-    """Lines: the first findings of these sessions' rows in `path`, each as a sentence with what it rests on.
+def print_results(summary: RunSummary, console: Console) -> int:
+    """Print the results of a run, its file and the next command; returns the exit code of the run.
 
-    The rows are written and the run has its exit code: whatever goes wrong here, Ctrl-C too, costs the sentences alone.
+    The rows are complete by now. So an error here is printed as a line and leaves the exit code as it is.
     """
+    if not summary.path or not summary.sessions:
+        return summary.exit_code
     try:
-        # Here, because a run that begins has no use for them.
-        from gpubench.analysis.compare import Question, load_rows
-        from gpubench.show.terminal import wrapped
-        from gpubench.studies.answer import answer_of
-        from gpubench.studies.cards.placing import placed
+        lines = results_of(summary.path, summary.sessions)
+    except KeyboardInterrupt:
+        lines = ["Stopped before the results were computed; the rows are complete."]
+    except Exception as error:
+        lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
+    lines += [f"wrote {summary.path}", f"next: gpubench compare {summary.path} --charts charts"]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+    return summary.exit_code
 
-        rows = load_rows([path])
-        own = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-        findings = [each for each in answer_of(own, Question()).findings if not each.says_why]
-        said = [*(each.sentence for each in findings[:MOST]), *placed(own.frame)]
-        return [line for sentence in said for line in wrapped(sentence)]
-    except (Exception, KeyboardInterrupt):
-        return []
+
+def results_of(path: Path, sessions: Collection[str]) -> list[str]:
+    """Return the first results of these sessions' rows in `path`, as wrapped lines."""
+    # Imported here because a run that begins does not need them.
+    from gpubench.analysis.compare import Question, load_rows
+    from gpubench.show.terminal import wrapped
+    from gpubench.studies.answer import answer_of
+    from gpubench.studies.cards.placing import placed
+
+    rows = load_rows([path])
+    of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
+    findings = [finding for finding in answer_of(of_this_run, Question()).findings if not finding.says_why]
+    sentences = [*(finding.sentence for finding in findings[:MOST_RESULTS]), *placed(of_this_run.frame)]
+    return [line for sentence in sentences for line in wrapped(sentence)]

@@ -16,13 +16,13 @@ from gpubench.analysis.verdicts import Comparison
 from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware import environment as env
-from gpubench.plan.cases import cases_of
-from gpubench.plan.devices import choose_devices
-from gpubench.plan.options import SAMPLED_REPEATS, Options
-from gpubench.plan.recipes import recipes_of
 from gpubench.rows.read import load
 from gpubench.runner import scratch
+from gpubench.runner.cases import cases_of
+from gpubench.runner.devices import choose_devices
+from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import describe, run_child
+from gpubench.runner.recipes import recipes_of
 from gpubench.runner.run import run
 from gpubench.runner.signals import INTERRUPTED
 from gpubench.suite import files
@@ -153,7 +153,7 @@ def _judged(sampled: Path, full: Path) -> list[Check]:
 def _run(options: Options) -> None:
     """Trials with their progress on stderr, and nothing else: the files are our own. Raises KeyboardInterrupt."""
     # A run that is stopped keeps what it has and returns; here it would be the next run's turn.
-    if run(options, Screen(file=StringIO())) == INTERRUPTED:
+    if run(options, Screen(file=StringIO())).exit_code == INTERRUPTED:
         raise KeyboardInterrupt
 
 

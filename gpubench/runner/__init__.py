@@ -1,4 +1,5 @@
-"""The parent of a run: takes a session, starts a process per trial, watches it, writes its row, stops and resumes.
+"""The parent of a run: options become cases, each trial is a process with a time limit, and each gets its row.
 
-Imports plan, hardware, rows and suite; it opens no device, and knows the worker as a process only. Commands call it.
+Also the batch search, several machines, resuming and stopping. Imports suite, data, hardware and rows; it opens no
+device, and knows the worker as a process only. Commands call it.
 """

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
-from gpubench.plan.session import Session
 from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import Listener
 from gpubench.runner.resume import case_terms
+from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
 
 STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}

@@ -17,8 +17,8 @@ from gpubench.hardware import host
 from gpubench.hardware.environment import Device, cpu_count, devices_of
 from gpubench.hardware.readers import readers
 from gpubench.hardware.telemetry import PROCESSES_SECONDS, foreign
-from gpubench.plan.cases import choose_precisions
-from gpubench.plan.devices import choose_devices
+from gpubench.runner.cases import choose_precisions
+from gpubench.runner.devices import choose_devices
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.suite.precisions import multiplied_in as multiplied_in
 

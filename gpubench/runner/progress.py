@@ -9,9 +9,9 @@ from typing import Protocol
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpubench.console import Screen
-from gpubench.plan.forecast import moment, span
 from gpubench.printed import shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
+from gpubench.runner.forecast import moment, span
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 

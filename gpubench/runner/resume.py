@@ -9,8 +9,8 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
-from gpubench.plan.options import Options
 from gpubench.rows.read import load
+from gpubench.runner.options import Options
 from gpubench.runner.record import copied
 from gpubench.suite.suite import params_text, params_without
 from gpubench.suite.trial import FINISHED, Case, Trial

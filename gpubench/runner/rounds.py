@@ -1,20 +1,40 @@
 """Which trials come next: the planned rounds, and with --until more of them until there is a reason to stop."""
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import count, islice
 
-from gpubench.plan.forecast import forecast
-from gpubench.plan.rounds import rounds, schedule
-from gpubench.plan.session import Session
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import Batches
+from gpubench.runner.forecast import forecast
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import Earlier
+from gpubench.runner.session import Session
 from gpubench.runner.stopping import standing, why_stop, widths_of
 from gpubench.suite.trial import FINISHED, Case, Trial
+
+
+def endless_rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
+    """Yield round after round without end: every case once, in a new random order, so that drift hits all alike.
+
+    Trials of one round share a seed: they see the same data order and differ only in what is compared.
+    """
+    dice = random.Random(seed)
+    for index in count():
+        this_round = [Trial(case, index, seed + index) for case in cases if not case.refusal]
+        dice.shuffle(this_round)
+        yield this_round
+
+
+def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
+    """Return the trials of the first `number` rounds. Refused cases come once, first."""
+    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
+    for this_round in islice(endless_rounds(cases, seed), number):
+        trials += this_round
+    return trials
 
 
 class Rounds:
@@ -131,7 +151,7 @@ class Rounds:
         yield self._left
         if not options.until:
             return
-        for this_round in islice(rounds(self._cases, options.seed), number, None):
+        for this_round in islice(endless_rounds(self._cases, options.seed), number, None):
             # The others fail every time, or are the same case again.
             extra = [trial for trial in self._known(this_round) if self._times.get(trial.case.label)]
             spent = time.monotonic() - began

@@ -1,17 +1,14 @@
 """`gpubench run` from beginning to end: options, then a session, then trial after trial, each with its row."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console
 
 from gpubench.console import Screen
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
-from gpubench.plan.options import SAMPLED_REPEATS, Options
-from gpubench.plan.session import Session, open_session, print_plan
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile, append
 from gpubench.runner import scratch
@@ -20,32 +17,30 @@ from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Answer, Measure
+from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import Earlier, terms_of
 from gpubench.runner.rounds import Rounds
+from gpubench.runner.session import Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
+from gpubench.runner.summary import RunSummary
 from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Trial
 
 SOME_FAILED = 4
 
-Found = Callable[[Path, Collection[str]], Iterable[str]]
-"""Lines that say what the rows of these sessions in a file show."""
-
 
 def run(
     options: Options,
     console: Console | None = None,
     run_child: RunChild = run_child,
-    found: Found = lambda path, sessions: (),
-) -> int:
-    """Measure what `options` ask for and append a row per trial; returns the exit code.
+) -> RunSummary:
+    """Measure what `options` ask for and append a row per trial; returns what was done.
 
-    Everything that touches a device goes through `run_child`, one fresh process a call. `found` gives the lines with
-    which a run ends: what its rows say.
+    Everything that touches a device goes through `run_child`, one fresh process a call.
     """
     console = console or Screen(stderr=True)
     scratch.sweep()
@@ -57,34 +52,33 @@ def run(
             if options.dry_run:
                 return show(session, console, run_child)
             if options.nodes == 1:
-                return lead(session, console, run_child, found, interrupts)
+                return lead(session, console, run_child, interrupts)
             terms = terms_of(session.cases, list(session.devices.values()), session.environment)
             with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
                 return run_as_one_of(
-                    nodes, session, console, run_child, lambda child: lead(session, console, child, found, interrupts)
+                    nodes, session, console, run_child, lambda child: lead(session, console, child, interrupts)
                 )
         except KeyboardInterrupt:
             console.print(
                 "\nstopped before the first trial: no row was added; give the same command again", markup=False
             )
-            return INTERRUPTED
+            return RunSummary(INTERRUPTED)
 
 
-def show(session: Session, console: Console, run_child: RunChild) -> int:
+def show(session: Session, console: Console, run_child: RunChild) -> RunSummary:
     """Print what a run would do; measures nothing."""
     run = Run(session, read_earlier(session, console), run_child)
     print_plan(session.cases, session.options, session.path, run.rounds.outlook())
-    return 0
+    return RunSummary(0)
 
 
 def lead(
     session: Session,
     console: Console,
     run_child: RunChild,
-    found: Found = lambda path, sessions: (),
     interrupts: Interrupts | None = None,
-) -> int:
-    """Open the file, go on where an earlier run stopped, and do the trials; returns the exit code.
+) -> RunSummary:
+    """Open the file, continue an earlier run, and do the trials; returns what was done.
 
     The file is this run's own until it ends. Raises Rescued where somebody took it away or the disk is full.
     """
@@ -99,7 +93,7 @@ def lead(
             console.print(note, markup=False)
         for line in () if session.options.judged else run.rounds.outlook():
             console.print(line, markup=False, soft_wrap=True)
-        return run.to_the_end(file, console, found)
+        return run.to_the_end(file, console)
 
 
 def read_earlier(session: Session, console: Console) -> Earlier | None:
@@ -171,20 +165,17 @@ class Run:
         self._written: set[str] = set()
         """Sessions of the rows that were written."""
 
-    def to_the_end(self, file: RowsFile, console: Console, found: Found) -> int:
-        """Do every trial; Ctrl-C keeps what is finished and writes the rest as interrupted. Returns the exit code."""
-        path, statuses = self._session.path, self.rounds.statuses
+    def to_the_end(self, file: RowsFile, console: Console) -> RunSummary:
+        """Do every trial; Ctrl-C keeps what is finished and writes the rest as interrupted."""
+        statuses = self.rounds.statuses
         try:
             with self._progress:
                 for trial in self.rounds:
                     self._do(trial, file)
         except (KeyboardInterrupt, NodeLost) as stop:
             return self._stopped(stop, file, console)
-        if statuses:
-            advice = [] if self._session.options.judged else [f"next: gpubench compare {path} --charts charts"]
-            for line in [*found(path, self._written), f"wrote {path}", *advice]:
-                console.print(line, markup=False, soft_wrap=True)
-        return 0 if GOOD.issuperset([*self.rounds.statuses_before, *statuses]) else SOME_FAILED
+        good = GOOD.issuperset([*self.rounds.statuses_before, *statuses])
+        return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
     def _do(self, trial: Trial, file: RowsFile) -> None:
         """One trial, and its row."""
@@ -200,8 +191,8 @@ class Run:
             self._written.add(row.session)
             self.rounds.finished(trial, row)
 
-    def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> int:
-        """Write off what was not done, and say how to go on; returns the exit code."""
+    def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> RunSummary:
+        """Write a row for each trial that was not done, and say how to continue."""
         path, lost = self._session.path, isinstance(stop, NodeLost)
         rest = self.rounds.unfinished()
         named = "" if path == self._session.options.out else f" with --out {path}"
@@ -209,7 +200,7 @@ class Run:
         with self._interrupts.held():
             file.append(self.written_off(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED)))
         console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
-        return SOME_FAILED if lost else INTERRUPTED
+        return RunSummary(SOME_FAILED if lost else INTERRUPTED, path)
 
     def written_off(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
         """A row for each trial that will not run."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from gpubench.errors import UserError
-from gpubench.plan.session import Session
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import RunChild
+from gpubench.runner.session import Session
 from gpubench.suite.trial import Case
 
 SOAK_SECONDS = 30.0
@@ -56,11 +56,10 @@ class WarmUp:
             return
         name, precision, threads = key
         device, torch = session.devices[name], session.environment.torch
-        anew = session.options.peaks_anew
-        self._peaks[key] = None if anew else measured_peaks.known(device, torch, precision, threads)
+        self._peaks[key] = measured_peaks.known(device, torch, precision, threads)
         if self._peaks[key] or session.options.mode == "quick" or not session.options.peaks:
             return
-        self._say(f"measuring the peak of {name} in {precision}{'' if anew else ', once for this torch'}")
+        self._say(f"measuring the peak of {name} in {precision}, once for this torch")
         try:
             soak = measured_peaks.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
             self._peaks[key] = measured_peaks.measure(

@@ -112,8 +112,6 @@ def load(path: Path) -> LoadedSuite:
     sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
     try:
         trees = {file: ast.parse(file.read_bytes(), str(file)) for file in files}
-        for file, tree in trees.items():
-            _refuse_moved(file, tree)
         spec.loader.exec_module(module)
     except OSError as error:
         raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
@@ -158,49 +156,6 @@ def _check(path: Path, suite: Suite) -> None:
         raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
     if isinstance(suite.goal, str) and suite.goal not in suite.params:
         raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
-
-
-MOVED = {
-    "gpubench.suite": "gpubench",
-    "gpubench.trial": "gpubench",
-    "gpubench.measuring.fastai": "gpubench.training.fastai",
-    "gpubench.apex": "gpubench.hardware.apex",
-    "gpubench.corpus": "gpubench.data.corpus",
-    "gpubench.crops": "gpubench.data.crops",
-    "gpubench.datasets": "gpubench.data.datasets",
-    "gpubench.images": "gpubench.data.images",
-    "gpubench.phases": "gpubench.data.schedules",
-}
-"""Where modules that suites imported before 0.2 are now; gpubench.training offers those of gpubench.measuring."""
-
-
-def _refuse_moved(file: Path, tree: ast.Module) -> None:
-    """Raise UserError with the line to write, where a suite imports from where names were before 0.2.
-
-    What stands in a `try` is left alone: such a suite is written for both.
-    """
-    spared = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Try) for node in ast.walk(each)}
-    for node in ast.walk(tree):
-        if id(node) in spared or not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
-        for old, names in _imports_of(node):
-            new = MOVED.get(old) or ("gpubench.training" if old.startswith("gpubench.measuring") else "")
-            if new:
-                line = f"from {new} import {', '.join(names)}" if names else f"import {new}"
-                raise UserError(
-                    f"{file}, line {node.lineno}: {old} moved in gpubench 0.2; write `{line}`"
-                    " (docs/adding-a-suite.md has the names that are offered)"
-                )
-
-
-def _imports_of(node: ast.Import | ast.ImportFrom) -> list[tuple[str, list[str]]]:
-    """Modules, and the names taken from them."""
-    if isinstance(node, ast.Import):
-        return [(alias.name, []) for alias in node.names]
-    names = [alias.name for alias in node.names]
-    if node.module == "gpubench":
-        return [(f"gpubench.{name}", []) for name in names if f"gpubench.{name}" in MOVED or name == "measuring"]
-    return [(node.module or "", names)] if not node.level else []
 
 
 TAKE_CLOCKS = {"Stepper", "callbacks"}

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from gpubench.hardware import host, nccl
-from gpubench.hardware.interconnect import interconnect
+from gpubench.hardware.interconnect import interconnect, interface_of
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.peers import Peers
 from gpubench.training.device import bus_address
@@ -51,6 +52,30 @@ def weighted_mean(values: Sequence[float], weight: float, trial: Trial) -> list[
     return [sum(each[at] for each in every) / total for at in range(len(values))]
 
 
+def loopback_store(timeout_seconds: float) -> dist.TCPStore:
+    """Open a store that only programs of this machine can reach.
+
+    torch itself binds a store to every interface, whatever address it is given, so the socket is made here.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    return dist.TCPStore(
+        "127.0.0.1",
+        port,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=timedelta(seconds=timeout_seconds),
+        master_listen_fd=listener.detach(),  # torch closes it with the store
+    )
+
+
+def stay_on_loopback() -> None:
+    """Make Gloo and NCCL, in this process and those it starts, listen on the loopback interface alone."""
+    interface = interface_of("127.0.0.1")
+    if interface:
+        os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
+
+
 # What the worker uses
 
 
@@ -58,8 +83,8 @@ def weighted_mean(values: Sequence[float], weight: float, trial: Trial) -> list[
 class Place:
     """Where a process meets the others: the store, and the names of the run and of itself."""
 
-    host: str
     port: int
+    """Port of the store, or of the relay to it, on this machine's loopback address."""
     run: str
     """Name of this trial in the store; every trial has another."""
     node: int
@@ -74,7 +99,7 @@ class Place:
 def connect(place: Place) -> dist.Store:
     """The store's keys of this trial."""
     limit = timedelta(seconds=place.collective_seconds)
-    return dist.PrefixStore(place.run, dist.TCPStore(place.host, place.port, is_master=False, timeout=limit))
+    return dist.PrefixStore(place.run, dist.TCPStore("127.0.0.1", place.port, is_master=False, timeout=limit))
 
 
 def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str, str]]:

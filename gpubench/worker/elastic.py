@@ -1,8 +1,9 @@
-"""A trial in several processes: torch's elastic agent starts them, and their answers become one."""
+"""A trial in several processes: torch starts them and ends them together, and their answers become one."""
 
 import json
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -10,25 +11,28 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, RunProcsResult, start_processes
 
 from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import interface_of
 from gpubench.hardware.nccl import LOG, told
 from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
-from gpubench.training.process_group import Place, connect
+from gpubench.training.process_group import Place, connect, loopback_store, stay_on_loopback
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
 
 REPORT_SECONDS = 5.0
 """How long after a failure the other machines may take to say what they saw of it."""
+
+
+LOOK_SECONDS = 0.1
+"""How often it is looked whether a process has ended."""
+END_SECONDS = 5
+"""How long a process has to end before it is killed."""
 
 
 def run(task: Message, channel: socket.socket) -> Message:
@@ -39,44 +43,50 @@ def run(task: Message, channel: socket.socket) -> Message:
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)
     interface = interface_of(place.address)
-    if interface:
+    if case.nodes == 1:
+        stay_on_loopback()
+    elif interface:
         # Without it Gloo looks up the machine's own name, which may mean another address, or none.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        if case.nodes > 1:
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
     # What it would log at the end of a trial is in the row, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5")
+    local = case.processes // case.nodes
     failures = []
-    with tempfile.TemporaryDirectory(dir=task["scratch"]) as logs:
-        config = LaunchConfig(
-            min_nodes=case.nodes,
-            max_nodes=case.nodes,
-            nproc_per_node=case.processes // case.nodes,
-            run_id=place.run,
-            rdzv_backend="c10d",
-            rdzv_endpoint=f"{place.host}:{place.port}",
-            # The store is open already, on this machine or on the one that the run meets at.
-            rdzv_configs={"is_host": "0", "join_timeout": int(place.collective_seconds)},
-            max_restarts=0,
-            local_addr=place.address,
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
-            **near_their_cards(case.device, numa_nodes()),
-        )
-        try:
-            elastic_launch(config, run_rank)(dict(task), place, channel)
-        except ChildFailedError as error:
-            # A rank that failed by itself has said why; elastic knows of those that were killed.
-            for rank, each in error.failures.items():
-                if each.exitcode < 0:
-                    failures.append(_failure(each.timestamp, f"rank {rank}", _signal(-each.exitcode)))
-        except Exception as error:
-            # The rendezvous failed: a machine, or the one that all meet at, is gone.
-            words = " ".join(str(error).split())[:200]
-            failures.append(_failure(time.time(), f"node {place.node}", f"{type(error).__name__}: {words}"))
+    result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
+    # A rank that failed by itself has written why; torch knows of those that were killed.
+    for index, failure in result.failures.items() if result else ():
+        if failure.exitcode < 0:
+            name = f"rank {place.node * local + index}"
+            failures.append(_failure(failure.timestamp, name, _signal(-failure.exitcode)))
     answer = _answer(connect(place), case, place, failures)
     del server
     return answer
+
+
+def _run_processes(
+    task: Message, place: Place, channel: socket.socket, count: int, options: Mapping[str, Any]
+) -> RunProcsResult | None:
+    """Run this machine's `count` processes until all have ended or one has failed, then end the rest.
+
+    torch's own rendezvous takes no part: it unpickles what it reads from the store.
+    """
+    first = place.node * count
+    # As torch's elastic agent sets it: a process that waited in vain for NCCL ends.
+    environment = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")}
+    with tempfile.TemporaryDirectory(dir=task["scratch"]) as logs:
+        processes = start_processes(
+            "trial",
+            run_rank,
+            args={local: (dict(task), place, channel, first + local, local) for local in range(count)},
+            envs=dict.fromkeys(range(count), environment),
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
+            **options,
+        )
+        try:
+            return processes.wait(period=LOOK_SECONDS)
+        finally:
+            processes.close(timeout=END_SECONDS)
 
 
 def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
@@ -99,15 +109,19 @@ def _place(task: Message) -> tuple[Place, dist.Store | None]:
     seconds = float(task["collective_seconds"])
     if task["place"]:
         return Place(**task["place"], scratch=task["scratch"], collective_seconds=seconds), None
-    limit = timedelta(seconds=seconds)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit)
-    return Place("127.0.0.1", store.port, "trial", 0, "127.0.0.1", task["scratch"], seconds), store
+    store = loopback_store(seconds)
+    return Place(store.port, secrets.token_hex(16), 0, "127.0.0.1", task["scratch"], seconds), store
 
 
 def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> Message:
     """One answer of what the processes left in the store, and of what their machines saw."""
     names = {f"answer/{rank}": f"rank {rank}" for rank in range(case.processes)}
     others = {f"report/{node}": f"node {node}" for node in range(case.nodes) if node != place.node}
+    if others and not failures:
+        # Processes of other machines may end a little later than those of this one.
+        deadline = time.monotonic() + place.collective_seconds
+        while time.monotonic() < deadline and not store.check(list(names)) and not _read(store, others):
+            time.sleep(LOOK_SECONDS)
     said = _read(store, names)
     done = {int(key.partition("/")[2]): each for key, each in said.items() if _trained(each)}
     if len(done) == case.processes:

@@ -1,10 +1,13 @@
-"""How the machines of a run talk to each other: through one torch store, which the first machine opens.
+"""How the machines of a run talk to each other: through one torch store on the first machine, behind `relay`.
 
 It runs in the child process of `nodes.Nodes`, which lives as long as the run does.
 """
 
+import errno
 import json
 import queue
+import secrets
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -12,6 +15,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from gpubench.training.process_group import loopback_store
+from gpubench.worker import relay
 from gpubench.worker.run_trial import Message, Send
 
 BEAT_SECONDS = 2.0
@@ -35,7 +40,7 @@ def serve(task: Message, requests: Any, send: Send) -> None:
     meeting = Meeting(task)
     try:
         meeting.open()
-        send({"node": meeting.node, "run": meeting.run})
+        send({"node": meeting.node, "run": meeting.run, "port": meeting.store_port})
     except (dist.DistError, MeetingError) as error:
         send({"trouble": " ".join(str(error).split())[:300], "node": meeting.node})
         return
@@ -57,6 +62,9 @@ class Meeting:
     def __init__(self, task: Message) -> None:
         self.host, self.port, self.nodes = str(task["host"]), int(task["port"]), int(task["nodes"])
         self.where = f"{self.host}:{self.port}"
+        self._secret = str(task["secret"]).encode()
+        self.store_port = 0
+        """Port on this machine's loopback address that leads to the store."""
         self._terms, self._local = task["terms"], bool(task["local"])
         self._limit = float(task["limit_seconds"])
         self.node: int | None = None
@@ -73,7 +81,7 @@ class Meeting:
         self._store.set(f"terms/{self.node}", json.dumps(self._terms))
         if self.node == 0:
             trouble = self._all_came() or self._alike()
-            self.run = f"{time.time_ns():x}"
+            self.run = secrets.token_hex(16)
             self._store.set("verdict", json.dumps({"trouble": trouble, "run": self.run}))
         else:
             threading.Thread(target=self._beat, daemon=True).start()
@@ -144,18 +152,31 @@ class Meeting:
 
     def _first_store(self) -> dist.TCPStore:
         try:
-            limit = timedelta(seconds=self._limit)
-            return dist.TCPStore(self.host, self.port, is_master=True, wait_for_workers=False, timeout=limit)
-        except dist.DistNetworkError as error:
-            if "EADDRINUSE" not in str(error):
-                raise
+            family, _, _, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+            listener = socket.create_server(address[:2], family=family)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise MeetingError(f"{self.where} cannot be opened: {error}") from None
             return self._connect()  # another process of this machine was first
+        store = loopback_store(self._limit)
+        self.store_port = store.port
+        relay.let_in(listener, store.port, self._secret)
+        return store
 
     def _connect(self) -> dist.TCPStore:
         try:
-            return dist.TCPStore(self.host, self.port, is_master=False, timeout=timedelta(seconds=self._limit))
-        except dist.DistNetworkError:
+            self.store_port = relay.lead_to(self.host, self.port, self._secret, self._limit)
+        except relay.SecretError:
+            raise MeetingError(
+                f"{self.where} has another secret; set GPUBENCH_SECRET to the same text everywhere"
+            ) from None
+        except OSError:
             raise MeetingError(f"nobody opened {self.where} within {self._limit:.0f} s") from None
+        return self._store_at(self._limit)
+
+    def _store_at(self, timeout_seconds: float) -> dist.TCPStore:
+        limit = timedelta(seconds=timeout_seconds)
+        return dist.TCPStore("127.0.0.1", self.store_port, is_master=False, timeout=limit)
 
     def _all_came(self) -> str:
         deadline = time.monotonic() + self._limit
@@ -177,7 +198,7 @@ class Meeting:
         return ""
 
     def _beat(self) -> None:
-        store = dist.TCPStore(self.host, self.port, is_master=False, timeout=timedelta(seconds=SILENCE_SECONDS))
+        store = self._store_at(SILENCE_SECONDS)
         while True:
             try:
                 store.add(f"beat/{self.node}", 1)

@@ -46,16 +46,12 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 
-def run_rank(task: Message, place: Any, channel: socket.socket) -> None:
-    """One of several processes of a trial, started by the agent: leaves its answer in the store."""
+def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local: int) -> None:
+    """One of several processes of a trial, started by `elastic.run`: leaves its answer in the store."""
     from gpubench.training import process_group
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
-    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-    # fastai takes WORLD_SIZE for the order to gather every batch's metrics itself.
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
-        os.environ.pop(name, None)
     trial = _trial_of(trial_from_json(task["trial"]), rank, local)
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None

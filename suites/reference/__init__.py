@@ -7,8 +7,8 @@ dropout and a classifier of two classes, so no published figure is quite its own
 
 Neither learns anything. Timed: forward, backward and step. Not timed: making the network and the batch.
 
-`gpubench run --suite reference` ends by saying where the card stands among published ones, and `gpubench accept` holds
-both figures against others of the card's kind.
+`gpubench run --suite reference` ends by saying where the card stands among published ones, and
+`gpubench doctor --against FILES` compares both rates with the same card in other hosts.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from gpubench import Trial
 from gpubench.errors import Unsupported
-from gpubench.training.process_group import leave
+from gpubench.training.process_group import leave, loopback_store, stay_on_loopback
 
 from .recipe import ranks_of
 
@@ -42,7 +43,11 @@ def join(store: dist.TCPStore, rank: int, ranks: int, device: torch.device) -> N
     """Join the process group: Gloo on a CPU; on NVIDIA's cards NCCL, with Gloo for what lies in the host's memory."""
     # Lightning finds a group that is there already, and takes these for who is who in it.
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "GROUP_RANK": "0"}
-    os.environ |= {"TORCHELASTIC_RUN_ID": "gpubench", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    os.environ |= {
+        "TORCHELASTIC_RUN_ID": secrets.token_hex(16),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+    }
     dist.init_process_group(
         "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl",
         store=store,
@@ -73,7 +78,8 @@ def other_processes(trial: Trial, other: Callable[[Trial, int, int], None]) -> I
     if kind == "cuda" and there < ranks:
         raise Unsupported(f"{ranks} processes need {ranks} devices; torch sees {there} from {trial.case.device} on")
     share_cores(ranks)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    stay_on_loopback()
+    store = loopback_store(PATIENCE_SECONDS)
     spawn = multiprocessing.get_context("spawn")
     others = [spawn.Process(target=other, args=(trial, rank, store.port)) for rank in range(1, ranks)]
     try:

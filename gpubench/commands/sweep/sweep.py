@@ -10,12 +10,12 @@ from gpubench.analysis.scaling import params_of
 from gpubench.commands.run import without
 from gpubench.commands.sweep.search import Search, kept, rungs
 from gpubench.errors import UserError
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import choose_models
 from gpubench.printed import say
 from gpubench.rows.read import load
 from gpubench.rows.row import ABOUT, QUALITIES
 from gpubench.runner import run
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import choose_models
 from gpubench.runner.run import SOME_FAILED
 from gpubench.runner.signals import INTERRUPTED
 from gpubench.show.terminal import WIDTH, table_lines, wrapped

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pandas as pd
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.options import Options
 from gpubench.rows.table import BROKEN, number
 from gpubench.runner.batch.search import Say, cap_of, capacity_of, confirm, fit_batch, fits, is_rough, try_fp16
 from gpubench.runner.batch.sizes import roomier
 from gpubench.runner.measure import Answer
+from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case, Measurement, Trial
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpubench.hardware.environment import Device
-from gpubench.plan.options import Options
 from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch
 from gpubench.runner.measure import Answer
+from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial

@@ -7,11 +7,12 @@ from typing import Any
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.plan.session import Session
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import Message, Outcome, RunChild
+from gpubench.runner.session import Session
 from gpubench.runner.signals import INTERRUPTED
+from gpubench.runner.summary import RunSummary
 from gpubench.suite.trial import trial_from_json
 
 ON_EVERY_NODE = {"trial", "soak"}
@@ -19,24 +20,25 @@ ON_EVERY_NODE = {"trial", "soak"}
 
 
 def run_as_one_of(
-    nodes: Nodes, session: Session, console: Console, run_child: RunChild, lead: Callable[[RunChild], int]
-) -> int:
-    """Lead on node 0, follow elsewhere; returns the exit code, which is the same on all.
+    nodes: Nodes, session: Session, console: Console, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
+) -> RunSummary:
+    """Lead on node 0, follow elsewhere; the exit code is the same on all.
 
     `lead` makes the run, given how a task is run on every machine.
     """
     if nodes.node > 0:
-        return follow(nodes, session, console, run_child)
+        return RunSummary(follow(nodes, session, console, run_child))
     code, text = INTERRUPTED, "node 0 was stopped"
     try:
-        code = lead(on_every_node(nodes, run_child))
+        summary = lead(on_every_node(nodes, run_child))
+        code = summary.exit_code
         text = f"rows are on node 0 in {session.path}"
     except UserError as error:
         code, text = error.exit_code, str(error)
         raise
     finally:
         nodes.end(code, text)
-    return code
+    return summary
 
 
 def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:

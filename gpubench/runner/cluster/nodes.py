@@ -1,6 +1,7 @@
 """The link between machines: hands out tasks, gathers answers, and tells that a machine is lost."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -17,6 +18,12 @@ PATIENCE_SECONDS = 60.0
 """When the child that talks with the others says nothing for this long, the way to them is lost."""
 
 
+SECRET = "GPUBENCH_SECRET"
+"""Environment variable: a text that all machines of a run must know."""
+SECRET_LENGTH = 16
+"""The fewest characters of it: a short one could be guessed."""
+
+
 class NodeLost(Exception):
     """Another machine no longer takes part; the message says which."""
 
@@ -27,6 +34,18 @@ def parse_rendezvous(text: str) -> tuple[str, int]:
     if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
         raise UserError(f"--rendezvous {text}: write it as HOST:PORT, with an address that every machine can reach")
     return host.strip("[]"), int(port)
+
+
+def secret_of_run() -> str:
+    """Return the secret that the user set on each machine; raises UserError where there is none."""
+    secret = os.environ.get(SECRET, "")
+    if len(secret) < SECRET_LENGTH:
+        problem = f"is shorter than {SECRET_LENGTH} characters" if secret else "is not set"
+        raise UserError(
+            f"--nodes: the environment variable {SECRET} {problem}. Run `openssl rand -hex 16` once, and"
+            f" `export {SECRET}=...` with its output on every machine"
+        )
+    return secret
 
 
 class Nodes:
@@ -52,6 +71,7 @@ class Nodes:
             "port": self.port,
             "nodes": nodes,
             "terms": dict(terms),
+            "secret": secret_of_run(),
             "local": _is_ours(self.host),
             "limit_seconds": self._limit,
         }
@@ -60,7 +80,7 @@ class Nodes:
         """Why the machines did not come together, or empty."""
         self.code, self.text = 4, ""
         """How node 0 said it ended."""
-        self._run = ""
+        self._run, self._port = "", 0
 
     def __enter__(self) -> "Nodes":
         self._child = ServingChild(self._task)
@@ -70,6 +90,7 @@ class Nodes:
                 "trouble": f"{self.host}:{self.port} does not answer as gpubench does: is the port another program's?"
             }
         self.trouble, self._run = met.get("trouble", ""), met.get("run", "")
+        self._port = met.get("port", 0)
         node = met.get("node")
         # Whoever never reached the store leads if the place was its own to open.
         self.node = node if node is not None else 0 if self._task["local"] else 1
@@ -117,8 +138,7 @@ class Nodes:
     def place(self, number: int) -> dict[str, Any]:
         """Where the processes of task `number` meet."""
         return {
-            "host": self.host,
-            "port": self.port,
+            "port": self._port,
             "run": f"{self._run}-{number}",
             "node": self.node,
             "address": self._address,

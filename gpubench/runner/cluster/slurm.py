@@ -5,6 +5,7 @@ The job's first node leads as with --nodes and writes the rows itself. So nobody
 
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -18,10 +19,11 @@ import pandas as pd
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.plan.options import Options
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, Row
+from gpubench.runner.cluster.nodes import SECRET
+from gpubench.runner.options import Options
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
@@ -96,6 +98,10 @@ def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -
         raise UserError("--slurm needs submitit: pip install 'gpubench-train[slurm]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.csv").unlink(missing_ok=True)
+    secret = folder / "secret"
+    secret.unlink(missing_ok=True)
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_hex(16))
     named = {
         "partition",
         "gpus_per_node",
@@ -125,23 +131,24 @@ def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -
             **{name: value for name, value in wishes.items() if name in named},
         )
         many = [] if any(word.partition("=")[0] == "--processes" for word in arguments) else ["--processes", str(local)]
-        job = executor.submit(run_in_job, [*arguments, *many], wishes["nodes"], str(folder / "plan.csv"))
+        job = executor.submit(run_in_job, [*arguments, *many], wishes["nodes"], str(folder))
     except (RuntimeError, subprocess.CalledProcessError, submitit.core.utils.FailedJobError) as error:
         words = " ".join(str(error).split())[:300]
         raise UserError(f"--slurm: the job was not taken: {words}") from None
     return str(job.job_id)
 
 
-def run_in_job(arguments: Sequence[str], nodes: int, plan: str) -> None:
+def run_in_job(arguments: Sequence[str], nodes: int, folder: str) -> None:
     """One task of the job, the only one on its node: becomes `gpubench run`."""
     command = [sys.executable, "-P", "-m", "gpubench", *arguments]
     if nodes > 1:
         first = _said("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()[0]
         port = 20000 + int(os.environ["SLURM_JOB_ID"]) % 10000
         command += ["--nodes", str(nodes), "--rendezvous", f"{_address(first)}:{port}"]
+    environment = {**os.environ, PLAN: str(Path(folder) / "plan.csv"), SECRET: (Path(folder) / "secret").read_text()}
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, command, {**os.environ, PLAN: plan})
+    os.execve(sys.executable, command, environment)
 
 
 def plan_file() -> Path | None:

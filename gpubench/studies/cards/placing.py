@@ -6,6 +6,7 @@ by, and how far that suite is from timm on one machine widens the interval.
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 from gpubench.studies.cards.boards import boards
 from gpubench.studies.cards.figures import CLASS_OF, Figure, read_figures, short_name
 from gpubench.studies.cards.model import NORMAL_90, Model, fitted_model, ratio_of
+from gpubench.studies.section import Estimate
 from gpubench.studies.words import gain, times
 
 STUDY = "placing"
@@ -66,6 +68,36 @@ def _has_a_place(row: "pd.Series[Any]") -> bool:
         and not str(row["marks"])
         and PIXELS in str(row["params"]).split()
     )
+
+
+@dataclass(frozen=True)
+class ExpectedRate:
+    """What published figures of a card lead to, and the numbers of the rows that it is about."""
+
+    rate: Estimate
+    """In samples/s, with its 90% interval."""
+    rows: frozenset[int]
+
+
+def expected_rates(rows: pd.DataFrame) -> dict[tuple[str, float], ExpectedRate]:
+    """Return the expected rate of one card by precision and batch, where its speed in half precision is published."""
+    is_about = rows["studies"].map(lambda studies: STUDY in str(studies).split()).astype(bool)
+    rows = rows[is_about & (rows["device"] != "cpu")]
+    rows = rows[[_has_a_place(row) for _, row in rows.iterrows()]]
+    if rows.empty:
+        return {}
+    model, base, card = fitted_model(), anchor(), short_name(str(rows["card"].iloc[0]))
+    if not any(cell.card == card and cell.kind == KIND for cell in model.cells):
+        return {}
+    ratio = model.one_workload(card, base.card, KIND, FAMILY)
+    deviation = math.hypot(own_deviation(model), math.log(ratio.high / ratio.value) / NORMAL_90)
+    expected = ratio_of(math.log(ratio.value), deviation)
+    rate = Estimate(base.speed * expected.value, base.speed * expected.low, base.speed * expected.high)
+    groups = rows.groupby(["precision", "batch_size"])
+    return {
+        (trials["precision"].iloc[0], float(trials["batch_size"].iloc[0])): ExpectedRate(rate, frozenset(trials.index))
+        for _, trials in groups
+    }
 
 
 def anchor() -> Figure:

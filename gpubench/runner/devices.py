@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 
 
 def choose_devices(wish: str, devices: Sequence[Device]) -> list[Device]:

@@ -7,8 +7,8 @@ from itertools import product
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import Recipe
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import Recipe
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.suite import ParamValue

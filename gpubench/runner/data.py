@@ -8,8 +8,8 @@ from rich.console import Console
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import Recipe
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import Recipe
 from gpubench.suite.suite import Suite
 
 

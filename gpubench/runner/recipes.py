@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from gpubench.errors import UserError
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import ParamValue, params_text
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gpubench.data import datasets
-from gpubench.plan.options import Options
+from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
 TRIAL_SECONDS = {"sampled": (20.0, 33.0), "quick": (12.0, 20.0)}

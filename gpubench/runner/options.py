@@ -49,8 +49,6 @@ class Options:
     """Warm accelerators before the first trial."""
     peaks: bool = True
     """Measure the peaks that are not known yet."""
-    peaks_anew: bool = False
-    """And those that are: today's are asked for."""
     judged: bool = False
     """Whether the command that asked says what the rows show: then the run speaks of rates alone."""
 

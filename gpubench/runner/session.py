@@ -15,11 +15,11 @@ from gpubench.hardware import environment as env
 from gpubench.hardware.readers import readers, state_of
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
-from gpubench.plan.cases import cases_of, choose_precisions
-from gpubench.plan.data import Data, find_data, find_weights
-from gpubench.plan.devices import check_processes, choose_devices
-from gpubench.plan.options import Options
-from gpubench.plan.recipes import recipes_of
+from gpubench.runner.cases import cases_of, choose_precisions
+from gpubench.runner.data import Data, find_data, find_weights
+from gpubench.runner.devices import check_processes, choose_devices
+from gpubench.runner.options import Options
+from gpubench.runner.recipes import recipes_of
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import params_text
 from gpubench.suite.trial import Case

@@ -1,0 +1,135 @@
+"""The one open port of a run on several machines: an authenticated way to the store on node 0's loopback address.
+
+Every machine runs it, in the child process of `nodes.Nodes`. Both ends prove that they know the secret before a byte
+is passed on. The relay itself reads nothing of what it passes on.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+GREETING = b"gpubench 1\n"
+NONCE_BYTES = PROOF_BYTES = 32
+HANDSHAKE_SECONDS = 5.0
+"""How long the other end may take to prove that it knows the secret."""
+RETRY_SECONDS = 0.2
+CHUNK_BYTES = 1 << 16
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Stream]]
+
+
+class SecretError(Exception):
+    """The other end has another secret."""
+
+
+def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
+    """Pass on what comes to `listener` to `port` of this machine, for those who know the secret; in a thread."""
+
+    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
+
+    _serve(listener, admit, lambda: asyncio.open_connection("127.0.0.1", port))
+
+
+def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
+    """Open a port on this machine's loopback address that leads to the relay at `host`; returns the port.
+
+    Tries for `limit_seconds` to reach the relay. Raises SecretError where it has another secret, OSError where
+    nothing answers, or something else does.
+    """
+    deadline = time.monotonic() + limit_seconds
+
+    async def try_once() -> None:
+        _, writer = await _authenticated(host, port, secret)
+        writer.close()
+
+    while True:
+        try:
+            asyncio.run(try_once())
+            break
+        except (OSError, EOFError, TimeoutError):
+            if time.monotonic() > deadline:
+                raise OSError(f"{host}:{port} does not answer as gpubench does") from None
+            time.sleep(RETRY_SECONDS)
+
+    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pass  # programs of this machine
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    _serve(listener, admit, lambda: _authenticated(host, port, secret))
+    return int(listener.getsockname()[1])
+
+
+def _serve(listener: socket.socket, admit: Callable[..., Awaitable[None]], connect: Connect) -> None:
+    """Pass on each connection to `listener` that `admit` lets in, from a thread that ends with the process."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A connection that is refused or lost concerns nobody else.
+        with contextlib.suppress(OSError, EOFError, TimeoutError, asyncio.TimeoutError, SecretError):
+            await admit(reader, writer)
+            there_reader, there_writer = await connect()
+            await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+        writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(handle, sock=listener)
+        await server.serve_forever()
+
+    threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end of `reader`, then close `writer`."""
+    try:
+        while data := await reader.read(CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def _check_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+    """Have the client prove that it knows the secret, then prove it to the client. Raises SecretError."""
+    ours = secrets.token_bytes(NONCE_BYTES)
+    writer.write(GREETING + ours)
+    theirs = await reader.readexactly(NONCE_BYTES)
+    proof = await reader.readexactly(PROOF_BYTES)
+    if not hmac.compare_digest(proof, _proof(secret, b"client", ours, theirs)):
+        raise SecretError
+    writer.write(_proof(secret, b"server", ours, theirs))
+
+
+async def _authenticated(host: str, port: int, secret: bytes) -> Stream:
+    """A connection to the relay at `host`, when both ends have proved that they know the secret."""
+    return await asyncio.wait_for(_connect(host, port, secret), HANDSHAKE_SECONDS)
+
+
+async def _connect(host: str, port: int, secret: bytes) -> Stream:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        if await reader.readexactly(len(GREETING)) != GREETING:
+            raise ConnectionError("this is not gpubench")
+        theirs, ours = await reader.readexactly(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
+        writer.write(ours + _proof(secret, b"client", theirs, ours))
+        try:
+            proof = await reader.readexactly(PROOF_BYTES)
+        except (EOFError, ConnectionError):
+            raise SecretError from None
+        if not hmac.compare_digest(proof, _proof(secret, b"server", theirs, ours)):
+            raise SecretError
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
+def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
+    """What only somebody who knows the secret can compute; the two sides' proofs differ, so none can be sent back."""
+    return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)
