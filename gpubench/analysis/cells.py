@@ -61,7 +61,7 @@ CONFLICT = "conflict"
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
-UNREAD = ("laps", "precision_proof", "started")
+UNREAD = ("laps", "precision_proof", "started", "row_digest")
 """Columns that no comparison needs, long or different in every row."""
 
 CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))

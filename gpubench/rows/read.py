@@ -21,7 +21,7 @@ from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import File, batches, split
 from gpubench.rows.lines import REQUIRED, good_rows, may_not_hold, typed
-from gpubench.rows.row import COLUMNS, END, FLAGS, NUMBERS, SCHEMA
+from gpubench.rows.row import COLUMNS, DIGEST, END, FLAGS, NUMBERS, SCHEMA
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +109,7 @@ def load(
         part = _at_once(batch, columns)
         if part is not None:
             parts.append(part)
-            rows = [_rows_of(file) for file in batch]
+            rows = [len(file.newlines) - 1 for file in batch]
             for file in batch:
                 problems += named(file.path, edited(file))
                 if keep:
@@ -125,15 +125,11 @@ def load(
             files.append(file.path)
             firsts.append(firsts[-1] + count)
     table = pl.concat(parts)
+    parts.clear()
     numbers = _numbers_of(table, identity) if identity else None
     frame = _to_pandas(table)
     frame = frame if numbers is None else frame.assign(identity=numbers)
     return Loaded(frame, problems, tuple(kept), tuple(files), tuple(firsts[:-1]))
-
-
-def _rows_of(file: File) -> int:
-    """How many rows a file has that could be read at once, so that its lines are rows."""
-    return file.content.count(b"\n") - 1
 
 
 def _lines_of(file: File, frame: pd.DataFrame) -> _Kept:
@@ -153,30 +149,36 @@ def _in_columns(names: Sequence[str], line: bytes) -> bytes:
     return out.getvalue().encode()
 
 
+COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
+"""Columns that distinguish rows. Blanks at their ends are removed."""
+BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
+"""The characters that `str.strip` removes."""
+DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
+"""Text columns that may differ in every row; those of the others are stored once for each different text."""
+
+
 def _type_of(name: str) -> Any:
-    """Return the type of a column; a text that repeats is stored once."""
-    return pl.Float64 if name in NUMBERS else pl.Boolean if name in FLAGS else pl.Categorical
+    """Return the type of a column."""
+    if name in NUMBERS or name in FLAGS:
+        return pl.Float64 if name in NUMBERS else pl.Boolean
+    return pl.String if name in DIVERSE else pl.Categorical
 
 
 def _part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Return the columns with their types: unknown ones are left out, missing ones are empty."""
-    found = []
+    values = []
     for name in columns:
-        if name not in frame.columns:
-            empty = pl.lit(math.nan if name in NUMBERS else False if name in FLAGS else "")
-            found.append(empty.cast(_type_of(name)).alias(name))
-        elif name in NUMBERS:
-            found.append(pl.col(name).fill_null(math.nan))
+        kind = _type_of(name)
+        column = pl.col(name) if name in frame.columns else pl.lit(None).alias(name)
+        if name in NUMBERS:
+            column = column.cast(kind).fill_null(math.nan)
         elif name in FLAGS:
-            found.append(pl.col(name).fill_null("").is_in(["true", "TRUE", "True"]))
+            column = column.cast(pl.String).fill_null("").is_in(["true", "TRUE", "True"])
         else:
-            text = pl.col(name).fill_null("")
-            found.append((text.str.strip_chars() if name in COMPARED else text).cast(pl.Categorical))
-    return frame.with_columns(found).select(columns)
-
-
-COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
-"""Columns that tell rows apart, in which a blank at an end is somebody's slip and no other value."""
+            text = column.cast(pl.String).str.strip_chars(BLANKS) if name in COMPARED else column
+            column = text.cast(kind).fill_null(pl.lit("", kind))
+        values.append(column)
+    return frame.select(values) if frame.height else frame.clear().select(values).clear()
 
 
 def _from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
@@ -185,73 +187,96 @@ def _from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
 
 
+def _constant_in(table: pl.DataFrame) -> set[str]:
+    """Return the columns that have one value in all rows."""
+    if table.is_empty():
+        return set()
+    alike = table.select((pl.all() == pl.all().first()).all())
+    return {name for name in alike.columns if alike[name][0]}
+
+
 def _to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """Return the table for pandas, with one block of memory for each type."""
+    """Move the table to pandas and leave it empty; a column of one value takes no memory."""
+    rows, constant = table.height, _constant_in(table)
+    columns = {dtype: [name for name in table.columns if _dtype_of(name) is dtype] for dtype in (object, float, bool)}
     blocks = []
-    for kind, dtype in ((pl.Categorical, object), (pl.Float64, float), (pl.Boolean, bool)):
-        names = [name for name in table.columns if table.schema[name] == kind]
-        block = np.empty((len(names), table.height), dtype)
-        for name, values in zip(names, block, strict=True):
-            values[:] = _texts(table[name]) if dtype is object else table[name].to_numpy()
-        blocks.append(pd.DataFrame(block.T, columns=names, dtype=dtype, copy=False))
-    return pd.concat(blocks, axis=1)
+    for dtype, names in columns.items():
+        firsts = np.array([[table[name][0]] for name in names if name in constant], dtype).reshape(-1, 1)
+        blocks.append((np.broadcast_to(firsts, (len(firsts), rows)), [name for name in names if name in constant]))
+        varied = [name for name in names if name not in constant]
+        block = np.empty((len(varied), rows), dtype)
+        for name, values in zip(varied, block, strict=True):
+            values[:] = _values_of(table.drop_in_place(name))
+        blocks.append((block, varied))
+    frames = [pd.DataFrame(block.T, columns=names, dtype=block.dtype, copy=False) for block, names in blocks]
+    return pd.concat(frames, axis=1)
 
 
-def _texts(column: pl.Series) -> "np.ndarray[Any, Any]":
-    """Return the column's texts as Python objects; equal texts are one object."""
-    codes, different = column.to_physical().to_numpy(), column.unique(maintain_order=True)
-    texts = np.array(different.cast(pl.String).to_list(), dtype=object)
-    order = different.to_physical().to_numpy()
-    if len(texts) == 1:
-        return np.broadcast_to(texts, len(codes))
-    by_code = np.argsort(order)
-    return texts[by_code[np.searchsorted(order, codes, sorter=by_code)]]
+def _dtype_of(name: str) -> type:
+    """Return the type of a column in pandas."""
+    return float if name in NUMBERS else bool if name in FLAGS else object
+
+
+def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
+    """Return the column's values; equal texts of a categorical column are one object."""
+    if column.dtype != pl.Categorical:
+        return column.to_numpy()
+    codes, different = column.to_physical().to_numpy(), column.unique()
+    texts = np.empty(int(codes.max(initial=0)) + 1, dtype=object)
+    texts[different.to_physical().to_numpy()] = different.cast(pl.String).to_list()
+    return texts[codes]
 
 
 def _numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """Return a number for each row, from 0, the same for rows that agree in all of these columns."""
-    varied = [name for name in columns if table[name].n_unique() > 1]
+    keys = table.select(columns)
+    varied = [name for name in columns if name not in _constant_in(keys)]
     if not varied:
         return np.zeros(table.height, np.int64)
-    groups = table.select(varied).unique(maintain_order=True).with_row_index("identity")
-    numbered = table.select(varied).join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
+    groups = keys.select(varied).unique(maintain_order=True).with_row_index("identity")
+    numbered = keys.select(varied).join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
     return numbered["identity"].to_numpy().astype(np.int64)
 
 
 def _at_once(batch: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
-    """Return the rows of all files, or None where any line has to be looked at on its own."""
+    """Return the rows of all files, or None where a line has to be read separately."""
     names = batch[0].names
-    if names[-1] != "end" or not set(REQUIRED) <= set(names):
+    if names[-1] != END or not set(REQUIRED) <= set(names):
         return None
-    if any(file.content[-1:] != b"\n" or b"\0" in file.content for file in batch):
+    if any(len(file.newlines) < 2 or file.content[-1:] != b"\n" or b"\0" in file.content for file in batch):
         return None
     content = b"".join([file.body for file in batch])
-    known = [at for at, name in enumerate(names) if name in {*columns, END}]
+    if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
+        return None
+    known = [at for at, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
+    as_text = {END, *FLAGS, *COMPARED}
     try:
         if not content.isascii():
             content.decode()  # columns that are not read here may be passed on
         frame = pl.read_csv(
             content,
             has_header=False,
-            schema={name: pl.Float64 if name in NUMBERS else pl.String for name in names},
+            schema={name: pl.String if name in as_text or name not in COLUMNS else _type_of(name) for name in names},
             columns=known,
         )
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
-    if frame.height != content.count(b"\n") or not _is_good(frame):
+    if frame.height != sum(len(file.newlines) - 1 for file in batch) or not _is_good(frame):
         return None
     return _part_of(frame, columns)
 
 
 def _is_good(frame: pl.DataFrame) -> bool:
-    """Return whether every row is of a known schema and whole, with its required fields and possible numbers."""
-    if not (frame["end"] == "end").all(ignore_nulls=False) or not (frame["schema"] <= SCHEMA).all(ignore_nulls=False):
+    """Return whether every row is of a known schema and complete, with its required fields and possible numbers."""
+    nulls = {column.name: column.null_count() for column in frame}
+    if not (frame[END] == "end").all(ignore_nulls=False) or not (frame["schema"] <= SCHEMA).all(ignore_nulls=False):
         return False
-    for name in frame.columns:
-        if name in REQUIRED and (frame[name].null_count() or (name not in NUMBERS and (frame[name] == "").any())):
+    for name in REQUIRED:
+        if nulls[name] or (name not in NUMBERS and (frame[name] == "").any()):
             return False
-        if name in NUMBERS:
+    for name in NUMBERS:
+        if nulls.get(name, frame.height) < frame.height:
             values = frame[name].drop_nulls().to_numpy()
             if not np.isfinite(values).all() or may_not_hold(name, values).any():
                 return False
