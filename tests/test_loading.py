@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench.rows import files
+from gpubench.rows import files, parse
 from gpubench.rows import read as loading
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -556,7 +556,7 @@ def test_very_many_different_values_still_have_numbers_of_their_own():
     """Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st."""
     usual = [f"v{at}" for at in range(4096)]
     table = pl.DataFrame({"a": [*usual, "v0", "v16"], **{name: [*usual, "v0", "v0"] for name in "bcdef"}})
-    assert loading._numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
+    assert parse.numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
 
 
 @pytest.mark.parametrize(
