@@ -13,7 +13,7 @@ import polars as pl
 
 from gpubench.rows.files import File
 from gpubench.rows.lines import REQUIRED, may_not_hold
-from gpubench.rows.row import COLUMNS, DIGEST, END, FLAGS, NUMBERS, SCHEMA
+from gpubench.rows.row import DIGEST, END, FLAGS, NUMBERS, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
 """Columns that distinguish rows. Blanks at their ends are removed."""
