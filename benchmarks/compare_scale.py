@@ -104,9 +104,8 @@ def main(folder: Path, files: int = 1000, rows: int = 1000, repeats: int = 3) ->
             memory[name].append(int(done[1]))
             print(f"{name}: {float(done[0]):.2f} s, {int(done[1]) / 2**20:.2f} GiB, {done[2]}", flush=True)
     ratio = median(seconds["gpubench compare"]) / median(seconds["pandas alone"])
-    print(
-        f"ratio of medians {ratio:.2f}, of memory {max(memory['gpubench compare']) / max(memory['pandas alone']):.2f}"
-    )
+    space = max(memory["gpubench compare"]) / max(memory["pandas alone"])
+    print(f"ratio of medians {ratio:.2f} (asked: 0.6), of memory {space:.2f} (asked: 1.0)")
 
 
 if __name__ == "__main__":

@@ -188,9 +188,22 @@ for line in {lines!r}:
 
 
 def test_help_loads_nothing_heavy():
-    script = "import sys, gpubench.cli.app; print(*{'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
+    script = (
+        "import sys, gpubench.cli.app; print(*{'pandas', 'polars', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_listing_suites_does_not_load_the_reader_of_rows():
+    script = """
+import sys
+from gpubench.cli.app import app
+app(["list"], standalone_mode=False)
+print("polars" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 400, 60, 8

@@ -4,18 +4,18 @@ import csv
 import os
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from facts import lacking
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench.rows import files
+from gpubench.rows import files, parse
 from gpubench.rows import read as loading
 from gpubench.rows import write as records
-from gpubench.rows.read import float_precision, load
+from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, to_cells
 
 
@@ -527,7 +527,6 @@ def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypa
     assert batches(2 * size) == [[0, 1], [2, 3], [4], [5]]
     assert batches(2 * size - 1) == [[0], [1], [2], [3], [4], [5]]
     assert batches(3 * size) == [[0, 1, 2], [3], [4], [5]]
-    assert loading.AHEAD == 2
 
 
 def test_folders_come_in_order_of_names(tmp_path):
@@ -558,9 +557,8 @@ def test_numbers_by_what_rows_agree_in(tmp_path):
 def test_very_many_different_values_still_have_numbers_of_their_own():
     """Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st."""
     usual = [f"v{at}" for at in range(4096)]
-    columns = {name: np.array([*usual, "v0", "v0"], object) for name in "bcdef"}
-    part = loading._Part(4098, {"a": np.array([*usual, "v0", "v16"], object), **columns})
-    assert loading._Numbers(list("abcdef")).of(part).tolist() == [*range(4096), 0, 4096]
+    table = pl.DataFrame({"a": [*usual, "v0", "v16"], **{name: [*usual, "v0", "v0"] for name in "bcdef"}})
+    assert parse.numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
 
 
 @pytest.mark.parametrize(
@@ -638,13 +636,6 @@ def test_laps_of_a_long_run_are_no_error(tmp_path):
     path.write_text(path.read_text() + "torn")
     loaded = load([path])
     assert ([len(laps) for laps in loaded.frame["laps"]], len(loaded.problems)) == ([200_000, 0], 1)
-
-
-@pytest.mark.parametrize(
-    ("pandas", "word"), [("2.2.1", "round_trip"), ("3.0.4", "round_trip"), ("3.1.0", None), ("3.2.0", None)]
-)
-def test_numbers_are_read_to_their_last_bit_by_every_pandas(pandas, word):
-    assert float_precision(pandas) == word
 
 
 def test_every_row_knows_its_file(tmp_path):

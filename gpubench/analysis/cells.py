@@ -34,7 +34,7 @@ CONFLICT = "conflict"
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that tried and have no time: those that have one are then a choice of all."""
 
-UNREAD = ("laps", "precision_proof", "started")
+UNREAD = ("laps", "precision_proof", "started", "row_digest")
 """Columns that no comparison needs, long or different in every row."""
 
 
@@ -185,8 +185,9 @@ def link_of(interconnect: str) -> str:
 
 def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
     """The cards, each CPU called one."""
-    cards = frame["card"].astype(str)
-    return cards.where((frame["device"] != "cpu") | cards.str.contains("CPU"), CPU + cards)
+    cards = frame["card"]
+    unnamed = (frame["device"] == "cpu") & ~cards.isin([card for card in cards.unique() if "CPU" in str(card)])
+    return cards.mask(unnamed, CPU + cards.astype(str)) if unnamed.any() else cards
 
 
 def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
@@ -223,7 +224,9 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
     # Rows written by hand, or before there were marks, still say that they are unsteady.
-    unmarked = (frame["marks"] == "") & frame["steady"].astype(str).str.startswith("unsteady")
+    unmarked = (frame["marks"] == "") & np.array(
+        [str(text).startswith("unsteady") for text in frame["steady"]], dtype=bool
+    )
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
     marked["unsteady"] |= unmarked
     frame = frame.assign(

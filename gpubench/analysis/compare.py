@@ -153,7 +153,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     frame = frame.assign(card=named_cpus(frame))
     every = once(completed(frame), left_out, loaded.file_of)
-    frame = every[~only_sums(every) & ~(without_time(every) if metric is SECONDS else False)]
+    untimed = only_sums(every) | (without_time(every) if metric is SECONDS else False)
+    frame = every[~untimed] if untimed.any() else every  # a selection is a copy of everything
     if metric.name == "time-to-goal":
         frame = expected(frame)
     ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)

@@ -4,7 +4,11 @@ import csv
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gpubench.rows.embed import RowsLostError, table_in
 
@@ -30,6 +34,11 @@ class File:
         """What follows the header, not copied."""
         end = self.content.find(b"\n")
         return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
+
+    @cached_property
+    def newlines(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        """Return the places of its newlines, that of the header included."""
+        return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))
 
     @property
     def lines(self) -> list[bytes]:

@@ -1,0 +1,163 @@
+"""Parses many CSV files at once, with polars, into columns. read.py calls it.
+
+Only rows without a fault pass: a batch with any other is left to lines.py.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+
+from gpubench.rows.files import File
+from gpubench.rows.lines import REQUIRED, may_not_hold
+from gpubench.rows.row import DIGEST, END, FLAGS, NUMBERS, SCHEMA
+
+COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
+"""Columns that distinguish rows. Blanks at their ends are removed."""
+BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
+"""The characters that `str.strip` removes."""
+DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
+"""Text columns that may differ in every row; those of the others are stored once for each different text."""
+
+
+def _type_of(name: str) -> Any:
+    """Return the type of a column."""
+    if name in NUMBERS or name in FLAGS:
+        return pl.Float64 if name in NUMBERS else pl.Boolean
+    return pl.String if name in DIVERSE else pl.Categorical
+
+
+def part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the columns with their types: unknown ones are left out, missing ones are empty."""
+    values = []
+    for name in columns:
+        kind = _type_of(name)
+        column = pl.col(name) if name in frame.columns else pl.lit(None).alias(name)
+        if name in NUMBERS:
+            column = column.cast(kind).fill_null(math.nan)
+        elif name in FLAGS:
+            column = column.cast(pl.String).fill_null("").is_in(["true", "TRUE", "True"])
+        else:
+            if name in COMPARED and name in frame.columns and _has_blank_ends(frame[name]):
+                column = column.str.strip_chars(BLANKS)
+            column = column.cast(kind).fill_null(pl.lit("", kind))
+        values.append(column)
+    return frame.select(values) if frame.height else frame.clear().select(values).clear()
+
+
+def _has_blank_ends(column: pl.Series) -> bool:
+    """Return whether any text begins or ends with a blank."""
+    return any(text != text.strip() for text in column.unique() if text)
+
+
+def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
+    """Return the rows of `lines.typed` for polars."""
+    kinds = {str(name): pl.Float64 if name in NUMBERS else pl.String for name in frame}
+    return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
+
+
+def _constant_in(table: pl.DataFrame) -> set[str]:
+    """Return the columns that have one value in all rows."""
+    if table.is_empty():
+        return set()
+    alike = table.select((pl.all() == pl.all().first()).all())
+    return {name for name in alike.columns if alike[name][0]}
+
+
+def empty(columns: Sequence[str]) -> pl.DataFrame:
+    """Return a table of these columns without rows."""
+    return pl.DataFrame(schema={name: _type_of(name) for name in columns})
+
+
+def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
+    """Move the table to pandas and leave it empty; a column of one value takes no memory."""
+    rows, constant = table.height, _constant_in(table)
+    columns = {dtype: [name for name in table.columns if _dtype_of(name) is dtype] for dtype in (object, float, bool)}
+    blocks = []
+    for dtype, names in columns.items():
+        firsts = np.array([[table[name][0]] for name in names if name in constant], dtype).reshape(-1, 1)
+        blocks.append((np.broadcast_to(firsts, (len(firsts), rows)), [name for name in names if name in constant]))
+        varied = [name for name in names if name not in constant]
+        block = np.empty((len(varied), rows), dtype)
+        for name, values in zip(varied, block, strict=True):
+            values[:] = _values_of(table.drop_in_place(name))
+        blocks.append((block, varied))
+    frames = [pd.DataFrame(block.T, columns=names, dtype=block.dtype, copy=False) for block, names in blocks]
+    return pd.concat(frames, axis=1)
+
+
+def _dtype_of(name: str) -> type:
+    """Return the type of a column in pandas."""
+    return float if name in NUMBERS else bool if name in FLAGS else object
+
+
+def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
+    """Return the column's values; equal texts of a categorical column are one object."""
+    if column.dtype != pl.Categorical:
+        values: np.ndarray[Any, Any] = column.to_numpy()
+        return values
+    codes, different = column.to_physical().to_numpy(), column.unique()
+    texts = np.empty(int(codes.max(initial=0)) + 1, dtype=object)
+    texts[different.to_physical().to_numpy()] = different.cast(pl.String).to_list()
+    repeated: np.ndarray[Any, Any] = texts[codes]
+    return repeated
+
+
+def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Return a number for each row, from 0, the same for rows that agree in all of these columns."""
+    keys = table.select(columns)
+    constant = _constant_in(keys)
+    varied = [name for name in columns if name not in constant]
+    if not varied:
+        return np.zeros(table.height, np.int64)
+    groups = keys.select(varied).unique(maintain_order=True).with_row_index("identity")
+    numbered = keys.select(varied).join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
+    return numbered["identity"].to_numpy().astype(np.int64)
+
+
+def at_once(batch: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return the rows of all files, or None where a line has to be read separately."""
+    names = batch[0].names
+    if names[-1] != END or not set(REQUIRED) <= set(names):
+        return None
+    if any(len(file.newlines) < 2 or file.content[-1:] != b"\n" or b"\0" in file.content for file in batch):
+        return None
+    content = b"".join([file.body for file in batch])
+    if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
+        return None
+    known = [at for at, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
+    try:
+        if not content.isascii():
+            content.decode()  # columns that are not read here may be passed on
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            # Texts are categorical only later: polars would lose what follows the quote in `"a"b`.
+            schema={name: pl.Float64 if name in NUMBERS else pl.String for name in names},
+            columns=known,
+        )
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        return None
+    # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
+    if frame.height != sum(len(file.newlines) - 1 for file in batch) or not _is_good(frame):
+        return None
+    return part_of(frame, columns)
+
+
+def _is_good(frame: pl.DataFrame) -> bool:
+    """Return whether every row is of a known schema and complete, with its required fields and possible numbers."""
+    nulls = {column.name: column.null_count() for column in frame}
+    if not (frame[END] == "end").all(ignore_nulls=False) or not (frame["schema"] <= SCHEMA).all(ignore_nulls=False):
+        return False
+    for name in REQUIRED:
+        if nulls[name] or (name not in NUMBERS and (frame[name] == "").any()):
+            return False
+    for name in NUMBERS:
+        if nulls.get(name, frame.height) < frame.height:
+            values = frame[name].drop_nulls().to_numpy()
+            if not np.isfinite(values).all() or may_not_hold(name, values).any():
+                return False
+    return True
