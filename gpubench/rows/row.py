@@ -47,7 +47,7 @@ class Row:
     )
     params: str = column("record", "every parameter of the suite, `name=value` sorted and joined by spaces")
     processes: int | None = number(
-        "case.all_processes", "", "training processes (ranks), all machines together: the world size", POSITIVE
+        "case.processes", "", "training processes (ranks), all machines together: the world size", POSITIVE
     )
     nodes: int | None = number("case", "", "machines they ran on", POSITIVE)
     data: str = column("case", "datasets joined by +, or synthetic")
