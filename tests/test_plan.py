@@ -337,14 +337,14 @@ def test_a_case_has_all_that_was_asked(tmp_path):
     first = Case(
         suite="demo", suite_version=1, suite_digest="d" * 64, suite_path=str(tmp_path / "demo.py"), model="small",
         precision="fp32", device="cuda:0", params=params, batch_policy="fixed", batch_size=64, mode="full", data="toy",
-        weights="", processes=3, nodes=3, own_processes=4, memory_limit_bytes=10**9, rung=1, studies=("ladder",),
+        weights="", processes=3, nodes=3, memory_limit_bytes=10**9, rung=1, studies=("ladder",),
     )  # fmt: skip
     second = replace(first, model="large", precision="bf16", weights="imagenet", rung=2)
     assert cases == [first, replace(first, processes=6), second, replace(second, processes=6)]
 
 
 def test_a_suite_without_a_ladder_has_no_rungs(tmp_path):
-    assert {(case.rung, case.own_processes) for case in demo_cases(tmp_path, batch="8")} == {(None, 1)}
+    assert {case.rung for case in demo_cases(tmp_path, batch="8")} == {None}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ HOST = Environment(
 CASE = Case(
     suite="demo", suite_version=4, suite_digest="0123456789abcdef", suite_path="demo.py", model="small",
     precision="fp16", device="cuda:0", params={"epochs": 3, "wide": True}, batch_policy="max", batch_size=48,
-    mode="full", data="toy", weights="imagenet", processes=2, nodes=2, own_processes=3, rung=5, batch_capped=True,
+    mode="full", data="toy", weights="imagenet", processes=2, nodes=2, rung=5, batch_capped=True,
     batch_curve=((8, 123.5, 1000), (16, 0.0, 0)), memory_limit_bytes=10**9,
 )  # fmt: skip
 QUALITY = {
@@ -169,7 +169,7 @@ def test_only_cuda_counts_the_retries_of_its_allocator():
 # What a file of an earlier run allows.
 
 PLAIN = replace(
-    CASE, processes=1, nodes=1, own_processes=1, batch_policy="fixed", weights="", rung=None, batch_curve=(),
+    CASE, processes=1, nodes=1, batch_policy="fixed", weights="", rung=None, batch_curve=(),
     batch_capped=False, memory_limit_bytes=None,
 )  # fmt: skip
 
@@ -306,7 +306,7 @@ def test_which_trials_are_there(file_of):
     "changes",
     [
         {"suite": "x"}, {"model": "x"}, {"precision": "x"}, {"batch_policy": "max"}, {"device": "cuda:1"},
-        {"processes": 2}, {"own_processes": 2}, {"nodes": 2, "processes": 1},
+        {"processes": 2}, {"nodes": 2, "processes": 1},
     ],
 )  # fmt: skip
 def test_trials_of_another_case_are_others(file_of, changes):
@@ -345,7 +345,7 @@ def test_what_must_agree_for_one_session():
 
 
 def test_what_must_agree_on_every_machine():
-    second = replace(CASE, suite="other", model="large", suite_digest="f" * 20, data="", processes=1, own_processes=1)
+    second = replace(CASE, suite="other", model="large", suite_digest="f" * 20, data="", processes=1)
     assert terms_of([CASE, second, CASE], [GPU, replace(GPU, card="A100")], HOST) == {
         "torch": "2.15.0", "torchvision": "0.30.0", "fastai": "2.8.7", "cuda": "13.2", "cudnn": "92600",
         "gpubench": "0.2.0", "card": "NVIDIA H100, A100", "processes": "1, 6", "suite demo": "0123456789ab",

@@ -1,7 +1,6 @@
 """The suite tricks: each trick is one parameter, early stopping counts its own epochs, two processes train as one."""
 
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from facts import lacking
-from gpubench.suites.tricks import data, processes, training
+from gpubench.suites.tricks import data, training
 from rows import rows
 
 from gpubench.hardware.environment import Device
@@ -46,7 +45,7 @@ def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
     precisions = {model: case.precision for model, case in found.items()}
     assert precisions["plain"] == precisions["ddp"] == precisions["with-ddp"] == "fp32"
     assert precisions["mixed"] == precisions["with-evaluation"] == "bf16"
-    assert {model: case.all_processes for model, case in found.items() if case.all_processes > 1}.keys() == {
+    assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
         "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "with-evaluation",
     }  # fmt: skip
 
@@ -70,10 +69,7 @@ class Scripted:
     def sums(self):
         return {"loss": next(self.losses), "accuracy": 0.5}
 
-    def tell(self, word):
-        pass
-
-    def train_step(self, batch):
+    def train_step(self, batch, together=True):
         pass
 
     evaluate = train_step
@@ -83,7 +79,7 @@ class Scripted:
 def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
     clock = Clock(brief("full"), watch=nullcontext)
     pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
-    assert training.lead(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
+    assert training.run_epochs(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
     summary = clock.summary()
     assert summary["epochs"] == epochs
     assert summary["measured"]
@@ -100,12 +96,12 @@ def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, bat
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
 
 
-def evaluating(network, rank, ranks):
+def evaluating(network, ranks):
     """A process of a pipeline that only evaluates."""
     pipeline = object.__new__(training.Pipeline)
     pipeline.params = SimpleNamespace(evaluation=True, loading=False)
     pipeline.device, pipeline.model = torch.device("cpu"), network
-    pipeline.rank, pipeline.ranks, pipeline.found, pipeline.images = rank, ranks, [], 0
+    pipeline.ranks, pipeline.found, pipeline.images = ranks, [], 0
     return pipeline
 
 
@@ -113,42 +109,23 @@ def test_two_processes_evaluate_as_one(monkeypatch):
     """Uneven shares: of 7 images in batches of 4, the first process has 2 and 2, the other one 2 and 1."""
     torch.manual_seed(1)
     network, images, labels = torch.nn.Linear(6, 10), torch.randn(7, 6), torch.randint(10, (7,))
-    alone = evaluating(network, 0, 1)
+    alone = evaluating(network, 1)
     alone.evaluate([images, labels])
-    told, totals = [], []
+    totals = []
 
     def all_reduce(total):
         totals.append(total.clone())
         total.copy_(sum(totals))
 
     monkeypatch.setattr(training.dist, "all_reduce", all_reduce)
-    monkeypatch.setattr(training, "say", told.append)
     for rank in (1, 0):
-        process = evaluating(network, rank, 2)
+        process = evaluating(network, 2)
         for step in data.Batches(7, 4, 1, rank, 2, False):
             process.evaluate([images[step], labels[step]])
         found = process.sums()
     assert [total[2] for total in totals] == [3, 4]
     assert found == pytest.approx(alone.sums())
-    assert told == [processes.SUM], "only the first process tells the others"
     assert (process.found, process.images) == ([], 0)
-
-
-def test_another_process_takes_the_same_steps_when_told():
-    words = [
-        processes.TRAIN, processes.STEP, processes.STEP, processes.VALID, processes.STEP, processes.SUM,
-        processes.AGAIN, processes.DONE,
-    ]  # fmt: skip
-    done = []
-    pipeline = SimpleNamespace(
-        hear=partial(next, iter(words)),
-        loaders={processes.TRAIN: ["t0", "t1"], processes.VALID: ["v0", "v1"]},
-        train_step=lambda batch: done.append(("train", batch)),
-        evaluate=lambda batch: done.append(("evaluate", batch)),
-        sums=lambda: done.append(("sums", None)),
-    )
-    training.follow(pipeline)
-    assert done == [("train", "t0"), ("train", "t1"), ("evaluate", "v0"), ("sums", None), ("train", "t1")]
 
 
 @pytest.mark.slow

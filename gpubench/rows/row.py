@@ -56,7 +56,7 @@ class Row:
         "record", "every parameter of the suite, `name=value` sorted and joined by spaces", role=Role.SCALE
     )
     processes: int | None = number(
-        "case.all_processes",
+        "case.processes",
         "",
         "training processes (ranks), all machines together: the world size",
         POSITIVE,

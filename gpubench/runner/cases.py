@@ -52,9 +52,8 @@ def cases_of(
                 mode=options.mode,
                 data=data[loaded.name],
                 weights=weights.get((loaded.name, model), ""),
-                processes=processes * options.nodes,
+                processes=suite.ranks(params) if suite.ranks else processes * options.nodes,
                 nodes=options.nodes,
-                own_processes=suite.ranks(params) if suite.ranks else 1,
                 memory_limit_bytes=options.memory_limit_bytes,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )

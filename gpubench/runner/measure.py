@@ -75,7 +75,7 @@ class Measure:
 
     def _sampler(self, case: Case) -> Sampler:
         # One card's energy and clocks are not those of a group.
-        card = self._session.cards[case.device] if case.all_processes == 1 else None
+        card = self._session.cards[case.device] if case.processes == 1 else None
         # Nor is one machine's CPU that of several.
         cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
         return Sampler(card, cpu_energy, on_cpu=self._on_cpu(case), all_processes_visible=self._all_visible)

@@ -109,7 +109,7 @@ class Earlier:
             & (frame["precision"] == case.precision)
             & (frame["batch_policy"] == case.batch_policy)
             & (frame["device"] == case.device)
-            & (frame["processes"] == case.all_processes)
+            & (frame["processes"] == case.processes)
             & (frame["nodes"] == case.nodes)
             & (frame["params"] == params_text(case.params))
         ]
@@ -125,7 +125,7 @@ def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Envi
     """What must be the same on every machine of one run."""
     terms: dict[str, object] = {name: getattr(environment, name) for name in (*SOFTWARE, "gpubench")}
     terms["card"] = ", ".join(device.card for device in devices)
-    terms["processes"] = ", ".join(str(count) for count in sorted({case.all_processes for case in cases}))
+    terms["processes"] = ", ".join(str(count) for count in sorted({case.processes for case in cases}))
     for case in cases:
         terms[f"suite {case.suite}"] = case.suite_digest[:12]
         terms[f"data of {case.suite}"] = case.data

@@ -138,7 +138,7 @@ class Suite:
     """What --precision would be for a model, where the precision is part of what the model means: it goes before
     the one that was asked for."""
     ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
-    """Given the params, the training processes of a trial, where the suite itself starts more than one."""
+    """Given the params, the number of training processes of a trial, where that is part of the recipe."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
     """Given model and params, FLOPs of forward and backward per sample of the suite's own data, where torch's counter
     cannot see them (nn.LSTM)."""

@@ -61,8 +61,6 @@ class Case:
     """Training processes (ranks) on all machines together."""
     nodes: int = 1
     """Machines they run on, with as many on each."""
-    own_processes: int = 1
-    """Training processes, where the suite itself starts them inside one of ours."""
     memory_limit_bytes: int | None = None
     rung: int | None = None
     """Place of the model on the suite's ladder, from 1."""
@@ -75,11 +73,6 @@ class Case:
     """Why this case cannot run; it becomes a row without a trial."""
     refusal_status: Status = "unsupported"
     """Status of that row: `unsupported` where the device cannot, else how the search for a batch ended."""
-
-    @property
-    def all_processes(self) -> int:
-        """Training processes, whoever starts them."""
-        return self.processes * self.own_processes
 
     @property
     def label(self) -> str:

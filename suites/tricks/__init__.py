@@ -10,7 +10,7 @@ the order of the article.
 Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
 epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
 
-To be read in this order: recipe.py, network.py, data.py, processes.py, training.py, which has the places of the tricks
+To be read in this order: recipe.py, network.py, data.py, training.py, which has the places of the tricks
 and the loop.
 """
 
@@ -45,6 +45,8 @@ def refuse(case: Case) -> str:
         return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"
     if case.params["sharded"] and case.precision == "fp16":
         return "Lightning's sharding has no fp16 mixed precision, only bf16"
+    if case.processes > 1 and case.device.partition(":")[0] not in {"cpu", "cuda"}:
+        return f"{case.device} has no process group for several devices"
     if case.params["stopping"] and case.mode != "full":
         return "early stopping shows in a whole run only: add --full"
     return ""

@@ -1,6 +1,7 @@
 """The pipeline, the places where a trick changes something, and the loop."""
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -21,28 +22,12 @@ from torch.utils.data import DataLoader
 from gpubench import Clock, Trial
 from gpubench.hardware.environment import cpu_count
 from gpubench.training import Notes, mode_of
-from gpubench.training.precision import set_flags
-from gpubench.training.process_group import leave
 
 from .data import Batches, Part, Photos, Sample, load_images
 from .network import network
-from .processes import (
-    AGAIN,
-    DONE,
-    LOST,
-    STEP,
-    SUM,
-    TEST,
-    TRAIN,
-    VALID,
-    join,
-    other_processes,
-    say,
-    share_cores,
-    torch_device_type,
-)
-from .recipe import ranks_of
 
+TRAIN, VALID, TEST = range(3)
+"""The passes of an epoch, and the numbers of their loaders."""
 Batch = list[torch.Tensor]
 """Images and labels."""
 
@@ -51,15 +36,15 @@ def workers_of(trial: Trial) -> int:
     """Loader processes of a training process: where nothing else is asked for, its share of the CPUs there are."""
     if not trial.params.loading:
         return 0
-    return int(trial.params.workers) or max(1, cpu_count() // ranks_of(trial.case.params))
+    return int(trial.params.workers) or max(1, cpu_count() // trial.case.processes)
 
 
-def loader(images: Part, phase: int, trial: Trial, rank: int) -> DataLoader[Sample]:
+def loader(images: Part, phase: int, trial: Trial) -> DataLoader[Sample]:
     """Batches of this process's share. Trick 1: loader processes prepare them, and the memory is pinned."""
     params = trial.params
     workers = workers_of(trial)
     batch = trial.batch_size * (params.evaluation_batches if params.evaluation and phase != TRAIN else 1)
-    batches = Batches(len(images[0]), batch, trial.seed, rank, ranks_of(trial.case.params), phase == TRAIN)
+    batches = Batches(len(images[0]), batch, trial.seed, trial.rank, trial.case.processes, phase == TRAIN)
     dataset = Photos(*images, augment=phase == TRAIN)
     return DataLoader(
         dataset,
@@ -67,7 +52,7 @@ def loader(images: Part, phase: int, trial: Trial, rank: int) -> DataLoader[Samp
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=params.loading and trial.case.device.startswith("cuda"),
-        generator=torch.Generator().manual_seed(trial.seed + rank),
+        generator=torch.Generator().manual_seed(trial.seed + trial.rank),
     )
 
 
@@ -94,10 +79,18 @@ def precision_plugin(trial: Trial) -> Precision:
     name = trial.case.precision
     if name in {"fp32", "tf32"}:
         return Precision()
-    kind = torch_device_type(trial.case.device)
+    kind = torch.device(trial.case.device).type
     if name == "bf16":
         return MixedPrecision("bf16-mixed", kind)
     return MixedPrecision("16-mixed", kind, mode_of(name, trial.case.device).scaler())
+
+
+def describe_processes(trial: Trial) -> None:
+    """Tell Lightning that the process group exists already and which process this is; share out the CPU threads."""
+    rank, world = str(trial.rank), str(trial.case.processes)
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "GROUP_RANK": "0"}
+    os.environ |= {"TORCHELASTIC_RUN_ID": "gpubench", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    torch.set_num_threads(max(1, torch.get_num_threads() // trial.case.processes))
 
 
 def silence() -> None:
@@ -110,13 +103,13 @@ def silence() -> None:
 class Pipeline:
     """One process's model, optimizer and loaders, and the six places where a trick changes something."""
 
-    def __init__(self, trial: Trial, rank: int, store: dist.TCPStore | None) -> None:
+    def __init__(self, trial: Trial) -> None:
         silence()
-        self.params, self.rank, self.ranks = trial.params, rank, ranks_of(trial.case.params)
+        self.params, self.ranks = trial.params, trial.case.processes
         device = torch.device(trial.case.device)
-        first = device.index or 0
-        if store is not None:
-            join(store, rank, self.ranks, device)
+        first = (device.index or 0) - trial.rank
+        if self.ranks > 1:
+            describe_processes(trial)
         # Trick 3: mixed precision.
         plugin = precision_plugin(trial)
         self.scaler = getattr(plugin, "scaler", None)
@@ -137,28 +130,24 @@ class Pipeline:
             fused=device.type == "cuda",  # the others have a GradScaler wait for the device in every step
         )
         self.optimizer = self.fabric.setup_optimizers(optimizer)
-        self.loaders = {phase: loader(images, phase, trial, rank) for phase, images in enumerate(load_images(trial))}
+        self.loaders = {phase: loader(images, phase, trial) for phase, images in enumerate(load_images(trial))}
         self.found: list[torch.Tensor] = []  # of each batch evaluated: loss and right ones, on the device
         self.images = 0
 
     def steps(self, clock: Clock, phase: int) -> Iterator[Batch]:
-        """The batches of one pass, timed; the other processes are told of each."""
-        self.tell(phase)
+        """Yield this process's share of each batch of one pass, timed."""
         batches, shares = self.loaders[phase], self.loaders[phase].batch_sampler
         assert isinstance(shares, Batches)
         name = ("train", "valid", "test")[phase]
-        # A batch here is this process's share; the step trains the whole of it.
-        sizes = iter(shares.sizes)
-        for batch in clock.steps(batches, name, samples=shares.samples, count=lambda _: next(sizes)):
-            self.tell(STEP)
-            yield batch
+        yield from clock.steps(batches, name, samples=shares.samples, count=lambda batch: len(batch[1]))
 
-    def train_step(self, batch: Batch) -> None:
-        """Forward, backward, update."""
+    def train_step(self, batch: Batch, *, together: bool = True) -> None:
+        """Forward, backward, update; gradients stay in this process unless `together`."""
         self.model.train()
         images, labels = self.moved(batch)
-        loss = cross_entropy(self.model(images), labels)
-        self.fabric.backward(loss)
+        with nullcontext() if together else self.fabric.no_backward_sync(self.model):
+            loss = cross_entropy(self.model(images), labels)
+            self.fabric.backward(loss)
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -176,7 +165,6 @@ class Pipeline:
 
     def sums(self) -> dict[str, float]:
         """Mean loss and share of right answers over all processes since the last call."""
-        self.tell(SUM)
         found = torch.stack(self.found).cpu().double().sum(0)
         total = torch.cat([found, torch.tensor([self.images], dtype=torch.float64)])
         if self.ranks > 1:
@@ -189,60 +177,14 @@ class Pipeline:
         """Images and labels on the device; from pinned memory that needs no waiting."""
         return [tensor.to(self.device, non_blocking=self.params.loading) for tensor in batch]
 
-    def tell(self, word: int) -> None:
-        """Tell the other processes what comes; only the first one says anything."""
-        if self.ranks > 1 and self.rank == 0:
-            say(word)
-
-    def hear(self) -> int:
-        """What the first process tells."""
-        return say(0)
-
     def notes(self) -> Notes:
         """The loss scale, for the row."""
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
 
 
-def follow(pipeline: Pipeline) -> None:
-    """What every other process does: the same steps on its own share of each batch, when told."""
-    phase = TRAIN
-    last: Batch = []
-    batches: Iterator[Batch] = iter(())
-    while (word := pipeline.hear()) != DONE:
-        if word == STEP:
-            batch = next(batches)
-            if phase == TRAIN:
-                pipeline.train_step(batch)
-                last = batch
-            else:
-                pipeline.evaluate(batch)
-        elif word == SUM:
-            pipeline.sums()
-        elif word == AGAIN:
-            pipeline.train_step(last)
-        else:
-            phase, batches = word, iter(pipeline.loaders[word])
-
-
-def other(trial: Trial, rank: int, port: int) -> None:
-    """One of the other processes, from its start to its end."""
-    ranks, params = ranks_of(trial.case.params), trial.params
-    if params.threads:
-        torch.set_num_threads(params.threads)
-    share_cores(ranks)
-    set_flags(trial.case.precision, bool(params.reduced_reduction), bool(params.cudnn_benchmark))
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    try:
-        follow(Pipeline(trial, rank, store))
-    except Exception as error:
-        store.set(LOST, f"process {rank}: {type(error).__name__}: {error}")
-        raise
-    leave()
-
-
-def lead(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
-    """The training loop, as the first process runs it."""
+def run_epochs(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
+    """Train, validate and test; returns accuracy (fraction) and loss on the test images, over all processes."""
     params = pipeline.params
     best, bad_epochs, quality = float("inf"), 0, {}
     for _ in clock.epochs(params.epochs):
@@ -260,17 +202,12 @@ def lead(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
             pipeline.evaluate(batch)
         quality = pipeline.sums()
     for batch in clock.resident():
-        pipeline.tell(AGAIN)
-        pipeline.train_step(batch)
-    clock.watched_samples //= pipeline.ranks  # whose FLOPs were counted: this process's share
-    pipeline.tell(DONE)
+        pipeline.train_step(batch, together=clock.together)
     return quality
 
 
 def train_pipeline(trial: Trial, clock: Clock) -> dict[str, float]:
     """One run of the pipeline; returns accuracy (fraction) and loss on the test images."""
-    with other_processes(trial, other) as store:
-        pipeline = Pipeline(trial, rank=0, store=store)
-        clock.note(pipeline.notes)
-        quality = lead(pipeline, clock)
-    return quality
+    pipeline = Pipeline(trial)
+    clock.note(pipeline.notes)
+    return run_epochs(pipeline, clock)
