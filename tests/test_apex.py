@@ -66,7 +66,7 @@ def test_one_that_this_torch_cannot_import_is_told_apart(install):
     """Apex of December 2019 begins so; torch._six left torch in 1.13."""
     found = install(*THEN, code="from torch._six import string_classes\n")
     assert found.level == "note"
-    assert "cannot be imported: it needs torch._six, which this torch has not" in found.text
+    assert "cannot be imported: it needs torch._six" in found.text
     assert not apex.installed().can_fp16_optimizer
 
 

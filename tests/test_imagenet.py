@@ -352,7 +352,7 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
     quality, clock = run(trial_of(tmp_path, batch=4, phases=ONE))
     assert quality
     text = clock.summary()["reason"]
-    assert "training skipped 1 image: train/red/0.jpg (no image, or broken)" in text
+    assert "training skipped 1 image: train/red/0.jpg (not an image, or broken)" in text
     assert "converted to RGB 1 image: train/blue/1.jpg (L)" in text
     whole = (tmp_path / "val" / "red" / "7.jpg").read_bytes()
     (tmp_path / "val" / "red" / "7.jpg").write_bytes(whole[: len(whole) // 2])

@@ -21,8 +21,8 @@ def describe() -> TorchFacts:
     cudnn, refusal = _cudnn()
     accelerators = _accelerators()
     if refusal:  # one old card is enough for it to refuse the others, too
-        for each in accelerators:
-            each["problem"] = each.get("problem") or refusal
+        for accelerator in accelerators:
+            accelerator["problem"] = accelerator.get("problem") or refusal
     cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,

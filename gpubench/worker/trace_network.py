@@ -102,9 +102,9 @@ class _Trace(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         out = func(*args, **(kwargs or {}))
-        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if isinstance(out, torch.Tensor) and tensors:
-            sources = [self._source(each) for each in tensors]
+            sources = [self._source(tensor) for tensor in tensors]
             added = getattr(func, "__name__", "") in SUMS and len(tensors) == 2
             if added and self._open and tensors[0].shape == tensors[1].shape:
                 self._open[-1].sums.append((sources[0], sources[1]))
@@ -115,7 +115,7 @@ class _Trace(TorchFunctionMode):
         return self._sources.get(id(tensor), (tensor, None))[1]
 
     def begin(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        source = next((self._source(each) for each in _tensors((args, kwargs))), None)
+        source = next((self._source(tensor) for tensor in _tensors((args, kwargs))), None)
         call = _Call(name, module, args, kwargs, tuple(self._open), source)
         if self._open:
             self._open[-1].leaf = False
@@ -126,7 +126,7 @@ class _Trace(TorchFunctionMode):
         call = self._open.pop()
         call.given = given
         if call.leaf:
-            self._sources |= {id(each): (each, call) for each in _tensors(given)}
+            self._sources |= {id(tensor): (tensor, call) for tensor in _tensors(given)}
 
 
 def _traced(network: nn.Module, inputs: tuple[object, ...]) -> list[_Call]:
@@ -176,7 +176,7 @@ def _shortcut(block: _Call) -> list[_Call]:
     """The layers that only the shorter of two added branches goes through; none where that one is the identity."""
     found: list[_Call] = []
     for branches in block.sums:
-        one, other = (_way(each, block) for each in branches)
+        one, other = (_way(branch, block) for branch in branches)
         alone, beside = [each for each in one if each not in other], [each for each in other if each not in one]
         found += alone if len(alone) < len(beside) else beside
     return found
@@ -206,7 +206,7 @@ def _again(call: _Call) -> object:
 def _flops(forward: Callable[[], object]) -> int:
     """FLOPs of this and of its backward pass, as torch counts them."""
     with FlopCounterMode(display=False) as counter:
-        losses = [each.sum() for each in _tensors(forward()) if each.requires_grad]
+        losses = [tensor.sum() for tensor in _tensors(forward()) if tensor.requires_grad]
         torch.autograd.backward(losses)
     return int(counter.get_total_flops())
 
@@ -217,7 +217,7 @@ def _on_meta(value: object) -> object:
 
 def _shape(value: object, blueprint: Blueprint) -> list[int]:
     """Of the first tensor in it, without the batch."""
-    shape = list(next((each.shape for each in _tensors(value)), ()))
+    shape = list(next((tensor.shape for tensor in _tensors(value)), ()))
     return [size for at, size in enumerate(shape) if at != blueprint.batch_dimension]
 
 

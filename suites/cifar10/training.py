@@ -187,8 +187,8 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
             run.begin(batches, epoch)
             # Where the last batch is smaller, it has a shape of its own.
             few = batches if recipe.part_batch else [next(iter(batches))]
-            for each in clock.steps(few, phase="warmup", counted=False):
-                run.step(each)
+            for step in clock.steps(few, phase="warmup", counted=False):
+                run.step(step)
     for _ in range(times):
         run.evaluate(seen, phase="warmup", counted=False)
 

@@ -180,9 +180,9 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                 repeats = [tensors] * BUNDLES
                 fused = " fused" if algorithm.fusion_bytes else ""
                 phase = f"{algorithm.name}{fused} {payload.name}"
-                for each in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
+                for step in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
                     for _ in range(calls):
-                        algorithm.sum(each)
+                        algorithm.sum(step)
                 seconds = clock.step_seconds(phase) / calls
                 clock.table.append(
                     {

@@ -105,7 +105,7 @@ class Run:
 
 def _of_earlier(epoch: Epoch) -> Epoch:
     """Whose laps another process timed."""
-    phases = [replace(each, laps=tuple(replace(lap, earlier=True) for lap in each.laps)) for each in epoch.phases]
+    phases = [replace(phase, laps=tuple(replace(lap, earlier=True) for lap in phase.laps)) for phase in epoch.phases]
     return replace(epoch, phases=tuple(phases))
 
 
