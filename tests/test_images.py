@@ -81,7 +81,7 @@ def test_odd_files_are_converted_and_bad_ones_named(tmp_path, monkeypatch):
     (tmp_path / "half.jpg").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.jpg").write_text("no image")
     (tmp_path / "empty.jpg").touch()
-    reasons = {"half": "truncated", "text": "no image", "empty": "no image", "missing": "not there"}
+    reasons = {"half": "truncated", "text": "not an image", "empty": "not an image", "missing": "not there"}
     for name, why in reasons.items():
         with pytest.raises(images.BadImage, match=why):
             images.open_image(tmp_path / f"{name}.jpg")
