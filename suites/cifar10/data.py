@@ -313,12 +313,12 @@ def compiled_cut() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 class Doubtful(Batches):
     """The test images of which a first look is least certain, with their labels and the logits of that look."""
 
-    def __init__(self, tests: OnDevice, found: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
+    def __init__(self, tests: OnDevice, outputs: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
         super().__init__(int(tests.samples * share), TEST_BATCH // 2)
-        self.tests, self.found = tests, found
+        self.tests, self.outputs = tests, outputs
 
     def __iter__(self) -> Iterator[Batch]:
-        logits, labels = (torch.cat(each) for each in zip(*self.found, strict=True))
+        logits, labels = (torch.cat(tensors) for tensors in zip(*self.outputs, strict=True))
         few = min(self.samples, len(logits))
         chosen = logits.softmax(1).amax(1).topk(few, largest=False).indices
         for index in chosen.split(self.batch):
