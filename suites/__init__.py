@@ -1,1 +1,1 @@
-"""The built-in suites: a folder each, or a file, that leans on no other. Nothing else belongs here."""
+"""The built-in suites, one folder or file per suite. Suites do not import each other."""

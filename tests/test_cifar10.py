@@ -9,7 +9,7 @@ import pytest
 import torch
 from brief import brief
 from gpubench.suites.cifar10 import data, networks, training
-from gpubench.suites.cifar10.optimizers import Muon, compiled_turn, orthogonal
+from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
 from torch._inductor import config as inductor
 from torch.nn.functional import cross_entropy
@@ -300,7 +300,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     quality, _, _ = run_small("speedrun", "bf16", compile="true", **settings)
     torch.compiler.reset()
     data.compiled_cut.cache_clear()
-    compiled_turn.cache_clear()
+    compiled_update.cache_clear()
     assert quality["loss"] > 0
 
 

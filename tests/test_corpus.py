@@ -68,8 +68,8 @@ def test_blocks_do_not_show(folder, cache, monkeypatch):
     ("content", "words"),
     [
         (None, r"valid\.txt: not there; .*--synthetic"),
-        (b"", "holds no words"),
-        (b"\n\n \n", "holds no words"),
+        (b"", "no words"),
+        (b"\n\n \n", "no words"),
         ("café\n".encode("latin-1"), r"valid\.txt: not UTF-8 text .*iconv"),
         ("words\n".encode("utf-16"), "not UTF-8 text"),
     ],

@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     monkeypatch.setattr(datasets, "cache_folder", lambda: blocked / "gpubench")
-    with pytest.raises(UserError, match="cannot be kept there"):
+    with pytest.raises(UserError, match="cannot be written"):
         datasets.fetch("cifar100")
 
 
@@ -196,7 +196,7 @@ def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "_WEIGHTS_ADDRESS", address)
     assert datasets.locate_weights("net-v1", None) is None
     (folder / file).write_bytes(b"something else")
-    with pytest.raises(UserError, match="what arrived is not net-v1"):
+    with pytest.raises(UserError, match="the downloaded file is not net-v1"):
         datasets.fetch("net-v1")
     (folder / file).write_bytes(content)
     path = datasets.fetch("net-v1")

@@ -56,8 +56,8 @@ def test_the_name_tells_trees_apart(flat):
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ([], "no tree of images"),
-        (["a.jpg"], "no tree of images"),
+        ([], "not a tree of images"),
+        (["a.jpg"], "not a tree of images"),
         (["train/a/1.jpg"], "no val/"),
         (["train/a/1.jpg", "val/b/1.jpg"], "b: a class without training images"),
         (["a/1.jpg"], "one image cannot be split"),
@@ -81,7 +81,7 @@ def test_odd_files_are_converted_and_bad_ones_named(tmp_path, monkeypatch):
     (tmp_path / "half.jpg").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.jpg").write_text("no image")
     (tmp_path / "empty.jpg").touch()
-    reasons = {"half": "truncated", "text": "no image", "empty": "no image", "missing": "not there"}
+    reasons = {"half": "truncated", "text": "not an image", "empty": "not an image", "missing": "not there"}
     for name, why in reasons.items():
         with pytest.raises(images.BadImage, match=why):
             images.open_image(tmp_path / f"{name}.jpg")
@@ -122,7 +122,7 @@ def test_copies_are_made_once_and_never_larger(flat, tmp_path):
     photo(flat / "dog" / "5.jpg", (90, 30), mode="L")
     tree = images.read_tree(flat)
     first = images.prepare(tree, 32, tmp_path / "cache", 1)
-    assert (first.made, first.kept, first.bad) == (19, 0, (("cat/3.jpg", "no image, or broken"),))
+    assert (first.made, first.kept, first.bad) == (19, 0, (("cat/3.jpg", "not an image, or broken"),))
     assert first.odd == (("dog/5.jpg", "L"),)
     sizes = {name: images.size_of(first.folder / name) for name in ("cat/1.jpg", "dog/4.jpg", "dog/5.jpg")}
     assert sizes == {"cat/1.jpg": (48, 32), "dog/4.jpg": (20, 30), "dog/5.jpg": (90, 30)}

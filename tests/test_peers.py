@@ -89,9 +89,9 @@ def test_blame_goes_to_the_first_that_is_no_consequence():
     full = said(3, "rank 2", "out of memory", "out_of_memory")
     assert cause([gone, own, full], []).status == "out_of_memory"
     alone = cause([gone], ["rank 1"])
-    assert alone.reason.startswith("rank 0 lost the others; nothing was heard of rank 1 (")
+    assert alone.reason.startswith("rank 0 lost the others; no answer from rank 1 (")
     assert cause([said(1, "rank 0", "RuntimeError: Timed out waiting")], ["rank 1"]).status == "timed_out"
-    assert cause([], ["rank 0", "rank 1"]).reason == "no process answered; nothing was heard of rank 0, rank 1"
+    assert cause([], ["rank 0", "rank 1"]).reason == "no process answered; no answer from rank 0, rank 1"
 
 
 @pytest.mark.parametrize(

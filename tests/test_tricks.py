@@ -101,7 +101,7 @@ def evaluating(network, ranks):
     pipeline = object.__new__(training.Pipeline)
     pipeline.params = SimpleNamespace(evaluation=True, loading=False)
     pipeline.device, pipeline.model = torch.device("cpu"), network
-    pipeline.ranks, pipeline.found, pipeline.images = ranks, [], 0
+    pipeline.ranks, pipeline.batch_sums, pipeline.images = ranks, [], 0
     return pipeline
 
 
@@ -125,7 +125,7 @@ def test_two_processes_evaluate_as_one(monkeypatch):
         found = process.sums()
     assert [total[2] for total in totals] == [3, 4]
     assert found == pytest.approx(alone.sums())
-    assert (process.found, process.images) == ([], 0)
+    assert (process.batch_sums, process.images) == ([], 0)
 
 
 @pytest.mark.slow

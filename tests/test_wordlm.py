@@ -276,7 +276,7 @@ def test_ten_tokens_are_enough_for_small_columns(text):
     ("file", "content", "words"),
     [
         ("valid.txt", None, "valid.txt: not there"),
-        ("train.txt", b"", "train.txt: holds no words"),
+        ("train.txt", b"", "train.txt: no words"),
         ("test.txt", b"caf\xe9\n", "test.txt: not UTF-8 text"),
     ],
 )

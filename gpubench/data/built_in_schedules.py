@@ -1,4 +1,4 @@
-"""The schedules that a name stands for, as TOML (schedules.py reads it)."""
+"""The built-in schedules by name, as TOML (read by schedules.py)."""
 
 from collections.abc import Mapping
 
@@ -47,7 +47,7 @@ epochs = [25, 28]
 lr = [0.01, 0.001]
 """
 
-# The same in small, to see it work on a CPU and a few hundred images.
+# A small version, to try it on a CPU with a few hundred images.
 TINY = """
 lr_batch = 128
 
@@ -86,7 +86,7 @@ lr = [0.04, 0.004]
 
 # "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205): 90 epochs in steps of 64K images, 32 for
 # each of 2,048 cards. A warm-up (Goyal and others 2017, arXiv 1706.02677), then a polynomial of power 2 (You and others
-# 2017, arXiv 1708.03888). The paper's own rates are not known here: this one is for LARS and to be searched (`lr`).
+# 2017, arXiv 1708.03888). The paper does not state its rates: this one is for LARS, and should be tuned (`lr`).
 FOUR_MINUTES = """
 lr_batch = 65536
 

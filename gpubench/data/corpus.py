@@ -1,4 +1,4 @@
-"""A word-level corpus: three text files to token numbers, kept in a cache. Never imports torch."""
+"""Reads a word-level corpus: turns three text files into token numbers, kept in a cache. Never imports torch."""
 
 import hashlib
 import os
@@ -21,15 +21,15 @@ SPLITS = ("train", "valid", "test")
 END_OF_LINE = "<eos>"
 
 VERSION = 1
-"""Raised when the same text would become other numbers."""
+"""Increased when the same text gets different numbers."""
 
 _BLOCK_CHARACTERS = 1 << 24
-"""Text is numbered in blocks of this size, so that a large corpus is never a list of all its words."""
+"""Text is read in blocks of this size, so that the words of a large corpus are never in memory all at once."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Token numbers, int32 (N,), of each part; `vocabulary` is how many different tokens there are in all."""
+    """Token numbers, int32 (N,), of each split; `vocabulary` is the number of different tokens."""
 
     train: "NDArray[np.int32]"
     valid: "NDArray[np.int32]"
@@ -38,33 +38,33 @@ class Corpus:
 
 
 def file_of(folder: Path, split: str) -> Path | None:
-    """`train.txt`, or the official archive's name for it, `wiki.train.tokens`; None where neither is there."""
+    """Return `train.txt` or `wiki.train.tokens` (the official archive's name) of a split; None if neither exists."""
     names = (f"{split}.txt", f"wiki.{split}.tokens")
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """The file of each split; raises UserError naming what is missing."""
-    found = {}
+    """Return the file of each split; raises UserError that names a missing file."""
+    paths = {}
     for split in SPLITS:
         path = file_of(folder, split)
         if path is None:
             raise UserError(
                 f"{folder / split}.txt: not there; a corpus is a folder with train.txt, valid.txt and test.txt;"
-                " `gpubench data fetch wikitext-2` gets one into the cache, --synthetic needs none"
+                " `gpubench data fetch wikitext-2` downloads one into the cache, --synthetic needs none"
             )
-        found[split] = path
-    return found
+        paths[split] = path
+    return paths
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 of the three files' own SHA-256 sums, so that a corpus is known by its content."""
+    """Return the SHA-256 of the three files' SHA-256 sums, which identifies a corpus by its content."""
     sums = [_sum(path, "sha256") for path in files_of(folder).values()]
     return hashlib.sha256(" ".join(sums).encode()).hexdigest()
 
 
 def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
-    """`official` where each split's file has the MD5 its publisher states, else `corpus-` and eight digits."""
+    """Return `official` if each split's file has the publisher's MD5, else `corpus-` and eight digits."""
     files = files_of(folder)
     if all(_sum(files[split], "md5") == md5[f"{split}.txt"] for split in SPLITS):
         return official
@@ -72,18 +72,17 @@ def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
 
 
 def load(folder: Path, cache: Path) -> Corpus:
-    """The corpus in `folder` as token numbers, from `cache` where its content was numbered before.
+    """Return the corpus in `folder` as token numbers, from `cache` if its content was read before.
 
-    Tokens are what lies between white space, and `<eos>` at the end of each line; numbers are given in the
+    Tokens are separated by white space, with `<eos>` at the end of each line. They are numbered in the
     order of first appearance in train, valid, test, as in the word language model of pytorch/examples.
-    Line ends may be those of any system. Raises UserError for a missing or empty file and for bytes that
-    are not UTF-8.
+    Line ends of all systems work. Raises UserError for a missing or empty file and for bytes that are not UTF-8.
     """
     kept = cache / f"{digest(folder)}-{VERSION}.npz"
     corpus = _from_cache(kept)
     if corpus is None:
         corpus = _numbered(files_of(folder))
-        with suppress(OSError):  # a cache that cannot be written costs a second per trial, no more
+        with suppress(OSError):  # without a cache each trial takes a second longer
             _to_cache(kept, corpus)
     return corpus
 
@@ -101,7 +100,7 @@ def _tokens(path: Path, numbers: "defaultdict[str, int]") -> "NDArray[np.int32]"
     blocks = []
     words_besides = False
     try:
-        with path.open(encoding="utf-8-sig") as file:  # in text mode every system's line end is \n
+        with path.open(encoding="utf-8-sig") as file:  # text mode turns all line ends into \n
             while lines := file.readlines(_BLOCK_CHARACTERS):
                 words = f" {END_OF_LINE} ".join([*lines, ""]).split()
                 blocks.append(np.fromiter(map(numbers.__getitem__, words), np.int32, len(words)))
@@ -114,7 +113,7 @@ def _tokens(path: Path, numbers: "defaultdict[str, int]") -> "NDArray[np.int32]"
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     if not words_besides:
-        raise UserError(f"{path}: holds no words; give it some text, or --data another folder")
+        raise UserError(f"{path}: no words in the file; add some text, or use another folder as --data")
     return np.concatenate(blocks)
 
 
@@ -126,11 +125,11 @@ def _from_cache(path: Path) -> Corpus | None:
             parts = {split: kept[split] for split in SPLITS}
             return Corpus(**parts, vocabulary=int(kept["vocabulary"]))
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        return None  # not there, or not whole: it is made again
+        return None  # missing or incomplete: it is written again
 
 
 def _to_cache(path: Path, corpus: Corpus) -> None:
-    """Write under another name and rename, so that a reader never meets half a file."""
+    """Write a temporary file and rename it, so that readers never see an incomplete one."""
     import numpy as np
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where images are cut: random crops, validation squares and rectangles, and batches of one shape. Plain arithmetic."""
+"""Computes crop boxes: random crops, validation squares and rectangles; groups images into batches by shape."""
 
 import math
 import random
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 
 def random_box(size: tuple[int, int], min_scale: float, dice: random.Random) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of a random crop: the method of torchvision's RandomResizedCrop.
+    """Return left, top, right and bottom of a random crop, by the method of torchvision's RandomResizedCrop.
 
-    Its area is a share from `min_scale` to 1 of the image's, its shape between 3:4 and 4:3.
+    The crop has `min_scale` to 1 of the image's area, and an aspect ratio between 3:4 and 4:3.
     """
     width, height = size
     for _ in range(10):
@@ -18,7 +18,7 @@ def random_box(size: tuple[int, int], min_scale: float, dice: random.Random) -> 
         if 0 < w <= width and 0 < h <= height:
             left, top = dice.randint(0, width - w), dice.randint(0, height - h)
             return left, top, left + w, top + h
-    # None fitted: as much of the middle as has an allowed shape.
+    # No random crop fitted: use the largest centre crop with an allowed aspect ratio.
     ratio = min(max(width / height, 3 / 4), 4 / 3)
     w, h = min(width, round(height * ratio)), min(height, round(width / ratio))
     left, top = (width - w) // 2, (height - h) // 2
@@ -26,17 +26,17 @@ def random_box(size: tuple[int, int], min_scale: float, dice: random.Random) -> 
 
 
 ZOOM = 1.14
-"""How much larger than the crop a validation image's shorter side is made: 256 for 224."""
+"""Shorter side of a resized validation image over the side of its crop: 256 for 224."""
 STEP = 32
-"""Sides of validation rectangles are multiples of it, so that few shapes occur; a ResNet divides by it."""
+"""Sides of validation rectangles are multiples of it: few different shapes, and a ResNet divides sides by 32."""
 LONGEST = 2.0
-"""Most that a validation rectangle is longer than wide."""
+"""Largest aspect ratio of a validation rectangle."""
 
 
 def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """Width and height of the validation crop of an image of (width, height), which depends on nothing else.
+    """Return width and height of the validation crop of an image of (width, height).
 
-    The shorter side is `side`; the longer one keeps the image's shape, cut to a multiple of 32.
+    The shorter side is `side`; the longer one keeps the image's aspect ratio, rounded down to a multiple of 32.
     """
     width, height = size
     longer = min(int(LONGEST * side), side * max(width, height) // min(width, height))
@@ -45,9 +45,9 @@ def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 def centre_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[float, float, float, float]:
-    """The box of an image that becomes a centre crop of (width, height) after its sides were made ZOOM times larger.
+    """Return the box in an image that a centre crop of (width, height) shows after resizing by ZOOM.
 
-    An image that is too narrow for that gives as much as it has.
+    For an image that is too narrow, the box is as large as possible.
     """
     width, height = size
     scale = max(min(crop) * ZOOM / min(width, height), crop[0] / width, crop[1] / height)
@@ -57,7 +57,7 @@ def centre_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[float, flo
 
 
 def batches_by_shape(shapes: Sequence[tuple[int, int]], batch: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """(shape, indices of up to `batch` images of that shape), every image once."""
+    """Yield batches of images of equal shape: (shape, indices of up to `batch` images), each image once."""
     by_shape: dict[tuple[int, int], list[int]] = {}
     for index, shape in enumerate(shapes):
         by_shape.setdefault(shape, []).append(index)

@@ -1,4 +1,4 @@
-"""Where data comes from: official addresses, checksums, the cache, --data. Never imports torch."""
+"""Finds, checks, downloads and loads datasets and pretrained weights. Never imports torch."""
 
 import hashlib
 import os
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
 
 CIFAR10, IMAGENET = "cifar10", "imagenet"
-"""Datasets as rows call them."""
+"""Names of datasets in rows."""
 TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
-"""Data that is a folder of the user's, given by --data, because its terms forbid passing it on."""
+"""Data that the user must give with --data, because its licence forbids redistribution."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset: the files it consists of, and the addresses they come from."""
+    """One dataset: its files and their addresses."""
 
     folder: str
-    """Official name of the folder that holds the files."""
+    """Official name of the folder with the files."""
     files: Mapping[str, str]
-    """File name to MD5, the sums its publisher states."""
+    """The publisher's MD5 by file name."""
     urls: Mapping[str, str]
-    """Address to MD5 of what is downloaded: one archive that holds the folder, or the files themselves."""
+    """MD5 by address: an archive with the folder, or the files themselves."""
     about: str
     is_corpus: bool = False
-    """Whether it is the three text files of a word-level corpus, for which any other such corpus may stand in."""
+    """Whether it is a word-level corpus (three text files), so that --data may name any other corpus."""
 
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
@@ -96,22 +96,22 @@ _WEIGHTS_ADDRESS = "https://download.pytorch.org/models"
 
 
 def names() -> list[str]:
-    """Everything that `fetch` knows."""
+    """Return the names of all data that `fetch` can download."""
     return [*DATASETS, *_WEIGHTS]
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """Return the folder of downloads."""
     return Path(platformdirs.user_cache_dir("gpubench"))
 
 
 def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
-    """The root that holds the folders of all datasets `wanted`, or None where they must be fetched.
+    """Return the folder that contains the folders of all datasets `wanted`, or None if they must be downloaded.
 
-    Looks in `data` (--data: such a root, or such a folder itself), else in $GPUBENCH_DATA, else in the
-    cache. Raises UserError where a folder that the user named lacks a file, or a file is not the official
-    one: each is summed here, so that a bad one is found before hours of work. Of a corpus that the user
-    named any text will do; `row_name` tells what it is.
+    Looks in `data` (--data: that folder, or the folder of a dataset), else in $GPUBENCH_DATA, else in the
+    cache. Raises UserError if a folder that the user named lacks a file, or a file has a wrong checksum:
+    all are checked here, before hours of training. A corpus that the user named may have any text;
+    `row_name` returns its name.
     """
     for name in wanted:
         if name not in DATASETS and name not in TREES:
@@ -128,9 +128,9 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
         if not named.is_dir():
             option = f"--data {named}" if data else f"{ENVIRONMENT_VARIABLE}={named}"
             raise UserError(f"{option}: no such folder")
-        named = named.absolute()  # `--data .` inside such a folder has a name then
-        itself = any(named.name == DATASETS[name].folder for name in wanted)
-        root = named.parent if itself else named
+        named = named.absolute()  # so that `--data .` has a name
+        is_dataset_folder = any(named.name == DATASETS[name].folder for name in wanted)
+        root = named.parent if is_dataset_folder else named
     for name in wanted:
         if named and DATASETS[name].is_corpus:
             corpus.files_of(_corpus_folder(name, root))
@@ -140,7 +140,7 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
 
 
 def seen(name: str) -> Path | None:
-    """The root that has the dataset's files, unread: the folder of $GPUBENCH_DATA, or the cache."""
+    """Return the folder that has the dataset's files ($GPUBENCH_DATA or the cache), without checking them, or None."""
     environment = os.environ.get(ENVIRONMENT_VARIABLE)
     roots = [Path(environment).absolute()] if environment else []
     return next((root for root in (*roots, cache_folder()) if is_complete(name, root)), None)
@@ -151,16 +151,16 @@ def _locate_tree(named: Path | None, *, by_option: bool) -> Path | None:
         return None
     if not named.is_dir():
         raise UserError(f"{'--data ' if by_option else ENVIRONMENT_VARIABLE + '='}{named}: no such folder")
-    found = images.find_tree(named.absolute())
-    if found is None and by_option:
-        images.read_tree(named)  # says what a tree looks like
-    return found
+    tree = images.find_tree(named.absolute())
+    if tree is None and by_option:
+        images.read_tree(named)  # raises UserError that describes a tree
+    return tree
 
 
 def row_name(name: str, root: Path) -> str:
-    """What a row says of dataset `name` under `root`: its own name, or another for data that stands in for it.
+    """Return the name in rows of the dataset `name` under `root`, which differs for data that replaces it.
 
-    A corpus is read whole, so that text that cannot be read is found here; raises UserError then.
+    Reads a corpus completely; raises UserError if its text cannot be read.
     """
     if name in TREES:
         return images.read_tree(root).name
@@ -172,24 +172,24 @@ def row_name(name: str, root: Path) -> str:
 
 
 def load_corpus(name: str, root: Path) -> corpus.Corpus:
-    """The corpus that is, or stands in for, dataset `name` under `root`, as token numbers."""
+    """Return the corpus under `root` (dataset `name`, or the user's instead) as token numbers."""
     return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
 
 
 def _corpus_folder(name: str, root: Path) -> Path:
-    """The official folder under `root`, or `root` itself where the text files lie there."""
+    """Return the official folder under `root`, or `root` itself if the text files are there."""
     official = root / DATASETS[name].folder
     return official if official.is_dir() or corpus.file_of(root, "train") is None else root
 
 
 def is_complete(name: str, root: Path) -> bool:
-    """Whether every file of the dataset lies under `root` (its sum is checked when it is read)."""
+    """Return whether all files of the dataset are under `root`; checksums are checked when reading."""
     dataset = DATASETS[name]
     return all((root / dataset.folder / file).is_file() for file in dataset.files)
 
 
 def check(name: str, root: Path) -> None:
-    """Raise UserError naming the first file that is missing or is not the official one."""
+    """Raise UserError that names the first file that is missing or has a wrong checksum."""
     dataset = DATASETS[name]
     for file, md5 in dataset.files.items():
         path = root / dataset.folder / file
@@ -197,17 +197,17 @@ def check(name: str, root: Path) -> None:
 
 
 def _verified(path: Path, md5: str, name: str) -> bytes:
-    """The file's bytes, which are the ones that were summed: nothing can change in between."""
-    ways = (
-        f"`gpubench data fetch {name}` gets the official files into the cache, which is read without --data;"
+    """Return the file's content after checking its MD5; reads the file only once."""
+    advice = (
+        f"`gpubench data fetch {name}` downloads the official files into the cache, which is read without --data;"
         " --synthetic needs none"
     )
     try:
         content = path.read_bytes()
     except OSError:
-        raise UserError(f"{path}: not there; {ways}") from None
+        raise UserError(f"{path}: not there; {advice}") from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise UserError(f"{path}: not the official file (its MD5 differs: truncated or changed); {ways}")
+        raise UserError(f"{path}: not the official file (its MD5 differs: truncated or changed); {advice}")
     return content
 
 
@@ -220,7 +220,7 @@ class Split:
 
 
 def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
-    """Train and test split of `cifar10` or `cifar100` under `root`; the MD5 is checked before unpickling."""
+    """Return train and test split of `cifar10` or `cifar100` under `root`; checks the MD5 before unpickling."""
     import numpy as np
 
     dataset = DATASETS[name]
@@ -228,7 +228,7 @@ def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
     for file, md5 in dataset.files.items():
         content = _verified(root / dataset.folder / file, md5, name)
         with warnings.catch_warnings():
-            # The official pickles date from before NumPy 2.4, which frowns at how they spell a dtype.
+            # NumPy 2.4 warns about the old dtype notation in the official pickles.
             warnings.filterwarnings("ignore", message=r".*align")
             parts[file.startswith("test")].append(pickle.loads(content, encoding="latin1"))
     label = "fine_labels" if name == "cifar100" else "labels"
@@ -243,22 +243,22 @@ def load_cifar(name: str, root: Path) -> tuple[Split, Split]:
 
 
 def weights_url(name: str) -> str:
-    """The official address of pretrained weights."""
+    """Return the official address of pretrained weights."""
     return f"{_WEIGHTS_ADDRESS}/{_WEIGHTS[name]}"
 
 
 def locate_weights(name: str, folder: Path | None) -> Path | None:
-    """The weights' file in `folder` (--weights), else in the cache; None where it is in neither.
+    """Return the weights' file in `folder` (--weights) or in the cache, or None.
 
-    Raises UserError where the file is not the official one.
+    Raises UserError if the file has a wrong checksum.
     """
-    for place in (folder, cache_folder() / "weights"):
-        if place is not None and (place / _WEIGHTS[name]).is_file():
-            path = place / _WEIGHTS[name]
+    for candidate in (folder, cache_folder() / "weights"):
+        if candidate is not None and (candidate / _WEIGHTS[name]).is_file():
+            path = candidate / _WEIGHTS[name]
             if not _is_official_weights(path):
                 raise UserError(
                     f"{path}: not torchvision's file (its SHA-256 differs: truncated or changed);"
-                    f" delete it, or `gpubench data fetch {name}` gets the official one into the cache"
+                    f" delete it, or `gpubench data fetch {name}` downloads the official one into the cache"
                 )
             return path
     return None
@@ -272,14 +272,14 @@ def _is_official_weights(path: Path) -> bool:
 
 
 def fetch(name: str) -> Path:
-    """Download a dataset or weights into the cache; returns the root of the data, or the weights' file.
+    """Download a dataset or weights into the cache; return the data's folder, or the weights' file.
 
-    What is there and whole is kept; what is wrong is downloaded again. Raises UserError for an unknown
-    name, without a network, on a full disk, or where a checksum differs.
+    Complete files are kept, wrong ones downloaded again. Raises UserError for an unknown
+    name, without a network, on a full disk, or if a checksum differs.
     """
     if name in TREES:
         raise UserError(
-            f"{name}: its terms forbid passing it on; image-net.org gives it to registered users;"
+            f"{name}: its licence forbids redistribution; image-net.org gives it to registered users;"
             " use --data DIR with a tree train/CLASS/*.jpg and val/CLASS/*.jpg, or --synthetic"
         )
     if name not in names():
@@ -291,8 +291,8 @@ def fetch(name: str) -> Path:
             return _fetch_weights(name, root / "weights") if name in _WEIGHTS else _fetch_data(name, root)
     except OSError as error:
         raise UserError(
-            f"{root}: {name} cannot be kept there ({error.strerror});"
-            " make room, or use --data DIR (--weights DIR) with files you have"
+            f"{root}: {name} cannot be written ({error.strerror});"
+            " free some space, or use --data DIR (--weights DIR) with files you have"
         ) from None
 
 
@@ -303,7 +303,7 @@ def _fetch_weights(name: str, folder: Path) -> Path:
         _download(weights_url(name), None, folder, name)
         if not _is_official_weights(path):
             path.unlink()
-            raise UserError(f"{weights_url(name)}: what arrived is not {name}; try again")
+            raise UserError(f"{weights_url(name)}: the downloaded file is not {name}; try again")
     return path
 
 
@@ -312,7 +312,7 @@ def _fetch_data(name: str, root: Path) -> Path:
     try:
         check(name, root)
     except UserError:
-        pass  # not there, or not whole
+        pass  # missing or incomplete
     else:
         return root
     for url, md5 in dataset.urls.items():
@@ -343,8 +343,8 @@ def _download(url: str, md5: str | None, folder: Path, name: str) -> Path:
                 downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30),
             )
         )
-    except ValueError:  # pooch's word for a checksum that differs
-        raise UserError(f"{url}: what arrived is not {name} (its MD5 differs); try again") from None
+    except ValueError:  # pooch: a different checksum
+        raise UserError(f"{url}: the downloaded file is not {name} (its MD5 differs); try again") from None
     except requests.RequestException as error:
         raise UserError(
             f"could not download {name} from {url} ({type(error).__name__}):"

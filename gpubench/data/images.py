@@ -1,7 +1,7 @@
-"""Trees of images: finds, splits and names them, reads their sizes, and makes resized copies. Never imports torch.
+"""Finds, splits and names trees of images, reads image sizes, and makes resized copies. Never imports torch.
 
-A tree is what torchvision's ImageFolder reads: `train/CLASS/*.jpg` and `val/CLASS/*.jpg`, or `CLASS/*.jpg`
-alone, which is split here by a seeded rule.
+A tree is a folder as for torchvision's ImageFolder: `train/CLASS/*.jpg` and `val/CLASS/*.jpg`, or only
+`CLASS/*.jpg`, which is split into training and validation with a fixed seed.
 """
 
 import hashlib
@@ -31,26 +31,26 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
 HELD_OUT = 5
-"""One image in so many of each class validates where a tree has no validation folder."""
+"""Without a validation folder, one of this many images of each class is used for validation."""
 MOST_PIXELS = 2**26
-"""An image with more is refused before it is decoded: 67 million pixels take 200 MB."""
+"""Images with more pixels are refused before decoding: 67 million pixels take 200 MB."""
 QUALITY = 90
-"""Of the JPEG copies."""
+"""JPEG quality of resized copies."""
 IMAGENET = (1000, 1_281_167, 50_000)
 """Classes, training and validation images of ILSVRC 2012."""
 
 
 FAULTS = (AttributeError, ImportError, NameError)
-"""What a program raises that asks for what a library has not, and no file."""
+"""Errors of our code or a library, not of an image file."""
 
 
 class BadImage(Exception):
-    """An image that cannot be used, and why."""
+    """An image cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Files, relative to the tree, and their classes, in one array each: worker processes share its memory."""
+    """Paths relative to the tree and classes, in one array each, whose memory worker processes share."""
 
     paths: "NDArray[np.bytes_]"
     labels: "NDArray[np.int64]"
@@ -59,13 +59,13 @@ class Split:
         return len(self.labels)
 
     def path(self, index: int) -> str:
-        """The file's path below the tree's root."""
+        """Return the file's path, relative to the tree's root."""
         return os.fsdecode(bytes(self.paths[index]))
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder of images, read but not opened."""
+    """A folder of images, whose files were listed but not opened."""
 
     root: Path
     classes: tuple[str, ...]
@@ -74,9 +74,9 @@ class Tree:
 
     @property
     def name(self) -> str:
-        """What rows call it: `imagenet`, or its counts and a digest of file names and sizes."""
+        """Name in rows: `imagenet`, or `tree-`, its counts and a digest of file names and sizes."""
         counts = (len(self.classes), len(self.train), len(self.valid))
-        if counts == IMAGENET and all(each[:1] == "n" and each[1:].isdecimal() for each in self.classes):
+        if counts == IMAGENET and all(cls[:1] == "n" and cls[1:].isdecimal() for cls in self.classes):
             return "imagenet"
         digest = hashlib.sha256()
         for split in (self.train, self.valid):
@@ -91,7 +91,7 @@ class Tree:
 
 
 def read_tree(root: Path) -> Tree:
-    """The tree at `root`; raises UserError saying what a tree looks like where it is none."""
+    """Return the tree at `root`; raises UserError that describes a tree if there is none."""
     try:
         if (root / "train").is_dir():
             return _divided(root)
@@ -101,10 +101,10 @@ def read_tree(root: Path) -> Tree:
 
 
 def find_tree(root: Path) -> Path | None:
-    """`root / imagenet` or `root` itself, where there is a tree; else None."""
-    for place in (root / "imagenet", root):
-        if (place / "train").is_dir() or _has_class(place):
-            return place
+    """Return `root / imagenet` or `root` if there is a tree, else None."""
+    for folder in (root / "imagenet", root):
+        if (folder / "train").is_dir() or _has_class(folder):
+            return folder
     return None
 
 
@@ -146,8 +146,8 @@ def _flat(root: Path) -> Tree:
 
 
 def _files_of(root: Path, part: str) -> dict[str, list[str]]:
-    """Images by class, in the class folders of `root / part`, as paths below `root`."""
-    found = {}
+    """Return images by class, in the class folders of `root / part`, as paths relative to `root`."""
+    by_class = {}
     for entry in sorted((entry.name, entry.path) for entry in os.scandir(root / part) if _is_class(entry)):
         name, folder = entry
         files = [
@@ -157,8 +157,8 @@ def _files_of(root: Path, part: str) -> dict[str, list[str]]:
             if file.lower().endswith(ENDINGS) and not file.startswith(".")
         ]
         if files:
-            found[name] = sorted(files)
-    return found
+            by_class[name] = sorted(files)
+    return by_class
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
@@ -168,7 +168,7 @@ def _is_class(entry: "os.DirEntry[str]") -> bool:
 def _tree(root: Path, classes: Sequence[str], train: dict[str, list[str]], valid: dict[str, list[str]]) -> Tree:
     if not classes or not any(valid.values()):
         raise UserError(
-            f"{root}: no tree of images; it needs train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg"
+            f"{root}: not a tree of images; it needs train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg"
             f" (endings: {' '.join(ENDINGS)})"
         )
     return Tree(root, tuple(classes), _split(classes, train), _split(classes, valid))
@@ -183,7 +183,7 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
 
 
 def shown(path: str) -> str:
-    """A file's name for rows and screens: what is no UTF-8 in it is escaped."""
+    """Return a file's name for rows and screens, with bytes that are not UTF-8 escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
@@ -191,21 +191,20 @@ def shown(path: str) -> str:
 
 
 def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = None) -> tuple["Image", str]:
-    """The image as RGB, decoded, and its mode in the file.
+    """Return the decoded image as RGB, and its mode in the file.
 
-    Grey, CMYK and other modes are converted, as torchvision's ImageFolder does. `decode` may be a faster way for
-    the bytes of an RGB JPEG; what it refuses, PIL tries. Raises BadImage with the reason where the file is
-    missing, broken or too large. What only a program can have wrong goes through: no file is bad because a
-    library has lost a function.
+    Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
+    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large. FAULTS are not
+    caught: a missing function of a library does not make an image bad.
     """
     from PIL import Image
 
-    # Our own limit, below, comes before PIL's, which only warns.
+    # MOST_PIXELS replaces PIL's limit, which only warns.
     Image.MAX_IMAGE_PIXELS = None
     try:
         content = Path(path).read_bytes()
         with warnings.catch_warnings(), Image.open(io.BytesIO(content)) as image:
-            warnings.simplefilter("ignore")  # of odd metadata, say; what cannot be decoded raises
+            warnings.simplefilter("ignore")  # of odd metadata; decoding errors raise
             _check_size(image.size)
             if decode and image.format == "JPEG" and image.mode == "RGB":
                 with suppress(RuntimeError):
@@ -218,7 +217,7 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
 
 
 def size_of(path: str | Path) -> tuple[int, int]:
-    """Width and height from the header alone; raises BadImage."""
+    """Return width and height in pixels from the file's header; raises BadImage."""
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None
@@ -235,7 +234,7 @@ def size_of(path: str | Path) -> tuple[int, int]:
 def _check_size(size: tuple[int, int]) -> None:
     width, height = size
     if width * height > MOST_PIXELS:
-        raise BadImage(f"too large: {width} x {height} pixels, and {MOST_PIXELS} is the most")
+        raise BadImage(f"too large: {width} x {height} pixels; the limit is {MOST_PIXELS}")
 
 
 def _why(error: Exception) -> str:
@@ -245,12 +244,12 @@ def _why(error: Exception) -> str:
     if "truncated" in text or "Truncated" in text:
         return "truncated"
     if isinstance(error, OSError) and ("cannot identify" in text or "broken" in text or not text):
-        return "no image, or broken"
+        return "not an image, or broken"
     return f"{type(error).__name__}: {text.partition(chr(10))[0][:80]}"
 
 
 def sizes_of(files: Sequence[Path], threads: int = 8) -> list[tuple[int, int] | None]:
-    """(width, height) of each file; None for a bad one."""
+    """Return (width, height) of each file in pixels, or None for a bad one."""
 
     def size(path: Path) -> tuple[int, int] | None:
         try:
@@ -266,31 +265,31 @@ def sizes_of(files: Sequence[Path], threads: int = 8) -> list[tuple[int, int] | 
 
 
 def copies_folder(cache: Path, name: str, size: int) -> Path:
-    """Where the copies of the tree that rows call `name` lie, with `size` pixels on their shorter side."""
+    """Return the folder of the copies of tree `name` with `size` pixels on their shorter side."""
     return cache / "images" / name / str(size)
 
 
 def copies_are_whole(folder: Path) -> bool:
-    """Whether all copies were made."""
+    """Return whether all copies were made."""
     return (folder / "complete.json").is_file()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What became of the copies of one size."""
+    """Result of making the copies of one size."""
 
     folder: Path
     made: int
     kept: int
-    """Copies that were there."""
+    """Copies that existed already."""
     bad: tuple[tuple[str, str], ...]
-    """(file, why) of images that have no copy."""
+    """(file, reason) of images without a copy."""
     odd: tuple[tuple[str, str], ...]
     """(file, mode) of images that were not RGB and were converted."""
 
 
 def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
-    """Make the copies of one size, or those that are missing; raises UserError where the disk is full."""
+    """Make the missing copies of one size; raises UserError if the disk is full."""
     from tqdm import tqdm
 
     folder = copies_folder(cache, tree.name, size)
@@ -298,8 +297,8 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
     made = kept = 0
     bad, odd = [], []
     try:
-        for where in sorted({str(Path(file).parent) for file in files}):
-            (folder / where).mkdir(parents=True, exist_ok=True)
+        for parent in sorted({str(Path(file).parent) for file in files}):
+            (folder / parent).mkdir(parents=True, exist_ok=True)
         copy = partial(_copy, tree.root, folder, size)
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             results = pool.map(copy, files, chunksize=16)
@@ -313,12 +312,14 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
                     odd.append((file, result[4:]))
         (folder / "complete.json").write_text(json.dumps({"images": made + kept, "bad": bad}), encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{folder}: copies cannot be kept there ({error.strerror}); make room, then go on") from None
+        raise UserError(
+            f"{folder}: copies cannot be written ({error.strerror}); free some space, then run it again"
+        ) from None
     return Prepared(folder, made, kept, tuple(bad), tuple(odd))
 
 
 def _copy(root: Path, folder: Path, size: int, file: str) -> str:
-    """`made`, `kept`, `odd MODE` or `bad WHY`; a copy appears whole or not at all."""
+    """Make one copy, complete or not at all; return `made`, `kept`, `odd MODE` or `bad REASON`."""
     from PIL import Image
 
     to = folder / file
@@ -338,12 +339,12 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
     return "made" if mode == "RGB" else f"odd {mode}"
 
 
-# Batches, on their way between processes
+# Batches, sent between processes
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One batch to make: which images, how large, and by what crops. It travels to a loader process."""
+    """A batch to be made by a loader process: which images, their size, and crops."""
 
     split: str
     indices: tuple[int, ...]
@@ -357,17 +358,17 @@ class Spec:
 
 @dataclass(frozen=True)
 class Made:
-    """What a loader process made of a Spec."""
+    """A batch that a loader process made from a Spec."""
 
     x: Any
     """uint8 (N, H, W, 3)"""
     y: Any
     """int64 (N,)"""
     bad: list[tuple[str, str]] = field(default_factory=list)
-    """(file, why) of images that could not be used."""
+    """(file, reason) of images that could not be used."""
     odd: list[tuple[str, str]] = field(default_factory=list)
     """(file, mode) of images that were not RGB."""
 
     def pin_memory(self) -> "Made":
-        """The same in memory from which a copy to the device need not be waited for (called by torch's loader)."""
+        """Return the batch in pinned memory, for copies to the device without waiting (called by torch's loader)."""
         return Made(self.x.pin_memory(), self.y.pin_memory(), self.bad, self.odd)

@@ -1,8 +1,8 @@
-"""Schedules of a training whose images grow: reads and checks a phases file, and gives the settings of each epoch.
+"""Schedules of a training with growing images: reads and checks a phases file, returns the settings of each epoch.
 
-A schedule has phases (what is read, how large, in which batches) and ramps (the learning rate). It is data:
-TOML, or the same in one line, parsed by a parser and never evaluated. The idea of phases is that of fast.ai
-and DIUx's ImageNet training (cybertronai/imagenet18), which kept them in Python code.
+A schedule has phases (image size, batch, data) and ramps (learning rate). It is TOML, or one line with the same
+content, and is never executed. Phases come from fast.ai's and DIUx's ImageNet training (cybertronai/imagenet18), which
+had them in Python code.
 """
 
 import math
@@ -21,77 +21,76 @@ from gpubench.data.built_in_schedules import BUILT_IN
 from gpubench.errors import UserError
 
 MOST_BYTES = 65536
-"""A phases file that is larger is none."""
+"""Largest size of a phases file."""
 MOST_PIXELS = 2048
 LARGEST = 10**9
-"""No figure of a schedule is larger."""
+"""Largest number allowed in a schedule."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Epochs that are alike: from `first` to before `end`."""
+    """Epochs with the same settings, from `first` to before `end`."""
 
     first: int
     end: int
     size: int
-    """Pixels a side of a training image."""
+    """Side of a training image, in pixels."""
     batch: int
     """Images in a step of one process."""
     copies: int = 0
-    """Shorter side of the pre-resized copies that it reads; 0 reads the originals."""
+    """Shorter side of the resized copies that it reads, in pixels; 0: the original images."""
     min_scale: float = 0.08
-    """Least share of an image's area that a random crop shows."""
+    """Smallest share of an image's area in a random crop."""
     rect_val: bool = False
-    """Validate on rectangles of each image's own shape instead of squares."""
+    """Whether to validate on rectangles with each image's aspect ratio instead of squares."""
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """The learning rate goes from `lr[0]` at epoch `first` to `lr[1]` at epoch `end`: straight, or by a power."""
+    """The learning rate changes from `lr[0]` at epoch `first` to `lr[1]` at epoch `end`, linearly or by a power."""
 
     first: float
     end: float
     lr: tuple[float, float]
     power: float = 1.0
-    """What is left of the way falls with this power of the epochs that are left; 1 is a straight line."""
+    """The difference to `lr[1]` is proportional to this power of the remaining epochs; 1: linear."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Phases and ramps, both without gap or overlap from epoch 0 to the last."""
+    """Phases and ramps, both without gaps or overlaps from epoch 0 to the last."""
 
     phases: tuple[Phase, ...]
     ramps: tuple[Ramp, ...]
     lr_batch: int
-    """Images of one step of all processes together that the rates are meant for; they scale in proportion."""
+    """Images in a step of all processes together that the learning rates are for; rates scale in proportion."""
     first_batch: int
-    """Images in a step of one process in the first phase, which those of all phases are in proportion to."""
+    """Images in a step of one process in the first phase; the batches of all phases scale with it."""
 
     @property
     def epochs(self) -> int:
-        """Epochs of the whole run."""
+        """Number of epochs of the whole run."""
         return self.phases[-1].end
 
     def phase(self, epoch: int) -> Phase:
-        """What epoch number `epoch` is like."""
+        """Return the phase of epoch number `epoch`."""
         return next(phase for phase in self.phases if epoch < phase.end)
 
     def lr(self, epoch: float, images: int) -> float:
-        """The learning rate at a point between epochs, for steps of `images` images."""
+        """Return the learning rate at `epoch` (which may be a fraction), for steps of `images` images."""
         ramp = next((ramp for ramp in self.ramps if epoch < ramp.end), self.ramps[-1])
         left: float = max(0.0, 1 - (epoch - ramp.first) / (ramp.end - ramp.first)) ** ramp.power
         return (ramp.lr[1] + left * (ramp.lr[0] - ramp.lr[1])) * images / self.lr_batch
 
     @property
     def peak(self) -> float:
-        """The highest of all rates, for steps of `lr_batch` images."""
+        """The highest learning rate, for steps of `lr_batch` images."""
         return max(lr for ramp in self.ramps for lr in ramp.lr)
 
     def stretched(self, epochs: int) -> "Schedule":
-        """The same in so many epochs: phases are rounded to whole ones, and the ramps go with them.
+        """Return the schedule scaled to `epochs` epochs (0: unchanged): phases are rounded to whole epochs.
 
-        A phase that would have none is left out; the batches of the others stay in proportion. 0 is as many epochs as
-        it has.
+        Ramps are scaled with the phases. Phases without an epoch are removed; batches stay in proportion.
         """
         if not epochs:
             return self
@@ -111,14 +110,14 @@ class Schedule:
         )
 
     def batch(self, phase: Phase, first_batch: int) -> int:
-        """Images in a step of one process in `phase`, where the first phase has `first_batch` instead of its own."""
+        """Return the images in a step of one process in `phase`, if the first phase has `first_batch` images."""
         return max(1, phase.batch * first_batch // self.first_batch)
 
 
 def read(text: str) -> str:
-    """The one line that rows keep for what `--set phases=` was given: a built-in name, a file, or such a line.
+    """Return the one-line schedule for rows from a built-in name, a file or such a line (`--set phases=`).
 
-    Raises UserError with the line at fault.
+    Raises UserError that names the faulty line.
     """
     if text in BUILT_IN:
         return line_of(parse(BUILT_IN[text], text))
@@ -134,10 +133,10 @@ def read(text: str) -> str:
         names = ", ".join(BUILT_IN)
         why = getattr(error, "strerror", None) or error
         raise UserError(
-            f"phases={text}: cannot be read ({why}); give {names}, or a TOML file (docs/imagenet.md)"
+            f"phases={text}: cannot be read ({why}); use {names}, or a TOML file (docs/imagenet.md)"
         ) from None
     if len(content) > MOST_BYTES:
-        raise UserError(f"{text}: larger than {MOST_BYTES} bytes; a phases file is a page")
+        raise UserError(f"{text}: larger than {MOST_BYTES} bytes, the limit for a phases file")
     try:
         return line_of(parse(content.decode("utf-8"), text))
     except UnicodeDecodeError as error:
@@ -146,12 +145,12 @@ def read(text: str) -> str:
 
 
 def schedule_of(line: str, epochs: int = 0) -> Schedule:
-    """The schedule that a row's line stands for, stretched to so many epochs; 0 is as many as it has."""
+    """Return the schedule of a row's line, scaled to `epochs` epochs (0: unchanged)."""
     return parse(_unfolded(line), "phases").stretched(epochs)
 
 
 def line_of(schedule: Schedule) -> str:
-    """The schedule without spaces: `lr_batch=4096;phase:epochs=[0,13],size=128,...;ramp:epochs=[0,7],lr=[1,2]`."""
+    """Return the schedule in one line: `lr_batch=4096;phase:epochs=[0,13],size=128,...;ramp:epochs=[0,7],lr=[1,2]`."""
     parts = [f"lr_batch={schedule.lr_batch}"]
     for phase in schedule.phases:
         text = f"phase:epochs=[{phase.first},{phase.end}],size={phase.size},batch={phase.batch}"
@@ -165,13 +164,13 @@ def line_of(schedule: Schedule) -> str:
 
 
 def _unfolded(line: str) -> str:
-    """The line as TOML, one key a line."""
+    """Return the line as TOML with one key per line."""
     lines = []
     for part in line.split(";"):
         name, colon, rest = part.partition(":")
         if colon:
             lines.append(f"[[{name}]]")
-        # A comma inside brackets parts numbers, not keys.
+        # A comma inside brackets separates numbers, not keys.
         lines += re.split(r",(?![^\[]*\])", rest if colon else part)
     return "\n".join(lines)
 
@@ -181,14 +180,14 @@ _RAMP_KEYS = {"epochs", "lr", "power"}
 
 
 def parse(text: str, name: str) -> Schedule:
-    """The schedule in a TOML text; raises UserError `NAME, line N: what is wrong`."""
+    """Return the schedule in a TOML text; raises UserError `NAME, line N: what is wrong`."""
     try:
         data = tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, and what int() says of thousands of digits
-        found = re.search(r"line (\d+)", str(error))
-        line = found[1] if found else str(text.count("\n") + 1)  # "at end of document"
-        said = re.sub(r" \(at .*\)$", "", str(error))
-        raise UserError(f"{name}, line {line}: {said[:1].lower()}{said[1:]}") from None
+    except ValueError as error:  # TOMLDecodeError, or int() refuses thousands of digits
+        match = re.search(r"line (\d+)", str(error))
+        line = match[1] if match else str(text.count("\n") + 1)  # "at end of document"
+        reason = re.sub(r" \(at .*\)$", "", str(error))
+        raise UserError(f"{name}, line {line}: {reason[:1].lower()}{reason[1:]}") from None
     except RecursionError:
         raise UserError(f"{name}, line 1: nested too deep") from None
     return _Reader(text, name).schedule(data)
@@ -198,7 +197,7 @@ Table = Mapping[str, object]
 
 
 class _Reader:
-    """Checks the data of a TOML text, and knows on which line a key stands."""
+    """Checks the data of a TOML text; errors have the line number of the key."""
 
     def __init__(self, text: str, name: str) -> None:
         self.lines, self.name = text.splitlines(), name
@@ -210,12 +209,12 @@ class _Reader:
         lr_batch = self.whole(data.get("lr_batch"), "lr_batch", self.line("lr_batch"), 1, 2**20)
         tables: dict[str, list[Table]] = {}
         for kind in ("phase", "ramp"):
-            found = data.get(kind)
-            if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
+            value = data.get(kind)
+            if not isinstance(value, list) or not value or not all(isinstance(table, dict) for table in value):
                 self.fail(self.line(kind), f"write each {kind} as a table [[{kind}]], at least one")
-            if len(self.headers(kind)) != len(found):
-                self.fail(self.line(kind), f"write each {kind} under a line [[{kind}]] of its own")
-            tables[kind] = found
+            if len(self.headers(kind)) != len(value):
+                self.fail(self.line(kind), f"write each {kind} under a separate line [[{kind}]]")
+            tables[kind] = value
         phases = tuple(self.phase(index, table) for index, table in enumerate(tables["phase"]))
         ramps = tuple(self.ramp(index, table) for index, table in enumerate(tables["ramp"]))
         self.joined("phase", [(phase.first, phase.end) for phase in phases])
@@ -228,10 +227,10 @@ class _Reader:
         return Schedule(phases, ramps, lr_batch, phases[0].batch)
 
     def phase(self, index: int, table: Table) -> Phase:
-        line = self.known(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})
+        line = self.line_finder(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})
         first, end = self.span(table, "phase", index)
         if not (isinstance(first, int) and isinstance(end, int)):
-            self.fail(line("epochs"), f"epochs = [{first:g}, {end:g}]: a phase takes whole epochs")
+            self.fail(line("epochs"), f"epochs = [{first:g}, {end:g}]: a phase has whole epochs")
         rect_val = table.get("rect_val", False)
         if not isinstance(rect_val, bool):
             self.fail(line("rect_val"), "rect_val is true or false")
@@ -241,34 +240,38 @@ class _Reader:
             self.fail(line("copies"), f"copies = {copies}: they are smaller than size = {size}")
         scale = self.number(table.get("min_scale", Phase.min_scale), "min_scale", line("min_scale"))
         if not 0 < scale <= 1:
-            self.fail(line("min_scale"), f"min_scale = {scale:g}: it is a share of the area, above 0 and up to 1")
+            self.fail(line("min_scale"), f"min_scale = {scale:g}: it is a share of the area, above 0 and at most 1")
         batch = self.whole(table["batch"], "batch", line("batch"), 1, 2**16)
         return Phase(int(first), int(end), size, batch, copies, scale, rect_val)
 
     def ramp(self, index: int, table: Table) -> Ramp:
-        line = self.known(table, "ramp", index, _RAMP_KEYS, {"epochs", "lr"})
+        line = self.line_finder(table, "ramp", index, _RAMP_KEYS, {"epochs", "lr"})
         first, end = self.span(table, "ramp", index)
         start, stop = self.pair(table["lr"], "lr", line("lr"))
         if start < 0 or stop < 0 or max(start, stop) > 1000:
-            self.fail(line("lr"), f"lr = [{start:g}, {stop:g}]: a learning rate lies between 0 and 1000")
+            self.fail(line("lr"), f"lr = [{start:g}, {stop:g}]: a learning rate is between 0 and 1000")
         power = self.number(table.get("power", Ramp.power), "power", line("power"))
         if not 0 < power <= 10:
-            self.fail(line("power"), f"power = {power:g}: it lies above 0 and up to 10")
+            self.fail(line("power"), f"power = {power:g}: it is above 0 and at most 10")
         return Ramp(float(first), float(end), (float(start), float(stop)), float(power))
 
     def joined(self, kind: str, spans: Sequence[tuple[float, float]]) -> None:
-        """Each begins where the one before it ends, the first at 0."""
+        """Fail unless each span begins where the previous one ends, and the first at 0."""
         before: float = 0
         for index, (first, end) in enumerate(spans):
             line = self.line("epochs", kind, index)
             if first > before:
                 self.fail(line, f"a gap: no {kind} has the epochs from {before:g} to {first:g}")
             if first < before:
-                self.fail(line, f"an overlap: the {kind} before has the epochs to {before:g}, this one from {first:g}")
+                self.fail(
+                    line, f"an overlap: the previous {kind} ends at epoch {before:g}, this one begins at {first:g}"
+                )
             before = end
 
-    def known(self, table: Table, kind: str, index: int, keys: set[str], needed: set[str]) -> Callable[[str], int]:
-        """What tells the line of a key of this table, once its keys are known to be the right ones."""
+    def line_finder(
+        self, table: Table, kind: str, index: int, keys: set[str], needed: set[str]
+    ) -> Callable[[str], int]:
+        """Fail unless the table has the right keys; return a function from key to line number."""
         for key in table:
             if key not in keys:
                 self.fail(self.line(key, kind, index), f"{key}: a {kind} has {', '.join(sorted(keys))}")
@@ -303,11 +306,11 @@ class _Reader:
         return value
 
     def headers(self, kind: str) -> list[int]:
-        """Lines, from 0, on which a table of this kind begins."""
+        """Return the line numbers, from 0, at which tables of this kind begin."""
         return [n for n, line in enumerate(self.lines) if re.match(rf"\s*\[\[\s*{kind}\s*\]\]", line)]
 
     def line(self, key: str, kind: str = "", index: int = 0) -> int:
-        """Line, from 1, of a key at the top or in the table number `index` of a kind; else where it would be."""
+        """Return the line number, from 1, of a key at the top or in table `index` of a kind, or of the table."""
         headers = self.headers(kind) if kind else []
         start = headers[index] if index < len(headers) else 0
         for number in range(start, len(self.lines)):
@@ -325,6 +328,6 @@ class _Reader:
 def _short(value: object) -> str:
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # more digits, or lists in lists, than Python writes
+    except (ValueError, RecursionError):  # too many digits or nested lists for repr
         return "this"
     return text if len(text) <= 40 else f"{text[:37]}..."

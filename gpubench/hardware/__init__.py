@@ -1,4 +1,4 @@
-"""The machine: cards and their sensors, host, software, links between processes, and what to fix of all that.
+"""The machine: cards and their sensors, host, software, links between processes, and the doctor's checks of them.
 
-Imports suite and data; never torch, opens no CUDA context. Whoever plans, runs or describes a run asks here.
+Used by the runner and by `doctor`. Imports suite and data; never torch, and opens no CUDA context.
 """

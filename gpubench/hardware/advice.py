@@ -1,4 +1,4 @@
-"""`doctor`'s checks of torch, driver, data, disk and Apex, each with what to do. torch's facts come from a child."""
+"""`doctor`'s checks of torch, driver, data, disk and Apex, with advice. A child process collects torch's facts."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from gpubench.hardware.state import Check
 from gpubench.suite.precisions import PRECISIONS
 
 ROOMY_BYTES = 1_000_000_000
-"""Free space that holds a dataset's archive, its files, and the rows of many runs."""
+"""Enough free space for a dataset's archive, its files, and the rows of many runs, in bytes."""
 
 OLDEST_OF_CUDA_13 = (7, 5)
 """CUDA 13 builds kernels from Turing on (pytorch/pytorch#190385)."""
@@ -23,7 +23,7 @@ LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://d
 them (pytorch/pytorch#157517, #172352, #190385)."""
 
 LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md has constraints.txt"
-"""The other file would take the newer torch back."""
+"""constraints.txt would install the newer torch again."""
 
 
 @dataclass(frozen=True)
@@ -39,46 +39,46 @@ class Card:
 
 
 def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
-    """What torch's facts (see `process.describe`) and the driver's cards say."""
+    """Return the checks of torch and its devices, given torch's facts (`process.describe`) and the driver's cards."""
     cudnn = facts["cudnn"] or "refused"
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
-    found = [Check("ok", f"torch {facts['torch']} ({build})")]
-    # What torch does not see is known by name alone.
-    seen = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
-    if cards and not any(device["kind"] == "cuda" for device in seen):
+    checks = [Check("ok", f"torch {facts['torch']} ({build})")]
+    # A CUDA device without a capability is not visible to torch.
+    visible = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
+    if cards and not any(device["kind"] == "cuda" for device in visible):
         card, refusal = cards[0], facts.get("cuda_refusal", "")
-        runs = f", which runs CUDA {card.driver_cuda}" if card.driver_cuda else ""
-        text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{runs})"
+        supports = f", which supports CUDA {card.driver_cuda}" if card.driver_cuda else ""
+        text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{supports})"
         why = "; ".join(filter(None, (card.problem, refusal)))
-        found.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
-    for device in seen:
-        found += _of_device(device, facts)
-    return found
+        checks.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+    for device in visible:
+        checks += _check_device(device, facts)
+    return checks
 
 
 def unseen_advice(card: Card, cuda: str) -> str:
-    """What to do where a torch built for this version of CUDA (empty: for none) does not see the driver's card."""
+    """Return advice for a torch, built for CUDA version `cuda` (empty: none), that does not see the driver's card."""
     if not cuda:
         return "this torch is built without CUDA: pip install --force-reinstall torch"
     if card.problem:
-        return "restart the machine, so that the driver's parts fit; start a container with docker run --gpus all"
+        return "restart the machine, so that driver and library match; start a container with docker run --gpus all"
     if _version(card.driver_cuda) < (_version(cuda)[0], 0):
         return f"this torch is built for CUDA {cuda}: install a newer NVIDIA driver, or an older build: {LEGACY_BUILD}"
     return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
-def _of_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
+def _check_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
     memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
     driver = f", driver {device['driver']}" if device["driver"] else ""
     name = f"{device['device']}: {device['card']}{memory}{driver}"
     capability, problem = device["capability"], device.get("problem", "")
     if capability and not has_kernels(capability, facts["arch_list"]):
         architecture = f"sm_{capability.replace('.', '')}"
-        there = ", ".join(facts["arch_list"])
+        supported = ", ".join(facts["arch_list"])
         return [
             Check(
                 "fix",
-                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {there}",
+                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {supported}",
                 _other_build(capability),
             )
         ]
@@ -89,42 +89,42 @@ def _of_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
     unsupported = device["unsupported"]
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
-    found = [Check("ok", f"{name}; precisions {can}")]
-    advice = "nothing to do: such cases become `unsupported` rows, never another precision"
-    found += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
-    return found
+    checks = [Check("ok", f"{name}; precisions {can}")]
+    advice = "nothing to do: cases in this precision become `unsupported` rows"
+    checks += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    return checks
 
 
 def _without_old_cards(devices: Sequence[DeviceFacts]) -> str:
-    """cuDNN goes by the oldest card that torch sees, so the newer ones have to be alone."""
+    """Return advice to hide older cards: cuDNN refuses all cards if the oldest visible one is too old for it."""
     cards = [device for device in devices if device["kind"] == "cuda"]
     newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
     if not newer or len(newer) == len(cards):
         return f"install a build with an older cuDNN: {LEGACY_BUILD}"
     names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
-    return f"leave the older card out of torch's sight: export CUDA_VISIBLE_DEVICES={','.join(names)}"
+    return f"hide the older card from torch: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
 def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
-    """Whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
+    """Return whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
 
     Binaries (sm_XY) run on the same major version from that minor version on; those with a letter (sm_90a)
-    on exactly theirs; PTX (compute_XY) on everything newer. A list of another maker's names, or an
-    empty one, says nothing, and is taken for a yes.
+    only on that version; PTX (compute_XY) on everything newer. Return True for an empty list and for one without
+    NVIDIA names.
     """
     wanted = _version(capability)
     nvidia = [arch.split("_") for arch in arch_list if arch.startswith(("sm_", "compute_"))]
     for kind, number in nvidia:
         exact = number[-1].isalpha()
         digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-        has = (int(digits[:-1]), int(digits[-1]))
+        built_for = (int(digits[:-1]), int(digits[-1]))
         if exact:
-            if has == wanted:
+            if built_for == wanted:
                 return True
         elif kind == "compute":
-            if has <= wanted:
+            if built_for <= wanted:
                 return True
-        elif has[0] == wanted[0] and has <= wanted:
+        elif built_for[0] == wanted[0] and built_for <= wanted:
             return True
     return not nvidia
 
@@ -143,7 +143,7 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def of_apex(apex: Apex | None) -> Check:
-    """What to know of the `apex` here (see `apex.installed`); gpubench never needs one."""
+    """Return the check of the installed `apex` (see `apex.installed`); gpubench does not need it."""
     if apex is None:
         return Check("ok", "no apex package, and none is needed (docs/wordlm.md)")
     name = f"apex {apex.version}".rstrip()
@@ -165,38 +165,38 @@ def of_apex(apex: Apex | None) -> Check:
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:
-    """What this machine's disk and data say: datasets present and whole, room for rows and downloads."""
+    """Yield the checks of data and disk: whether datasets are complete, and the space for rows and downloads."""
     for name in datasets.DATASETS:
-        yield _of_data(name, data)
-    for what, folder in (("results", out), ("downloads", datasets.cache_folder())):
-        there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-        free = shutil.disk_usage(there).free
-        text = f"{free / 1e9:,.1f} GB free for {what} ({folder})"
+        yield _check_data(name, data)
+    for purpose, folder in (("results", out), ("downloads", datasets.cache_folder())):
+        existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+        free = shutil.disk_usage(existing).free
+        text = f"{free / 1e9:,.1f} GB free for {purpose} ({folder})"
         if free < ROOMY_BYTES:
-            yield Check("fix", text, f"make room, at least {ROOMY_BYTES / 1e9:.0f} GB")
+            yield Check("fix", text, f"free at least {ROOMY_BYTES / 1e9:.0f} GB")
         else:
             yield Check("ok", text)
 
 
-def _of_data(name: str, data: Path | None) -> Check:
+def _check_data(name: str, data: Path | None) -> Check:
     try:
         root = datasets.locate([name], data)
     except UserError as error:
-        # A folder given for one dataset need not hold the others.
-        return Check("note", f"{name}: {error}", f"give its own folder by --data, or gpubench data fetch {name}")
+        # A --data folder for one dataset may lack the others.
+        return Check("note", f"{name}: {error}", f"use --data with its folder, or gpubench data fetch {name}")
     if root is None:
-        return Check("note", f"{name}: not here", f"gpubench data fetch {name}")
+        return Check("note", f"{name}: not downloaded", f"gpubench data fetch {name}")
     return Check("ok", f"{name}: in {root}")
 
 
 DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))
-"""What the kernel shows where NVIDIA's driver has a card, whether or not its library answers."""
+"""Files that exist where NVIDIA's driver is loaded, whether or not its library works."""
 
 
 def nvidia_cards() -> list[Card]:
-    """The cards the NVIDIA driver knows, asked through NVML, which opens no CUDA context.
+    """Return the cards of the NVIDIA driver, read through NVML, which opens no CUDA context.
 
-    Where NVML fails beside a driver that is loaded, one card without a name stands for all, and says why.
+    If NVML fails although the driver is loaded, return one card without a name whose `problem` has the reason.
     """
     import pynvml
 

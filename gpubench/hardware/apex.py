@@ -1,4 +1,4 @@
-"""Whether NVIDIA Apex is installed, and what is left of it. Looks at files only: imports neither Apex nor torch."""
+"""Checks whether NVIDIA Apex is installed, and which parts. Reads files only: imports neither Apex nor torch."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ PARTS = ("optimizers", "multi_tensor_apply", "normalization", "amp", "fp16_utils
 """The modules a real Apex has or had; the last four left it in May 2025 (NVIDIA/apex#1896)."""
 
 NEEDED = ("amp", "fp16_utils", "multi_tensor_apply")
-"""Those that `apex.fp16_utils.FP16_Optimizer`, the 2019 word language model's, is made of."""
+"""Modules that `apex.fp16_utils.FP16_Optimizer` needs; the word language model of 2019 used it."""
 
 LAST_WITH_AMP = "25.05"
 """The last tag of NVIDIA/apex that has apex.amp and apex.fp16_utils."""
@@ -24,29 +24,29 @@ class Apex:
 
     parts: tuple[str, ...]
     version: str
-    """As its metadata has it, which is `0.1` for every NVIDIA Apex; empty where there is none."""
+    """Version in its metadata, `0.1` for every NVIDIA Apex; empty if there is none."""
     extensions: bool
-    """Whether its CUDA extensions were built; its fused optimizers need them."""
+    """Whether its CUDA extensions were built, which its fused optimizers need."""
     lacks: str = ""
-    """A module of torch that it imports and this torch has not, so that it cannot be imported (`torch._six`)."""
+    """A module that it imports and this torch lacks (`torch._six`): importing Apex fails. Empty: none."""
 
     @property
     def real(self) -> bool:
-        """Whether it is NVIDIA's, and not the package index's unrelated one."""
+        """Whether it is NVIDIA's, and not the unrelated package of that name on PyPI."""
         return "optimizers" in self.parts
 
     @property
     def can_fp16_optimizer(self) -> bool:
-        """Whether `apex.fp16_utils.FP16_Optimizer` is there and can be imported."""
+        """Whether `apex.fp16_utils.FP16_Optimizer` can be imported."""
         return self.real and set(NEEDED) <= set(self.parts) and not self.lacks
 
     @property
     def why_not(self) -> str:
-        """Why it cannot step by `FP16_Optimizer`; empty where it can."""
+        """Why `FP16_Optimizer` cannot be used; empty if it can."""
         if not self.real:
             return "it is not NVIDIA's but the package index's unrelated one"
         if self.lacks:
-            return f"it cannot be imported: it needs {self.lacks}, which this torch has not"
+            return f"it cannot be imported: it needs {self.lacks}, which this torch does not have"
         missing = [part for part in NEEDED if part not in self.parts]
         if missing == ["multi_tensor_apply"]:
             return "it has no multi_tensor_apply, without which its FP16_Optimizer cannot be imported"
@@ -54,7 +54,7 @@ class Apex:
 
 
 def installed() -> Apex | None:
-    """The `apex` that an import would find, or None."""
+    """Return the `apex` that an import would load, or None."""
     spec = find_spec("apex")
     if spec is None:
         return None
@@ -66,7 +66,7 @@ def installed() -> Apex | None:
 
 
 def _lacking(folder: Path, parts: tuple[str, ...]) -> Iterator[str]:
-    """The modules of torch that its files import without a second way, and that this torch has not."""
+    """Yield the modules of torch that its files import unconditionally and that this torch lacks."""
     torch = find_spec("torch")
     places = list(torch.submodule_search_locations or ()) if torch else []
     files = [folder / "__init__.py", *(file for part in parts for file in sorted((folder / part).glob("*.py")))]
@@ -77,7 +77,7 @@ def _lacking(folder: Path, parts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """The modules of torch by their first two names that a file imports as soon as it is imported."""
+    """Yield the first two names of each torch module that a file imports at its top level."""
     try:
         statements = ast.parse(file.read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Where a row comes from: device, host, software as plain fields. Never imports torch, keeps no host or user name."""
+"""Collects device, host and software facts for rows. Never imports torch, stores no host or user name."""
 
 import contextlib
 import getpass
@@ -25,7 +25,7 @@ from gpubench.suite.precisions import unsupported
 
 @dataclass(frozen=True)
 class Device:
-    """One device that torch could compute on; `unsupported` says per precision why it cannot."""
+    """One device that torch may compute on; `unsupported` has the reason for each precision that it cannot use."""
 
     device: str
     kind: str
@@ -37,9 +37,9 @@ class Device:
     device_hash: str
     unsupported: Mapping[str, str]
     problem: str = ""
-    """Why torch cannot compute on it at all, or empty."""
+    """Why torch cannot compute on it in any precision, or empty."""
     uuid: str = ""
-    """The maker's own, by which the driver is asked; it never gets into a row."""
+    """UUID that the driver identifies the card by; never stored in a row."""
     bus: str = ""
     """PCI address: domain:bus:device."""
     integrated: bool = False
@@ -47,17 +47,17 @@ class Device:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether what it takes is missing elsewhere, so that nothing may aim at all of it."""
+        """Whether host and device use the same memory, so that a search must not fill all of it."""
         return self.integrated or self.kind in {"cpu", "mps"}
 
     @property
     def mixed(self) -> str:
-        """What `mixed` means here: bf16 on a CPU, fp16 on everything else."""
+        """The precision that `mixed` means on this device: bf16 on a CPU, fp16 on everything else."""
         return "bf16" if self.kind == "cpu" else "fp16"
 
 
 class DeviceFacts(TypedDict):
-    """A Device as a child process describes it, with what tells it from others of its name, before that is hashed."""
+    """A Device as a child process describes it; `identity` is not hashed yet."""
 
     device: str
     kind: str
@@ -74,23 +74,23 @@ class DeviceFacts(TypedDict):
 
 
 class TorchFacts(TypedDict):
-    """What a child process says of torch and its devices."""
+    """Facts about torch and its devices, collected by a child process."""
 
     torch: str
     cuda: str
-    """The version of CUDA or ROCm that it was built for; empty for none."""
+    """Version of CUDA or ROCm that torch was built for; empty for none."""
     cudnn: str
     arch_list: Sequence[str]
     devices: list[DeviceFacts]
     cudnn_refusal: NotRequired[str]
-    """Why cuDNN computes on no card, or empty."""
+    """Why cuDNN refuses all cards, or empty."""
     cuda_refusal: NotRequired[str]
     """Why torch sees no NVIDIA card, or empty."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Host and software, the same for every trial of a session."""
+    """Host and software facts, the same for every trial of a run."""
 
     torch: str
     torchvision: str
@@ -112,28 +112,28 @@ class Environment:
 
 
 def devices_of(facts: TorchFacts) -> list[Device]:
-    """The devices in what the child described, their identities salted and hashed."""
+    """Return the devices that the child described, with salted and hashed identities."""
     return [
         Device(
-            device=each["device"],
-            kind=each["kind"],
-            card=each["card"],
-            memory_bytes=each["memory_bytes"],
-            capability=each["capability"],
-            driver=each["driver"],
-            device_hash=salted_hash(each["identity"]),  # not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards
-            unsupported=each["unsupported"],
-            problem=each.get("problem", ""),
-            uuid=each.get("uuid", ""),
-            bus=each.get("bus", ""),
-            integrated=each.get("integrated", False),
+            device=fact["device"],
+            kind=fact["kind"],
+            card=fact["card"],
+            memory_bytes=fact["memory_bytes"],
+            capability=fact["capability"],
+            driver=fact["driver"],
+            device_hash=salted_hash(fact["identity"]),  # not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards
+            unsupported=fact["unsupported"],
+            problem=fact.get("problem", ""),
+            uuid=fact.get("uuid", ""),
+            bus=fact.get("bus", ""),
+            integrated=fact.get("integrated", False),
         )
-        for each in facts["devices"]
+        for fact in facts["devices"]
     ]
 
 
 def environment_of(facts: TorchFacts) -> Environment:
-    """Software and host facts; `facts` is what the child found of torch."""
+    """Return software and host facts; `facts` has torch's, collected by the child."""
     return Environment(
         torch=facts["torch"],
         torchvision=_version("torchvision"),
@@ -155,12 +155,12 @@ def environment_of(facts: TorchFacts) -> Environment:
 
 
 def switches(environ: Mapping[str, str]) -> str:
-    """Those of SWITCHES that are set, as `NAME=value`."""
+    """Return the variables in SWITCHES that are set, as `NAME=value`, joined by spaces."""
     return " ".join(f"{name}={environ[name]}" for name in SWITCHES if environ.get(name))
 
 
 def cpu_facts() -> TorchFacts:
-    """The CPU as a device, and no torch: for suites that use none."""
+    """Return facts with the CPU as the only device and no torch, for suites that do not use torch."""
     return {
         "torch": "",
         "cuda": "",
@@ -171,7 +171,7 @@ def cpu_facts() -> TorchFacts:
 
 
 def cpu_device() -> DeviceFacts:
-    """The CPU as one of the described devices."""
+    """Return the CPU's facts, in the form of other devices."""
     return {
         "device": "cpu",
         "kind": "cpu",
@@ -185,34 +185,34 @@ def cpu_device() -> DeviceFacts:
 
 
 def cpu_count() -> int:
-    """Logical CPUs this process may use: those it is bound to, or fewer where a container or job may use less time."""
+    """Return the logical CPUs that this process may use: its affinity, or the limit of its container or job."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cgroup_cpus()
     return bound if quota is None else max(1, min(bound, round(quota)))
 
 
-def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
-    """CPUs' worth of time that Linux gives the groups this process is in; None where there is no such limit."""
+def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float | None:
+    """Return the CPU limit of this process's control groups, in CPUs, or None without a limit."""
     try:
-        lines = own.read_text().splitlines()
+        lines = groups.read_text().splitlines()
     except OSError:
         return None
-    found = []
+    limits = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         tree = root if not controllers else root / controllers
         if controllers and "cpu" not in controllers.split(","):
             continue
-        # Inside a container the path is often the host's; what is mounted is the group's own folder then.
+        # Inside a container the path is often the host's, and the mounted folder is the group's.
         for group in (tree / path.lstrip("/"), *(tree / path.lstrip("/")).parents):
-            found += _quota(group)
+            limits += _quota(group)
             if group == tree:
                 break
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def _quota(group: Path) -> list[float]:
-    """CPUs that one cgroup gives, by version 2's file or version 1's, if it limits them."""
+    """Return the CPU limit of one cgroup (version 2 or 1) in a list, which is empty without a limit."""
     try:
         if (group / "cpu.max").exists():
             quota, period = (group / "cpu.max").read_text().split()
@@ -224,7 +224,7 @@ def _quota(group: Path) -> list[float]:
 
 
 def cpu_name() -> str:
-    """The CPU's model, as its maker calls it."""
+    """Return the name of the CPU's model."""
     if sys.platform == "darwin":
         return _output(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.machine()
     name = _cpuinfo().get("model name", "")
@@ -232,7 +232,7 @@ def cpu_name() -> str:
 
 
 def salted_hash(identity: str) -> str:
-    """Twelve hex digits that stay the same on this account and say nothing to anyone else."""
+    """Return twelve hex digits: always the same on this account, and useless to others."""
     folder = Path(platformdirs.user_data_dir("gpubench"))
     salt_file = folder / "salt"
     try:
@@ -241,12 +241,12 @@ def salted_hash(identity: str) -> str:
             salt_file.write_text(secrets.token_hex(16))
         salt = salt_file.read_text()
     except OSError:
-        return ""  # no place for a salt: an unknown specimen, which nothing is pooled with
+        return ""  # without a salt the specimen is unknown, and its rows are pooled with no others
     return hashlib.sha256(f"{salt} {identity}".encode()).hexdigest()[:12]
 
 
 def without_names(text: str) -> str:
-    """`text` without this account's folder, user and host: a row is made to be passed on."""
+    """Return `text` with this account's home folder, user and host name replaced: rows are published."""
     user = home = ""
     with contextlib.suppress(RuntimeError):
         home = str(Path.home())
@@ -261,7 +261,7 @@ def without_names(text: str) -> str:
 
 
 def _cpu_bf16() -> dict[str, str]:
-    """Empty where the CPU multiplies bf16 itself; emulated bf16 is slower than fp32 and proves nothing."""
+    """Return why bf16 is unsupported on this CPU, or an empty dict. Emulated bf16 is slower than fp32."""
     if sys.platform == "darwin":
         real = _output(["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]) == "1"
     else:
@@ -303,7 +303,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """Short commit of the checkout this package runs from, with + where it was edited; empty for a wheel."""
+    """Return the short commit of the checkout that this package runs from, with + if edited; empty for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return ""

@@ -1,4 +1,4 @@
-"""The host: governor, container, load, energy counters, speed. Reads files; keeps no host or user name."""
+"""Reads facts of the host: governor, container, load, energy counters, CPU time. Stores no host or user name."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ import psutil
 from gpubench.hardware.state import Host
 
 FIRST_NAMESPACE = "pid:[4026531836]"
-"""The kernel's own process namespace (PROC_PID_INIT_INO); a container without --pid=host has another."""
+"""The kernel's first process namespace (PROC_PID_INIT_INO); a container without --pid=host has another."""
 
 
 def host(cpu_count: int) -> Host:
-    """The host as it is now."""
+    """Return the state of the host now."""
     shm = Path("/dev/shm")
     return Host(
         cpu_count=cpu_count,
@@ -31,57 +31,57 @@ def host(cpu_count: int) -> Host:
 
 
 def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str:
-    """The frequency governor, all of them where CPUs differ; empty where there is none (a virtual machine)."""
+    """Return the frequency governors of the CPUs, joined by +; empty if there are none (a virtual machine)."""
     return "+".join(sorted({text for file in root.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(file))}))
 
 
 def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
-    """Memory nodes of the host."""
+    """Return the number of the host's memory nodes, or None if unknown."""
     return len(list(root.glob("node[0-9]*"))) or None
 
 
 def numa_node(bus: str, root: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """The memory node that the card at this PCI address is attached to; None where it is not told."""
+    """Return the memory node that the card at this PCI address is attached to, or None if unknown."""
     text = _text(root / f"{bus}.0" / "numa_node") if bus else ""
-    return int(text) if text.isdigit() else None  # -1: no such thing here
+    return int(text) if text.isdigit() else None  # -1: the host has no memory nodes
 
 
 def may_leave_node(node: int, root: Path = Path("/sys/devices/system/node")) -> bool:
-    """Whether this process may run on CPUs that are not of memory node `node`."""
+    """Return whether this process may run on CPUs outside memory node `node`."""
     ranges = [part.partition("-") for part in _text(root / f"node{node}" / "cpulist").split(",") if part]
-    own = {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
-    return bool(own) and hasattr(os, "sched_getaffinity") and bool(os.sched_getaffinity(0) - own)
+    cpus = {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+    return bool(cpus) and hasattr(os, "sched_getaffinity") and bool(os.sched_getaffinity(0) - cpus)
 
 
 def load_average() -> float:
-    """Processes that wanted a CPU in the last minute."""
+    """Return the load average of the last minute: processes that used or waited for a CPU."""
     return os.getloadavg()[0]
 
 
 SHARED_CPU = 0.1
-"""Of which others take more than this share is `shared`; a system's own work is less."""
+"""A CPU is `shared` if other programs take more than this share; background work of the system takes less."""
 
 
 class CpuLoad:
-    """How much of the CPUs' time others took since it was made.
+    """Measures the share of CPU time that other programs took since its creation.
 
-    Programs that this process waited for are its own. Seconds are the kernel's counts, of all CPUs that it shows.
+    Finished child processes count as this process. Seconds are the kernel's counts over all visible CPUs.
     """
 
     def __init__(self) -> None:
         self._began, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
 
     def others(self) -> float:
-        """Their share, 0 to 1; what a hypervisor gave to other machines counts as theirs."""
+        """Return the share of other programs, 0 to 1, including time that a hypervisor gave to other machines."""
         available = (time.monotonic() - self._began) * (psutil.cpu_count() or 1)
         taken = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         return max(0.0, taken / available) if available > 0 else 0.0
 
 
 def cpu_load(cpu_count: int) -> CpuLoad | None:
-    """The load from now on; None on a machine that shows more CPUs than the `cpu_count` it gives.
+    """Return a measurement of the load from now on, or None if only some of the visible CPUs (`cpu_count`) are usable.
 
-    There nobody knows whose load is in the way.
+    In that case the load may be on CPUs that this process does not use.
     """
     return CpuLoad() if cpu_count == os.cpu_count() else None
 
@@ -94,12 +94,12 @@ def _busy_seconds() -> float:
 
 
 def _own_seconds() -> float:
-    own = os.times()  # psutil knows no children's time on macOS
-    return own.user + own.system + own.children_user + own.children_system
+    times = os.times()  # psutil lacks the time of children on macOS
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
-    """What kind of container this is, or `none`."""
+    """Return the kind of container that this process runs in, or `none`."""
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
     if "APPTAINER_CONTAINER" in environ or "SINGULARITY_CONTAINER" in environ:
@@ -112,7 +112,7 @@ def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
 
 
 def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
-    """Whether process ids here are the kernel's own, which are those that a driver reports."""
+    """Return whether process ids here are the kernel's, which the driver reports too (no container namespace)."""
     try:
         return str(link.readlink()) == FIRST_NAMESPACE
     except OSError:
@@ -120,12 +120,15 @@ def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
 
 
 def cpu_packages(root: Path = Path("/sys/class/powercap")) -> list[Path]:
-    """RAPL's CPU packages: intel-rapl:0 is one (AMD's too), intel-rapl:0:0 a part of it."""
+    """Return RAPL's folders of CPU packages: intel-rapl:0 is one (on AMD too), intel-rapl:0:0 a part of it."""
     return [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
 
 
 def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float | None]:
-    """Reads joules of all CPU packages since some moment, by RAPL; None where it is not readable (mostly root only)."""
+    """Return a function that reads RAPL's energy counter of all CPU packages, in joules.
+
+    The function returns None if the counter is not readable; on most systems only root may read it.
+    """
     zones = cpu_packages(root)
     ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
     last: dict[Path, int] = {}
@@ -138,7 +141,7 @@ def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float |
                 return None
             count = int(text)
             if count < last.get(zone, 0):
-                turns[zone] += 1  # the counter starts again, after some minutes of full load
+                turns[zone] += 1  # the counter overflows after some minutes of full load
             last[zone] = count
         return sum(last[zone] + turns[zone] * ranges[zone] for zone in zones) / 1e6 if zones else None
 
@@ -146,9 +149,9 @@ def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float |
 
 
 def reference_seconds() -> float:
-    """Seconds of a fixed piece of work, a Python loop and a copy of 64 MiB: the median of five.
+    """Return the median time of five runs of a fixed task, a Python loop and a copy of 64 MiB, in seconds.
 
-    Identical cards differ with their hosts by up to 13% in launch-bound work (published figures of 39 hosts).
+    In launch-bound work, identical cards on different hosts differ by up to 13% (published rates of 39 hosts).
     """
     block = bytes(range(256)) * (1 << 18)
 

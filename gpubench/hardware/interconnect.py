@@ -1,4 +1,4 @@
-"""How the processes of a trial are connected, in a few words without machine names. Never imports torch."""
+"""Describes how the processes of a trial are connected, without machine names. Never imports torch."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ _PATHS = {
 
 
 def interconnect(cards: Sequence[str], case: Case, address: str) -> str:
-    """Within a machine what joins its NVIDIA `cards` (UUIDs); between machines also the network of `address`."""
+    """Return how NVIDIA `cards` (UUIDs) of a machine are connected; for several machines also their network."""
     inside = _between_cards(cards) if len(cards) > 1 else ""
     if case.nodes > 1:
         return "; ".join(part for part in (inside, _network(address)) if part)
@@ -29,15 +29,15 @@ def interconnect(cards: Sequence[str], case: Case, address: str) -> str:
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has `address`, or an empty string."""
+    """Return the network interface with `address`, or an empty string."""
     for name, addresses in psutil.net_if_addrs().items():
-        if any(each.address == address for each in addresses):
+        if any(assigned.address == address for assigned in addresses):
             return str(name)
     return ""
 
 
 def address_towards(host: str, port: int) -> str:
-    """This machine's address on the way to `host`. Raises OSError where there is no route."""
+    """Return this machine's address on the route to `host`. Raises OSError if there is no route."""
     family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(target)  # sends nothing: only the route is looked up
@@ -54,23 +54,23 @@ def _network(address: str) -> str:
 
 
 def _between_cards(uuids: Sequence[str]) -> str:
-    """How these NVIDIA cards are joined: by NVLink, or the longest way over PCIe."""
-    with contextlib.suppress(Exception):  # no NVML (a container without it) is no reason not to measure
+    """Return how these NVIDIA cards are connected: by NVLink, or else the longest path over PCIe."""
+    with contextlib.suppress(Exception):  # without NVML (in a container) the trial still runs
         import pynvml
 
         pynvml.nvmlInit()
         cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]
-        if all(_by_nvlink(one, other) for one, other in combinations(cards, 2)):
+        if all(_by_nvlink(first, second) for first, second in combinations(cards, 2)):
             return f"NVLink, {min(_nvlinks(card) for card in cards)} links a card"
-        worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], other) for other in cards[1:])
+        worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], card) for card in cards[1:])
         return next(text for name, text in _PATHS.items() if getattr(pynvml, name) == worst)
     return "unknown"
 
 
-def _by_nvlink(one: object, other: object) -> bool:
+def _by_nvlink(first: object, second: object) -> bool:
     import pynvml
 
-    status = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    status = pynvml.nvmlDeviceGetP2PStatus(first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 

@@ -1,4 +1,4 @@
-"""Reads NCCL's log: algorithm, protocol, and whether GPUs and network cards exchange data directly."""
+"""Reads NCCL's log: version, algorithm, protocol, and whether GPUs and network cards exchange data directly."""
 
 import re
 from collections import Counter
@@ -13,26 +13,26 @@ _VERSION = re.compile(r"NCCL version (\S+)")
 
 
 def settings(mode: Mode) -> dict[str, str]:
-    """The environment variables that make it tell.
+    """Return the environment variables that make NCCL write its log.
 
-    Which algorithm a collective takes is a line for each of them, which takes time: only --quick, by whose seconds
-    nothing is judged, asks for it.
+    Logging the algorithm of every collective takes time, so only --quick does it: its times are never compared.
     """
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET" + ",TUNING" * (mode == "quick")}
 
 
 def told(log: Path) -> str:
-    """In a few words, from the log of one process; empty where it says nothing."""
+    """Return a short description from the log of one process; empty if the log has no information."""
     if not log.exists():
         return ""
     text = log.read_text(errors="replace")
-    parts = [f"NCCL {found[1]}" for found in [_VERSION.search(text)] if found]
-    moved: Counter[tuple[str, str]] = Counter()
+    version = _VERSION.search(text)
+    parts = [f"NCCL {version[1]}"] if version else []
+    byte_counts: Counter[tuple[str, str]] = Counter()
     for size, algorithm, protocol in _CHOICE.findall(text):
-        moved[algorithm, protocol] += int(size)
-    if moved:
-        # Small messages are often sent another way; what most bytes went by counts.
-        algorithm, protocol = moved.most_common(1)[0][0]
+        byte_counts[algorithm, protocol] += int(size)
+    if byte_counts:
+        # Small messages often use another algorithm; the one that moved most bytes is reported.
+        algorithm, protocol = byte_counts.most_common(1)[0][0]
         parts.append(f"mostly {algorithm} {protocol}")
     if "via NET/" in text:
         parts.append(f"GPUDirect RDMA {'used' if '/GDRDMA' in text else 'not used'}")

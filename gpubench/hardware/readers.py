@@ -1,4 +1,4 @@
-"""Finds what reads the sensors of each device. Each maker has a file in `makers/`, named in MAKERS."""
+"""Returns the sensor reader of each device. Each maker has a file in `makers/`, listed in MAKERS."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,29 +10,29 @@ from gpubench.hardware.state import CardState, Check
 from gpubench.hardware.telemetry import CardReader, Maker
 
 MAKERS: tuple[Maker, ...] = (nvidia, amd, apple)
-"""In the order in which they are asked for a card."""
+"""The first one that can read a card is used."""
 
 
 def readers(devices: Iterable[Device]) -> dict[str, CardReader | None]:
-    """By name of the device, what reads it; None where nothing does, as for a CPU."""
-    every = list(devices)
-    found: dict[str, CardReader | None] = {device.device: None for device in every}
+    """Return the sensor reader by device name; None for devices without one, such as a CPU."""
+    all_devices = list(devices)
+    by_device: dict[str, CardReader | None] = {device.device: None for device in all_devices}
     for maker in MAKERS:
-        wanted = [device for device in every if device.kind == maker.KIND and not found[device.device]]
+        wanted = [device for device in all_devices if device.kind == maker.KIND and not by_device[device.device]]
         library = maker.library() if wanted else None
         if library is not None:
-            found.update((device.device, maker.find(library, device)) for device in wanted)
-    return found
+            by_device.update((device.device, maker.find(library, device)) for device in wanted)
+    return by_device
 
 
 def state_of(device: Device, card: CardReader | None) -> CardState:
-    """How the card is set up, and the memory node that it is attached to."""
+    """Return the settings of the card, and the memory node that it is attached to."""
     return replace(card.state() if card else CardState(), numa_node=host.numa_node(device.bus))
 
 
 def untold(device: Device) -> Check:
-    """That nothing can be read of an accelerator, and what would change that."""
-    text = f"{device.device}: power, energy, clocks, heat and other programs cannot be read"
+    """Return the check for an accelerator whose sensors cannot be read, with advice."""
+    text = f"{device.device}: cannot read power, energy, clocks, temperature and other programs"
     advice = "; ".join(maker.MISSING for maker in MAKERS if device.kind == maker.KIND)
     watch = "watch the card with its maker's tool while gpubench runs"
-    return Check("note", text, advice or f"no library tells of this kind here: {watch}")
+    return Check("note", text, advice or f"no library reads this kind of card: {watch}")

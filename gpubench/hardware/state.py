@@ -1,38 +1,38 @@
-"""The state of card and host (power, clocks, load, other processes) as facts, and `doctor`'s checks of them."""
+"""The state of card and host (power, clocks, load, other processes) as data, and `doctor`'s checks of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
-"""Reasons for a low clock that are faults. A power cap is none: it is how a card under load is meant to run."""
+"""Reasons for a low clock that are faults. A power cap is normal under load."""
 
 SWITCHES = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
-    "PYTORCH_CUDA_ALLOC_CONF": "torch's allocator is not as it comes",
-    "PYTORCH_ALLOC_CONF": "torch's allocator is not as it comes",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor asks the driver for its memory",
-    "NVIDIA_TF32_OVERRIDE": "TF32 is switched behind torch's back",
+    "PYTORCH_CUDA_ALLOC_CONF": "torch's allocator has other settings than the default",
+    "PYTORCH_ALLOC_CONF": "torch's allocator has other settings than the default",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is allocated by the driver, which is slow",
+    "NVIDIA_TF32_OVERRIDE": "it overrides torch's TF32 setting",
 }
-"""Environment variables that change figures without a word, and how."""
+"""Environment variables that change results, and how."""
 
 IDLE_UTILISATION = 0.05
-"""A card that nobody uses is less busy than this."""
+"""An unused card has a lower utilisation than this share."""
 
 FREE_CLOCK = 0.8
-"""A loaded card below this share of its highest SM clock, with no reason named, is held there by a lock."""
+"""A loaded card below this share of its highest SM clock, without a reported reason, has a clock lock."""
 
 BUSY_SHARE = 0.25
-"""Load per CPU above which other programs disturb."""
+"""Load per CPU above which other programs affect results."""
 
 FEW_CPUS = 4
-"""Fewer than this cannot feed a card and run Python beside it."""
+"""Fewer CPUs than this cannot load data for a card and run Python at the same time."""
 
 ROOMY_SWAP_BYTES = 500_000_000
-"""Swapped-out pages of sleeping programs are normal up to about here."""
+"""Up to about this much swap is normal: pages of sleeping programs."""
 
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
-"""Loader workers hand batches over in /dev/shm; a container's default of 64 MiB ends in a bus error."""
+"""Loader workers pass batches through /dev/shm; a container's default of 64 MiB causes a bus error."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CardState:
-    """How a card is set up; None and empty where it does not say. The fields are columns of the row."""
+    """Settings of a card; None or empty if unknown. The fields are columns of the row."""
 
     power_limit_watts: float | None = None
     default_power_limit_watts: float | None = None
@@ -63,32 +63,32 @@ class CardState:
 
 @dataclass(frozen=True)
 class Commands:
-    """What a card's maker gives to put it right; empty where there is no such command."""
+    """Commands of a card's maker that change settings; empty if there is none."""
 
     settings: str = ""
-    """The beginning of those that switch something."""
+    """Beginning of the commands that switch a setting."""
     power_limit: str = ""
-    """With a place for `watts`."""
+    """Sets the power limit; a format string with `watts`."""
     clocks: str = ""
-    """Gives the clocks back to the card."""
+    """Resets the clocks."""
     processes: str = ""
-    """Lists who is on it."""
+    """Lists the processes on the card."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a card says at one moment; None where it does not say."""
+    """A card's sensors at one moment; None if unknown."""
 
     power_watts: float | None = None
     energy_joules: float | None = None
-    """A counter that starts anywhere."""
+    """A counter: only differences are meaningful."""
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_celsius: float | None = None
     utilisation: float | None = None
-    """Share of the last moments in which anything ran, 0 to 1."""
+    """Share of the last moments in which a kernel ran, 0 to 1."""
     memory_used_bytes: float | None = None
-    """By everyone, reserved memory included."""
+    """Memory used by all processes, reserved memory included."""
     pcie_generation: float | None = None
     pcie_width: float | None = None
     reasons: frozenset[str] | None = None
@@ -97,7 +97,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Processes:
-    """Ids of the processes that have a context on a card, as the driver counts them."""
+    """Ids of the processes with a context on a card, as the driver reports them."""
 
     compute: frozenset[int] = frozenset()
     graphics: frozenset[int] = frozenset()
@@ -105,103 +105,105 @@ class Processes:
 
 @dataclass(frozen=True)
 class CardCheck:
-    """One card as the doctor found it."""
+    """The doctor's measurements of one card."""
 
     device: str
     commands: Commands
     state: CardState
     idle: Reading
-    """Before anything of ours ran on it."""
+    """Sensors before gpubench used the card."""
     processes: Processes | None
-    """Before anything of ours ran on it; None where the driver does not tell."""
+    """Processes before gpubench used the card; None if the driver does not list them."""
     loaded: Sequence[Reading] = field(default=())
-    """While matrices were multiplied on it."""
+    """Sensors while gpubench multiplied matrices on it."""
     load_failure: str = ""
-    """Why they were not."""
+    """Why the multiplication failed, or empty."""
     strays: bool = False
-    """Whether this process may run on CPUs of another memory node than the card's."""
+    """Whether this process may run on CPUs outside the card's memory node."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """The host as the doctor found it."""
+    """The doctor's measurements of the host."""
 
     cpu_count: int
     cpu_governor: str
     load_average: float
-    """Processes that wanted a CPU in the last minute, before we began."""
+    """Load average of the last minute, before gpubench started."""
     container: str
-    """docker, podman, kubernetes, another's name, or `none`."""
+    """docker, podman, kubernetes, another name, or `none`."""
     all_processes_visible: bool
-    """Whether process ids here are the kernel's own, as the driver reports them."""
+    """Whether process ids here are the kernel's, which the driver reports too."""
     swap_used_bytes: int
     shared_memory_bytes: int | None
     cpu_energy_hidden: bool = False
-    """Whether the CPU counts its energy, but not for this user."""
+    """Whether the CPU has an energy counter that this user may not read."""
 
 
 def of_card(check: CardCheck) -> list[Check]:
-    """What to fix on a card, and what to know about it."""
-    found = [*_of_settings(check), *_of_company(check), *_under_load(check)]
-    return found or [Check("ok", f"{check.device}: nothing on the card is in the way")]
+    """Return the checks of a card: settings, other processes, and clocks and links under load."""
+    checks = [*_check_settings(check), *_check_other_processes(check), *_check_load(check)]
+    return checks or [Check("ok", f"{check.device}: no problems on the card")]
 
 
-def _of_settings(check: CardCheck) -> list[Check]:
+def _check_settings(check: CardCheck) -> list[Check]:
     device, state, commands = check.device, check.state, check.commands
-    found = []
+    checks = []
     limit, default = state.power_limit_watts, state.default_power_limit_watts
     if limit and default and limit < default:
         text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
-        found.append(Check("fix", text, commands.power_limit.format(watts=default)))
+        checks.append(Check("fix", text, commands.power_limit.format(watts=default)))
     elif limit and default and limit > default:
-        text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows say so"
-        found.append(Check("note", text, f"{commands.power_limit.format(watts=default)} makes it a stock card"))
+        text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows have both"
+        checks.append(Check("note", text, f"{commands.power_limit.format(watts=default)} restores the default"))
     if state.clocks_policy not in {"", "default"}:
-        advice = f"{commands.clocks}; an offset is taken back where it was set (nvidia-settings, a tuning tool)"
-        found.append(Check("fix", f"{device}: clocks are not the card's own: {state.clocks_policy}", advice))
+        advice = f"{commands.clocks}; remove an offset with the tool that set it (nvidia-settings, a tuning tool)"
+        checks.append(Check("fix", f"{device}: clocks are not the card's defaults: {state.clocks_policy}", advice))
     if state.mig == "on":
-        text = f"{device}: MIG is on: this is a slice of a card, its power and energy cannot be told"
-        found.append(
-            Check("note", text, f"{commands.settings} -mig 0 gives the whole card (nothing may run on it then)")
+        text = f"{device}: MIG is on: this is a slice of a card, its power and energy cannot be measured"
+        checks.append(
+            Check("note", text, f"{commands.settings} -mig 0 gives the whole card (end all programs on it first)")
         )
     if state.ecc == "off":
         text = f"{device}: ECC is off; a card with ECC on has less memory and may be slower"
-        found.append(Check("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart"))
+        checks.append(
+            Check("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart")
+        )
     if state.persistence == "off":
         text = f"{device}: persistence mode is off: each trial may wait seconds for the driver"
-        found.append(Check("note", text, f"{commands.settings} -pm 1"))
+        checks.append(Check("note", text, f"{commands.settings} -pm 1"))
     if check.strays:
         node = state.numa_node
         text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
-        found.append(Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
-    return found
+        checks.append(Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
+    return checks
 
 
-def _of_company(check: CardCheck) -> list[Check]:
-    device, found = check.device, []
+def _check_other_processes(check: CardCheck) -> list[Check]:
+    device, checks = check.device, []
     compute = len(check.processes.compute) if check.processes else 0
     busy = check.idle.utilisation
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
-        found.append(
-            Check("fix", text, f"{check.commands.processes} lists them; wait for their end, or take another card")
+        checks.append(
+            Check("fix", text, f"{check.commands.processes} lists them; wait until they end, or use another card")
         )
     elif busy is not None and busy > IDLE_UTILISATION:
-        text = f"{device}: busy {busy:.0%} of the time before we began"
-        advice = f"end what uses the card: {check.commands.processes} lists it, on the host where this is a container"
-        found.append(Check("fix", text, advice))
+        text = f"{device}: busy {busy:.0%} of the time before gpubench started"
+        advice = f"end the programs on the card: {check.commands.processes} lists them (in a container: on the host)"
+        checks.append(Check("fix", text, advice))
     if check.processes and check.processes.graphics - check.processes.compute:
-        text = f"{device}: the card also draws a desktop, which takes memory and moments of time"
-        found.append(Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
-    return found
+        text = f"{device}: the card also draws a desktop, which takes memory and time"
+        checks.append(Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
+    return checks
 
 
-def _under_load(check: CardCheck) -> list[Check]:
-    device, state, found = check.device, check.state, []
+def _check_load(check: CardCheck) -> list[Check]:
+    device, state, checks = check.device, check.state, []
     if check.load_failure:
         text = f"{device}: multiplying matrices on it failed: {check.load_failure}"
-        found.append(Check("fix", text, "end what fills its memory, and restart the machine if it goes on"))
-    # Between two batches of work a card is at rest, with the clocks and the link of one.
+        checks.append(Check("fix", text, "end programs that fill its memory; restart the machine if it fails again"))
+    # Between two batches of work a card is idle, with low clocks and a slow link.
     loaded = [reading for reading in check.loaded if "idle" not in (reading.reasons or ())]
     width = max((r.pcie_width or 0 for r in loaded), default=0)
     generation = max((r.pcie_generation or 0 for r in loaded), default=0)
@@ -212,57 +214,59 @@ def _under_load(check: CardCheck) -> list[Check]:
             f"{device}: PCIe link under load is generation {generation:.0f} x{width:.0f}"
             f" of generation {state.max_pcie_generation} x{state.max_pcie_width}"
         )
-        advice = "seat the card anew, use the slot next to the CPU, no riser; in the BIOS set the slot's speed to auto"
-        found.append(Check("fix", text, advice))
+        advice = "reseat the card, use the slot next to the CPU, no riser; set the slot's speed to auto in the BIOS"
+        checks.append(Check("fix", text, advice))
     reasons = set().union(*(r.reasons or () for r in loaded))
     hot = max((r.temperature_celsius or 0 for r in loaded), default=0)
     if reasons & {"sw_thermal", "hw_thermal"}:
         text = f"{device}: slowed by heat within seconds of load ({hot:.0f} degrees Celsius)"
-        found.append(Check("fix", text, "clean fans and filters, give it air, raise the fan speed; let it cool"))
+        checks.append(
+            Check("fix", text, "clean fans and filters, improve the airflow, raise the fan speed; let the card cool")
+        )
     elif reasons & SLOWED:
         text = f"{device}: slowed by its hardware under load ({', '.join(sorted(reasons & SLOWED))})"
-        found.append(Check("fix", text, "check the power supply and each power cable of the card"))
+        checks.append(Check("fix", text, "check the power supply and each power cable of the card"))
     clocks = [r.sm_clock_mhz for r in loaded if r.sm_clock_mhz]
     top = state.card_max_sm_clock_mhz
     if clocks and top and not reasons and max(clocks) < FREE_CLOCK * top:
         text = f"{device}: SM clock stays at {max(clocks):.0f} of {top} MHz under load with no reason given: locked"
-        found.append(Check("fix", text, check.commands.clocks))
-    return found
+        checks.append(Check("fix", text, check.commands.clocks))
+    return checks
 
 
 def of_host(host: Host, *, accelerator: bool) -> list[Check]:
-    """What to fix on the host; `accelerator` says whether it has to feed one."""
-    found = []
+    """Return the checks of the host; `accelerator`: whether trials use an accelerator."""
+    checks = []
     if host.cpu_governor not in {"", "performance"}:
-        text = f"CPU governor is {host.cpu_governor}: clocks follow the load, and launches wait for them"
-        found.append(Check("fix", text, "sudo cpupower frequency-set -g performance"))
+        text = f"CPU governor is {host.cpu_governor}: CPU clocks change with the load, which delays kernel launches"
+        checks.append(Check("fix", text, "sudo cpupower frequency-set -g performance"))
     if host.load_average > BUSY_SHARE * host.cpu_count:
-        text = f"load average {host.load_average:.1f} on {host.cpu_count} CPUs: other programs compute"
-        found.append(Check("fix", text, "see which with top; end them or wait"))
+        text = f"load average {host.load_average:.1f} on {host.cpu_count} CPUs: other programs are running"
+        checks.append(Check("fix", text, "top lists them; end them or wait"))
     if accelerator and host.cpu_count < FEW_CPUS:
-        text = f"{host.cpu_count} CPU(s) to feed an accelerator: it may wait for data (data_stall in the rows)"
-        found.append(Check("note", text, "give the machine or container more, for example docker run --cpus 8"))
+        text = f"only {host.cpu_count} CPU(s) for an accelerator: it may wait for data (data_stall in the rows)"
+        checks.append(Check("note", text, "give the machine or container more CPUs, for example docker run --cpus 8"))
     if host.swap_used_bytes > ROOMY_SWAP_BYTES:
-        text = f"{host.swap_used_bytes / 1e9:.1f} GB are swapped out: memory is or was short"
-        found.append(Check("note", text, "end what fills the memory, then sudo swapoff -a && sudo swapon -a"))
+        text = f"{host.swap_used_bytes / 1e9:.1f} GB of swap in use: memory is or was full"
+        checks.append(Check("note", text, "end programs that fill the memory, then sudo swapoff -a && sudo swapon -a"))
     if accelerator and not host.all_processes_visible:
-        where = f"a container ({host.container})" if host.container != "none" else "a process namespace of its own"
+        where = f"a container ({host.container})" if host.container != "none" else "a separate process namespace"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
-        found.append(Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
+        checks.append(Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
     if host.cpu_energy_hidden:
-        text = "the CPU counts its energy, but only for the superuser: cpu_energy_joules stays empty"
-        found.append(Check("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
+        text = "only root may read the CPU's energy counter: cpu_energy_joules stays empty"
+        checks.append(Check("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
-        text = f"/dev/shm holds {shared / 2**20:.0f} MiB: loader workers may die of a bus error"
-        found.append(Check("fix", text, "docker run --shm-size=8g, or --ipc=host"))
-    return found or [Check("ok", "nothing on the host is in the way")]
+        text = f"/dev/shm has only {shared / 2**20:.0f} MiB: loader workers may crash with a bus error"
+        checks.append(Check("fix", text, "docker run --shm-size=8g, or --ipc=host"))
+    return checks or [Check("ok", "no problems on the host")]
 
 
 def of_switches(set_here: str) -> list[Check]:
-    """What environment variables change; `set_here` has them as `NAME=value`, with a space between."""
+    """Return a check for each variable of SWITCHES in `set_here` (`NAME=value`, separated by spaces)."""
     return [
-        Check("fix", f"{each}: {SWITCHES[each.partition('=')[0]]}", f"unset {each.partition('=')[0]}")
-        for each in set_here.split()
-        if each.partition("=")[0] in SWITCHES
+        Check("fix", f"{setting}: {SWITCHES[setting.partition('=')[0]]}", f"unset {setting.partition('=')[0]}")
+        for setting in set_here.split()
+        if setting.partition("=")[0] in SWITCHES
     ]

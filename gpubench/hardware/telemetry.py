@@ -1,6 +1,6 @@
-"""Reads the device from the parent process while a child trains on it, and keeps what lies in the timed laps.
+"""Reads the device's sensors in the parent process while a child trains, and summarises the readings in timed laps.
 
-Opens no device for computing. What a card, a driver or a container does not report stays empty.
+Called by runner/measure.py. Never computes on a device. Values that a card or driver does not report stay empty.
 """
 
 import time
@@ -19,74 +19,74 @@ from gpubench.hardware.state import SLOWED, CardState, Commands, Processes, Read
 from gpubench.suite.trial import Lap, Telemetry
 
 SAMPLE_SECONDS = 0.15
-"""Least time between two readings; the parent wakes every 0.2 s. A card renews its figures about ten times a second."""
+"""Least time between two readings; the parent wakes every 0.2 s. Cards update their sensors about every 0.1 s."""
 
 PROCESSES_SECONDS = 1.0
-"""Least time between two looks at the processes on the card."""
+"""Least time between two lists of the processes on the card."""
 
 LEAST_READINGS = 5
-"""Fewer readings in the timed laps, about a second of them, are no mean: power and energy lag behind that much."""
+"""With fewer readings in the timed laps (about a second) there is no mean: power and energy lag behind that much."""
 
 FALLEN = 0.03
 """A clock that falls by this share inside the timed laps is marked: `throttled`, or `clock_fell` under a power cap."""
 
 WINDOW_SECONDS = 5.0
-"""A card has settled when the two halves of the last seconds agree."""
+"""A card has settled when the two halves of this window agree."""
 CLOCK_TOLERANCE = 0.02
 TEMPERATURE_TOLERANCE_CELSIUS = 0.5
-"""Between the middles of the halves: a slope of 0.2 degrees a second."""
+"""Between the middles of the halves: a slope of 0.2 degrees Celsius per second."""
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
 
 
 class CardReader(Protocol):
-    """A card as a maker's library shows it."""
+    """Reads one card through its maker's library."""
 
     commands: Commands
 
     def state(self) -> CardState:
-        """How it is set up."""
+        """Return the settings of the card."""
 
     def read(self) -> Reading:
-        """What it says now."""
+        """Return the sensors' values now."""
 
     def processes(self) -> Processes | None:
-        """Who uses it; None where that is not told."""
+        """Return the processes on the card, or None if unknown."""
 
 
 class Maker(Protocol):
-    """What a file of `makers/` has, which reads the cards of one maker. `MAKERS` in readers.py lists these files."""
+    """The contents of a file in `makers/`, which reads the cards of one maker. readers.MAKERS lists these files."""
 
     KIND: str
-    """What torch calls such devices; AMD's cards are `cuda` too."""
+    """torch's name for such devices; AMD's cards are `cuda` too."""
     MISSING: str
-    """What to install where nothing can be read of one."""
+    """Advice for when sensors cannot be read: what to install."""
 
     def library(self) -> ModuleType | None:
-        """The maker's library, ready to be asked; None where it or the driver is missing."""
+        """Return the maker's library, initialised, or None if it or the driver is missing."""
 
     def find(self, library: ModuleType, device: Device) -> CardReader | None:
-        """What reads this device, if the library knows it."""
+        """Return the reader of this device, or None if the library does not know it."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """How many processes of others are on the card."""
+    """Number of other programs' processes on the card."""
 
     compute: int
     graphics: int
 
 
 class Sampler:
-    """The readings of one trial.
+    """Collects the readings of one trial.
 
     Args:
         card: the accelerator, or None.
-        cpu_energy: joules that the CPU has used since some moment, or None.
-        on_cpu: whether the CPU is the device, so that its energy is the trial's.
-        all_processes_visible: whether process ids here are those the driver reports.
-        now: seconds of the clock that laps are stamped with.
+        cpu_energy: returns the CPU's energy counter in joules, or None.
+        on_cpu: whether the trial runs on the CPU, so that the CPU's energy is the trial's.
+        all_processes_visible: whether process ids here are those that the driver reports.
+        now: the clock of the laps' start times, in seconds.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class Sampler:
         self.readings: list[Reading] = []
         self._foreign: list[tuple[float, Foreign | None]] = []
         self._training: float | None = None
-        self._told = False
+        self._notified = False
         first = card.read() if card else Reading()
         self._reads = card is not None or cpu_energy() is not None
         self.watches = first.sm_clock_mhz is not None or first.temperature_celsius is not None
-        """Whether it can tell the child when the card has settled."""
+        """Whether it can notify the child when the card has settled."""
 
     def hear(self, event: Mapping[str, object]) -> None:
-        """News from the child; with the first lap the card is at work."""
+        """Note the start of the training at the child's first lap."""
         if event["event"] == "lap" and self._training is None:
             self._training = self._now()
 
     def tick(self, pid: int) -> Mapping[str, bool] | None:
-        """Read what is due; `pid` is the child's. Returns what to tell the child: once, that the card has settled."""
+        """Read the sensors that are due; return a message for the child (process `pid`) once the card has settled."""
         now = self._now()
         if not self._reads or (self._times and now - self._times[-1] < SAMPLE_SECONDS):
             return None
@@ -129,16 +129,16 @@ class Sampler:
         self.readings.append(self._card.read())
         if not self._foreign or now - self._foreign[-1][0] >= PROCESSES_SECONDS:
             self._foreign.append((now, foreign(self._card.processes(), pid, all_visible=self._all_visible)))
-        if self._told or not self.watches or self._training is None:
+        if self._notified or not self.watches or self._training is None:
             return None
-        self._told = settled(self._times, self.readings, since=self._training)
-        return {"settled": True} if self._told else None
+        self._notified = settled(self._times, self.readings, since=self._training)
+        return {"settled": True} if self._notified else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
-        """The columns, over the timed training laps among `laps`; empty where fewer than a second of them was read.
+        """Return the telemetry columns over the timed training laps; empty with less than a second of readings.
 
-        Laps that are marked as an earlier process's, of a run that was resumed, do not count: their stamps may be of
-        another host, or of this one before it was started anew.
+        Laps of an earlier process (before the run was resumed) do not count: they may be from another host, or from
+        before a restart.
         """
         timed = sorted(
             (lap for lap in laps if lap.phase == "train" and lap.kind == "timed" and not lap.earlier),
@@ -155,7 +155,7 @@ class Sampler:
         others = self._others(spans)
         slowed = any(reason & SLOWED for reason in reasons)
         fallen = fell(clocks) and not slowed
-        # Boost gives way to the power cap as a card warms up: no fault, and nothing that heat explains.
+        # As a card warms up, its power cap lowers the boost clock: that is normal, not a fault.
         capped = fallen and any("power_cap" in reason for reason in reasons)
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
         return Telemetry(
@@ -182,12 +182,12 @@ class Sampler:
         )
 
     def _card_energy(self, spans: Sequence[Span]) -> tuple[float | None, str]:
-        """Joules by the card's counter, else by its power over time; a counter that stands still is none (vGPU)."""
+        """Return joules and their source: the card's counter, or power over time if the counter is stuck (vGPU)."""
         counted = _counted(self._times, [reading.energy_joules for reading in self.readings], spans)
         if counted:
             return counted, "counter"
         powers = [reading.power_watts for reading in self.readings]
-        times, watts = _known(self._times, powers)
+        times, watts = _without_none(self._times, powers)
         if not _inside(times, spans).sum() >= LEAST_READINGS:
             return None, ""
         steps = np.diff(times) * (watts[1:] + watts[:-1]) / 2
@@ -195,23 +195,24 @@ class Sampler:
 
     def _others(self, spans: Sequence[Span]) -> Foreign | None:
         times = [at for at, _ in self._foreign]
-        seen = [load for (_, load), within in zip(self._foreign, _inside(times, spans), strict=True) if within and load]
-        if not seen:
+        loads = zip(self._foreign, _inside(times, spans), strict=True)
+        known_loads = [load for (_, load), within in loads if within and load]
+        if not known_loads:
             return None
-        return Foreign(max(load.compute for load in seen), max(load.graphics for load in seen))
+        return Foreign(max(load.compute for load in known_loads), max(load.graphics for load in known_loads))
 
 
 def foreign(processes: Processes | None, pid: int, *, all_visible: bool) -> Foreign | None:
-    """Who is on the card beside the process `pid` and its descendants; None where that cannot be told.
+    """Return the number of processes on the card that do not belong to process `pid`, or None if unknown.
 
-    A driver that does not list our own child, which is at work there, counts in ids of another namespace, so
-    nothing can be said of the rest. And in a namespace of our own, others may be there that are not shown.
+    If the driver does not list our child, it reports the ids of another namespace, so the others are unknown. In a
+    namespace of our own, it may hide processes of others.
     """
     if processes is None:
         return None
-    own = {each for each in processes.compute | processes.graphics if _descends(each, pid)}
-    compute, graphics = processes.compute - own, processes.graphics - processes.compute - own
-    if not own or not (compute or all_visible):
+    trial = {process for process in processes.compute | processes.graphics if _descends(process, pid)}
+    compute, graphics = processes.compute - trial, processes.graphics - processes.compute - trial
+    if not trial or not (compute or all_visible):
         return None
     return Foreign(len(compute), len(graphics))
 
@@ -226,7 +227,7 @@ def _descends(pid: int, root: int) -> bool:
 
 
 def settled(times: Sequence[float], readings: Sequence[Reading], *, since: float) -> bool:
-    """Whether SM clock and temperature stayed flat over the last seconds, all of them after `since`."""
+    """Return whether SM clock and temperature were constant over the last WINDOW_SECONDS, all after `since`."""
     start = times[-1] - WINDOW_SECONDS
     if start < since:
         return False
@@ -241,11 +242,11 @@ def settled(times: Sequence[float], readings: Sequence[Reading], *, since: float
 
 def _agree(means: Sequence[float | None], tolerance: float) -> bool:
     early, late = means
-    return early is None or late is None or abs(late - early) <= tolerance  # what is not told cannot move
+    return early is None or late is None or abs(late - early) <= tolerance  # unknown values are taken as constant
 
 
 def fell(clocks: Sequence[float]) -> bool:
-    """Whether the last quarter of the readings is lower than the first by more than a clock's own flutter."""
+    """Return whether the mean of the last quarter of the readings is more than 3% (FALLEN) below the first's."""
     quarter = len(clocks) // 4
     if quarter < 2:
         return False
@@ -266,8 +267,8 @@ def _whole(values: Sequence[float]) -> int | None:
 
 
 def _shares(reasons: Sequence[frozenset[str]]) -> str:
-    """Share of the readings in which each reason held: `idle=0.1 power_cap=0.85`, or `none`; empty if never told."""
-    counts = Counter(name for each in reasons for name in each)
+    """Return the share of readings with each reason: `idle=0.1 power_cap=0.85`, or `none`; empty if unknown."""
+    counts = Counter(name for reason in reasons for name in reason)
     shares = " ".join(f"{name}={count / len(reasons):.2g}" for name, count in sorted(counts.items()))
     return shares or ("none" if reasons else "")
 
@@ -280,7 +281,7 @@ def _load(others: Foreign | None) -> str:
 
 
 def _inside(times: Sequence[float] | Floats, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
-    """Which of `times` lie in one of `spans`, which are in order and do not overlap."""
+    """Return which of `times` are inside one of `spans`, which are in order and do not overlap."""
     at = np.asarray(times, dtype=float)
     if not spans:
         return np.zeros(len(at), dtype=bool)
@@ -290,20 +291,20 @@ def _inside(times: Sequence[float] | Floats, spans: Sequence[Span]) -> npt.NDArr
     return within
 
 
-def _known(times: Sequence[float], values: Sequence[float | None]) -> tuple[Floats, Floats]:
+def _without_none(times: Sequence[float], values: Sequence[float | None]) -> tuple[Floats, Floats]:
     pairs = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
     both = np.asarray(pairs, dtype=float).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
 def _counted(times: Sequence[float], counts: Sequence[float | None], spans: Sequence[Span]) -> float | None:
-    """What a counter went up by inside `spans`; None where it was read too seldom there."""
-    at, values = _known(times, counts)
+    """Return the increase of a counter inside `spans`, or None with too few readings there."""
+    at, values = _without_none(times, counts)
     return _between(at, values, spans) if _inside(at, spans).sum() >= LEAST_READINGS else None
 
 
 def _between(times: Floats, counts: Floats, spans: Sequence[Span]) -> float:
-    """What was counted inside `spans`; what lies beyond the first and the last reading is taken to be like the rest."""
+    """Return the increase inside `spans`, extrapolated to the parts before the first and after the last reading."""
     starts, ends = np.asarray(spans, dtype=float).T
     seconds = (ends - starts).sum()
     starts, ends = starts.clip(times[0], times[-1]), ends.clip(times[0], times[-1])

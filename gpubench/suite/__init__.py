@@ -1,5 +1,4 @@
-"""What a suite is and what is asked of it: suite and parameters, case, trial, measurement.
+"""Suite, parameters, case, trial and measurement as plain data, and the loading of suite files.
 
-Plain data and the reading of suite files. Imports no other room, and never torch. Every other room speaks in these
-terms.
+All other rooms use these classes. Imports no other room, and never torch.
 """

@@ -1,4 +1,4 @@
-"""Finds the files of suites, loads and checks them, and says in a line what is wrong with one. Never imports torch."""
+"""Finds, loads and checks the files of suites; errors are one line. Called by the runner and by workers; no torch."""
 
 import ast
 import importlib.resources
@@ -17,27 +17,27 @@ DOCS = "see docs/adding-a-suite.md"
 
 @dataclass(frozen=True)
 class LoadedSuite:
-    """A suite with its name and where it lies: a file, or a folder whose `__init__.py` has the SUITE."""
+    """A suite, its name and its path: a file, or a folder whose `__init__.py` defines SUITE."""
 
     name: str
     path: Path
     digest: str
-    """SHA-256 of the code that it times, as it was loaded (timed_code.py)."""
+    """SHA-256 of the code that the suite times, as it was loaded (timed_code.py)."""
     suite: Suite
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring."""
+        """The first line of the suite's docstring."""
         doc = sys.modules[_module_name(self.path)].__doc__ or ""
         return doc.strip().partition("\n")[0]
 
     def samples(self, params: Mapping[str, ParamValue]) -> int:
-        """Training samples in one epoch of a case with these parameters; 0 where the suite does not say."""
-        known = self.suite.train_samples
-        return known(params) if callable(known) else known
+        """Return the training samples in one epoch with these parameters; 0 where the suite does not declare it."""
+        samples = self.suite.train_samples
+        return samples(params) if callable(samples) else samples
 
     def resolve_params(self, settings: Mapping[str, str], model: str = "") -> dict[str, ParamValue]:
-        """Every parameter's value for `model`: --set first, then the presets it selects, then the defaults.
+        """Return the value of every parameter for `model`: from --set, else from matching presets, else the default.
 
         Raises UserError for a name the suite does not declare or a value it does not allow.
         """
@@ -58,12 +58,12 @@ class LoadedSuite:
 
 
 def built_in_folder() -> Path:
-    """Where the built-in suites lie: `suites/` of a checkout, `gpubench/suites` of an installed wheel."""
+    """Return the folder of the built-in suites: `suites/` of a checkout, `gpubench/suites` of an installed wheel."""
     return Path(str(importlib.resources.files("gpubench.suites")))
 
 
 def built_in_names() -> list[str]:
-    """Names of the built-in suites, sorted."""
+    """Return the names of the built-in suites, sorted."""
     return sorted(_built_in())
 
 
@@ -74,7 +74,7 @@ def _built_in() -> dict[str, Path]:
 
 
 def find(name: str) -> LoadedSuite:
-    """The suite called `name`, or the one in the file or folder `name` where that is a path."""
+    """Return the suite called `name`, or the one in the file or folder `name` if that is a path."""
     if name in (built_in := _built_in()):
         return load(built_in[name])
     path = Path(name)
@@ -89,19 +89,19 @@ def find(name: str) -> LoadedSuite:
 
 
 def find_all(names: Sequence[str]) -> list[LoadedSuite]:
-    """The suites called `names`, each once; raises UserError where two files have one name."""
+    """Return the suites called `names`, without duplicates; raises UserError where two files have the same name."""
     loaded = [find(name) for name in dict.fromkeys(names)]
     paths: dict[str, Path] = {}
-    for each in loaded:
-        if paths.setdefault(each.name, each.path) != each.path:
+    for suite in loaded:
+        if paths.setdefault(suite.name, suite.path) != suite.path:
             raise UserError(
-                f"--suite: {paths[each.name]} and {each.path} have the same name; rename one, or run them apart"
+                f"--suite: {paths[suite.name]} and {suite.path} have the same name; rename one, or run them separately"
             )
-    return list({each.name: each for each in loaded}.values())
+    return list({suite.name: suite for suite in loaded}.values())
 
 
 def load(path: Path) -> LoadedSuite:
-    """Run the suite at `path` and return its SUITE; raises UserError with the line at fault."""
+    """Import the suite at `path` and return it; raises UserError that names the faulty line."""
     files = sources(path)
     module_name = _module_name(path)
     folder = [str(path)] if path.is_dir() else None
@@ -127,13 +127,16 @@ def load(path: Path) -> LoadedSuite:
     _check(path, suite)
     if suite.torch and not any(map(_may_be_resident, trees.values())):
         raise UserError(
-            f"{path} has no loop over clock.resident(), in whose first step the precision is proven; {DOCS}"
+            f"{path} has no loop over clock.resident(), which checks the precision in its first step; {DOCS}"
         )
     return LoadedSuite(path.stem, path, timed_code.digest_of(files), suite)
 
 
 def sources(path: Path) -> list[Path]:
-    """The files of the suite at `path`: that file, or all of its folder, `__init__.py` first. Raises UserError."""
+    """Return the files of the suite at `path`: the file, or all of the folder with `__init__.py` first.
+
+    Raises UserError for a folder without `__init__.py`.
+    """
     if not path.is_dir():
         return [path]
     first = path / "__init__.py"
@@ -143,15 +146,13 @@ def sources(path: Path) -> list[Path]:
 
 
 def _check(path: Path, suite: Suite) -> None:
-    """Raise UserError where parts of a suite's declaration do not fit each other."""
+    """Raise UserError if parts of a suite's declaration contradict each other."""
     if not suite.models:
         raise UserError(f"{path}: SUITE names no model")
     if unknown := set(suite.studies) - set(STUDIES):
         raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
     if "ablation" in suite.studies and "plain" not in suite.models:
-        raise UserError(
-            f"{path}: SUITE has studies='ablation' and no model `plain`, the one that changes are held against"
-        )
+        raise UserError(f"{path}: SUITE has studies='ablation' and no model `plain` to compare the other models with")
     if "batch" in suite.studies and "global_batch" not in suite.params:
         raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
     if isinstance(suite.goal, str) and suite.goal not in suite.params:
@@ -159,22 +160,22 @@ def _check(path: Path, suite: Suite) -> None:
 
 
 TAKE_CLOCKS = {"Stepper", "callbacks"}
-"""What of gpubench gets the clock and does not loop over `clock.resident()`."""
+"""Functions of gpubench that get the clock and do not loop over `clock.resident()`."""
 
 
 def _may_be_resident(tree: ast.Module) -> bool:
-    """Whether a file names `resident` or `train_resident`, or hands its clock to a function that may loop over it."""
+    """Return whether a file names `resident` or `train_resident`, or passes its clock to a function that may."""
     for node in ast.walk(tree):
         if getattr(node, "attr", getattr(node, "id", None)) in {"resident", "train_resident"}:
             return True
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) not in TAKE_CLOCKS:
-            given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if any(isinstance(argument, ast.Name) and argument.id == "clock" for argument in given):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if any(isinstance(argument, ast.Name) and argument.id == "clock" for argument in arguments):
                 return True
     return False
 
 
 def _module_name(path: Path) -> str:
-    # A user's suite gets a name of its own, so that one called torch.py shadows nothing.
+    # A user's suite gets a prefix, so that a file called torch.py does not hide torch.
     inside = path.parent == built_in_folder()
     return f"gpubench.suites.{path.stem}" if inside else f"gpubench_user_suite_{path.stem}"

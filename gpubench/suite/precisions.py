@@ -1,6 +1,6 @@
-"""Declares every precision, as plain values: its name and order, dtypes, master weights, loss scale, rules.
+"""The table of all precisions as plain values: name, order, dtypes, master weights, loss scale.
 
-`gpubench/training/precision.py` makes torch's dtypes and switches of them.
+`gpubench/training/precision.py` turns them into torch's dtypes and switches.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ FLOAT32 = "float32"
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision: how it computes, and the relative error by which a probe recognises it.
+    """One precision: how it computes, and the relative error that a check recognises it by.
 
     The bands are wide around errors measured against float64 (norm-wise, inner dimension 512): fp32
-    2e-7 (1.5e-5 was seen of cuDNN's Winograd convolutions, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16
-    3e-3 to 4e-3. TF32 and fp16 share theirs: flags and operand dtypes tell those two apart.
+    2e-7 (cuDNN's Winograd convolutions reached 1.5e-5, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16
+    3e-3 to 4e-3. TF32 and fp16 have the same band: flags and operand dtypes distinguish them.
     """
 
     name: str
     band: tuple[float, float]
     products: str
-    """The precision whose products these are: a card that lacks that one lacks this one, and has one peak for both."""
+    """The precision of its multiplications. A card without that one does not support this one; both share a peak."""
     autocast: str = ""
     """torch's dtype of autocast; empty without autocast."""
     tf32: bool = False
@@ -40,15 +40,15 @@ class Precision:
 
     @property
     def full(self) -> bool:
-        """Whether products get operands of float32, TF32 included; else it is a mixed one."""
+        """Whether multiplications get float32 operands (TF32 included); otherwise the precision is mixed."""
         return not self.autocast and self.weights == FLOAT32
 
 
 _FP32, _FP16, _BF16 = (0.0, 4.5e-5), (5e-5, 1.5e-3), (1e-3, 2e-2)
 
 PRECISIONS: Mapping[str, Precision] = {
-    each.name: each
-    for each in (
+    precision.name: precision
+    for precision in (
         Precision("fp32", _FP32, "fp32"),
         Precision("tf32", _FP16, "tf32", tf32=True),
         Precision("fp16", _FP16, "fp16", autocast="float16", scaled=True),
@@ -59,16 +59,18 @@ PRECISIONS: Mapping[str, Precision] = {
 }
 """By name, in the order `--precision all` runs them."""
 
-FULL = frozenset(name for name, each in PRECISIONS.items() if each.full)
-"""Precisions that are not mixed ones."""
+FULL = frozenset(name for name, precision in PRECISIONS.items() if precision.full)
+"""Precisions that are not mixed."""
 
 
 def multiplied_in(precision: str) -> str:
-    """The precision whose products these are: fp16-master and fp16-pure multiply as fp16 does."""
-    known = PRECISIONS.get(precision)
-    return known.products if known else precision  # a row may have one that this version does not know
+    """Return the precision of its multiplications: fp16 for fp16-master and fp16-pure."""
+    declared = PRECISIONS.get(precision)
+    return declared.products if declared else precision  # a row may have one that this version does not know
 
 
 def unsupported(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Why a device computes in none of the precisions that have these products (`{"bf16": "emulated"}`)."""
-    return {name: reasons[each.products] for name, each in PRECISIONS.items() if each.products in reasons}
+    """Return the reason by unsupported precision, given the reason by multiplication (`{"bf16": "emulated"}`)."""
+    return {
+        name: reasons[precision.products] for name, precision in PRECISIONS.items() if precision.products in reasons
+    }

@@ -1,8 +1,7 @@
-"""Which code a suite times, and its digest: rows whose digests differ were timed by different code.
+"""Computes the digest of the code that a suite times: rows with different digests were timed by different code.
 
-That is the suite's own files, the modules of gpubench that run its training (clock, precision, step, process group),
-and those that it reads its data with. Sources are read, not imported. Comments, docstrings and empty lines are left
-out, so that an edit of those does not change it.
+The code is the suite's files and the modules of gpubench that train (clock, precision, step, process group) and read
+data. Sources are read, not imported. Comments, docstrings and empty lines do not change the digest.
 """
 
 import ast
@@ -16,22 +15,22 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 RUNS_A_TRIAL = "worker/run_trial.py"
-"""What calls `train`; it imports the clock, the precisions and what counts FLOPs."""
+"""The module that calls `train`; it imports the clock, the precisions and the FLOP counter."""
 TIMED_ROOMS = ("training/", "data/", "suite/precisions.py", RUNS_A_TRIAL)
-"""Other rooms plan, watch and describe; their code does not run in the timed loop."""
+"""Code of other rooms does not run in the timed loop."""
 TRAINING = "gpubench.training"
 
 
 def digest_of(suite_files: Sequence[Path]) -> str:
-    """SHA-256 of the code that a suite of these files times."""
+    """Return the SHA-256 of the code that a suite of these files times."""
     return _hash("\n".join(f"{name} {digest}" for name, digest in sorted(parts_of(suite_files).items())))
 
 
 def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of each file of that code: by its path inside the package, and the suite's own by that in its folder."""
+    """Return the SHA-256 of each timed file, by path: inside the package, or `suite/` and the path inside the suite."""
     folder = suite_files[0].parent
-    own = {f"suite/{file.relative_to(folder).as_posix()}": _source(file).digest for file in suite_files}
-    return own | {module: _of_package(PACKAGE / module).digest for module in modules_behind(suite_files)}
+    digests = {f"suite/{file.relative_to(folder).as_posix()}": _source(file).digest for file in suite_files}
+    return digests | {module: _package_source(PACKAGE / module).digest for module in modules_behind(suite_files)}
 
 
 def _hash(text: str) -> str:
@@ -39,22 +38,22 @@ def _hash(text: str) -> str:
 
 
 def modules_behind(suite_files: Sequence[Path]) -> set[str]:
-    """Paths inside the package of the modules that run these files' training, those that they import included."""
-    found: set[str] = set()
+    """Return the paths inside the package of the timed modules that these files import, directly or indirectly."""
+    modules: set[str] = set()
     waiting = {RUNS_A_TRIAL}.union(*(_source(file).imported for file in suite_files))
     while waiting:
         module = waiting.pop()
-        if module not in found:
-            found.add(module)
-            waiting |= _of_package(PACKAGE / module).imported
-    return found
+        if module not in modules:
+            modules.add(module)
+            waiting |= _package_source(PACKAGE / module).imported
+    return modules
 
 
 @dataclass(frozen=True)
 class _Source:
     digest: str
     imported: frozenset[str]
-    """The modules in TIMED_ROOMS that it imports, inside functions too."""
+    """The modules in TIMED_ROOMS that the file imports, also inside functions."""
 
 
 def _source(file: Path) -> _Source:
@@ -70,12 +69,12 @@ def _of_text(text: str) -> _Source:
     return _Source(_hash(_without_prose(text, tree)), modules)
 
 
-_of_package = cache(_source)
-"""The same of a module of gpubench, which stays as it is while gpubench runs."""
+_package_source = cache(_source)
+"""`_source` with a cache, for modules of gpubench, which do not change while it runs."""
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Paths of the modules that an import names; all that `gpubench.training` offers where it is taken whole."""
+    """Yield the paths of the modules that an import names; all of `gpubench.training` if that is imported whole."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif node.level or not node.module:
@@ -94,7 +93,7 @@ def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 @cache
 def _homes() -> Mapping[str, str]:
-    """By each name that `gpubench.training` offers, the module that it is from."""
+    """Return the module of each name that `gpubench.training` exports."""
     imports = [
         node
         for node in ast.walk(ast.parse((PACKAGE / "training/__init__.py").read_text()))
@@ -104,18 +103,18 @@ def _homes() -> Mapping[str, str]:
 
 
 def _without_prose(text: str, tree: ast.Module) -> str:
-    """The text without comments, docstrings and lines that are empty then; the same under every version of Python."""
-    given = text.split("\n")
-    lines = list(given)
+    """Return the text without comments, docstrings and empty lines; the same under every version of Python."""
+    original = text.split("\n")
+    lines = list(original)
     prose = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value)]
     for value in prose:
         first, last = value.lineno - 1, (value.end_lineno or value.lineno) - 1
-        before = given[first].encode()[: value.col_offset].decode()
-        after = given[last].encode()[value.end_col_offset :].decode()
+        before = original[first].encode()[: value.col_offset].decode()
+        after = original[last].encode()[value.end_col_offset :].decode()
         lines[first : last + 1] = [""] * (last + 1 - first)
         lines[first] = before
-        # Blanks stand for what is gone, so that comments after it keep their columns.
-        lines[last] = (before if first == last else "").ljust(len(given[last]) - len(after)) + after
+        # Spaces replace the docstring, so that comments after it keep their columns.
+        lines[last] = (before if first == last else "").ljust(len(original[last]) - len(after)) + after
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, start = token.start
@@ -123,9 +122,9 @@ def _without_prose(text: str, tree: ast.Module) -> str:
     inside = {
         row
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant | ast.JoinedStr) and not any(node is each for each in prose)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and not any(node is docstring for docstring in prose)
         for row in range(node.lineno - 1, (node.end_lineno or node.lineno) - 1)
-    }  # rows that end inside a text of the code, where blanks count
+    }  # rows that end inside a string literal, where trailing spaces matter
     kept = [line if row in inside else line.rstrip() for row, line in enumerate(lines)]
     return "\n".join(line for row, line in enumerate(kept) if line or row in inside)
 

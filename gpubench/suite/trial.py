@@ -1,4 +1,4 @@
-"""A trial and its result: frozen data that is sent to a process, and back, as JSON."""
+"""Case, Trial, Lap and Measurement: frozen data that parent and worker exchange as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,9 +12,9 @@ Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "g
 
 
 def rnn_refusal(precision: str, device: str) -> str:
-    """Why no RNN computes in this precision on `device` (`cuda:0`, `cpu`); empty where one does.
+    """Return why RNNs cannot compute in this precision on `device` (`cuda:0`, `cpu`), or an empty string.
 
-    torch's autocast casts what it hands to cuDNN's RNNs to fp16, whatever it was asked for (AutocastRNN.cpp).
+    torch's autocast always casts the inputs of cuDNN's RNNs to fp16 (AutocastRNN.cpp).
     """
     if precision == "bf16" and device.startswith("cuda"):
         return "torch's autocast computes RNNs in fp16 on CUDA, not in bf16; ask for fp16"
@@ -22,23 +22,23 @@ def rnn_refusal(precision: str, device: str) -> str:
 
 
 GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})
-"""Statuses of a run that went well."""
+"""Statuses without an error."""
 TRAINED: frozenset[Status] = frozenset({"ok", "goal_missed"})
-"""Statuses of a training that came to its end, and so has its seconds."""
+"""Statuses of a training that ran to its end, so that its seconds are known."""
 FINISHED: frozenset[Status] = GOOD | TRAINED
-"""Statuses that a resumed run does not try again."""
+"""Statuses that a resumed run does not repeat."""
 
 Fault = Literal["", "crashed", "diverged", "lost_others", "waited_for_others"]
-"""What is known of a failure beside its reason.
+"""The kind of a failure.
 
-`crashed`: the process ended without an answer. `diverged`: everything ran and fitted, and taught nothing.
-`lost_others` and `waited_for_others`: the cause lies with another process of the trial, which is gone or hangs.
+`crashed`: the process ended without a result. `diverged`: the training ran, but the model did not learn.
+`lost_others` and `waited_for_others`: another process of the trial ended or hangs.
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure: a suite's model in one precision on one device, with everything that shapes its time."""
+    """What a trial trains: suite, model, precision, batch, device and everything else that affects its time."""
 
     suite: str
     suite_version: int
@@ -51,32 +51,32 @@ class Case:
     batch_policy: str
     """`fixed`, `max`, `fastest`, or `max-fp32`: the batch that `max` found for fp32."""
     batch_size: int | None
-    """None until the batch search has answered."""
+    """None until the batch search has ended."""
     mode: Mode
     data: str
     """Dataset names joined by +, or `synthetic`."""
     weights: str = ""
-    """Name of the pretrained weights, `random` where they could not be had, empty where none are meant."""
+    """Name of the pretrained weights, `random` if they could not be loaded, empty if the case uses none."""
     processes: int = 1
-    """Training processes (ranks) on all machines together."""
+    """Training processes (ranks), all machines together."""
     nodes: int = 1
-    """Machines they run on, with as many on each."""
+    """Machines; each runs the same number of processes."""
     memory_limit_bytes: int | None = None
     rung: int | None = None
-    """Place of the model on the suite's ladder, from 1."""
+    """Number of the model on the suite's ladder, from 1."""
     studies: tuple[str, ...] = ()
-    """What the suite's models answer beside how fast they train."""
+    """The suite's studies (see suite.STUDIES)."""
     batch_capped: bool = False
     batch_curve: tuple[tuple[int, float, int], ...] = ()
-    """(batch, samples per second or 0 where it did not fit, peak memory in bytes) of each probe."""
+    """(batch, samples/s or 0 if it did not fit, peak memory in bytes) of each probe."""
     refusal: str = ""
     """Why this case cannot run; it becomes a row without a trial."""
     refusal_status: Status = "unsupported"
-    """Status of that row: `unsupported` where the device cannot, else how the search for a batch ended."""
+    """Status of that row: `unsupported` if the device cannot run it, else the status of the batch search."""
 
     @property
     def label(self) -> str:
-        """How the case is called in progress bars and messages."""
+        """Name of the case in progress bars and messages."""
         batch = f" batch {self.batch_size}" if self.batch_size else ""
         many = f" x{self.processes}" if self.processes > 1 else ""
         return f"{self.suite} {self.model} {self.precision}{batch} {self.device}{many}"
@@ -84,20 +84,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Trial:
-    """One case, once, in one fresh process, or in one group of them."""
+    """One training of one case, in one fresh process or one group of processes."""
 
     case: Case
     index: int
-    """The round it belongs to, from 0."""
+    """Number of the round, from 0."""
     seed: int
     data_dir: str = ""
     weights_dir: str = ""
     checkpoint_dir: str = ""
-    """Where a full run may keep what it needs to go on after a kill; empty elsewhere."""
+    """Folder for checkpoints of a full run, for resuming after a kill; empty if there are none."""
     tensorboard_dir: str = ""
-    """Where TensorBoard events go (--tensorboard)."""
+    """Folder for TensorBoard events (--tensorboard)."""
     prove: bool = True
-    """Whether it proves its precision; of the probes of a batch search one is enough."""
+    """Whether it checks its precision; only one probe of a batch search does."""
     rank: int = 0
     """This process's number among the case's processes."""
 
@@ -108,24 +108,24 @@ class Trial:
 
     @property
     def batch_size(self) -> int:
-        """Samples in one step of one process; only asked for once the batch is known."""
+        """Samples in one step of one process; only valid once the batch is known."""
         assert self.case.batch_size is not None
         return self.case.batch_size
 
     @property
     def synthetic(self) -> bool:
-        """Whether data of the right shape stands in for the real dataset."""
+        """Whether it trains on made-up data of the right shape."""
         return self.case.data == "synthetic"
 
     @property
     def teaches(self) -> bool:
-        """Whether it trains every epoch on real data, so that its quality means something."""
+        """Whether its quality is meaningful: every epoch trains on real data, from real weights."""
         return self.case.mode == "full" and not self.synthetic and self.case.weights != "random"
 
 
 @dataclass(frozen=True)
 class Lap:
-    """One timed stretch of steps between two synchronisations."""
+    """Steps timed together, between two synchronisations."""
 
     phase: str
     epoch: int
@@ -134,18 +134,18 @@ class Lap:
     samples: int
     seconds: float
     wait_seconds: float
-    """Part of `seconds` in which the loop waited for the loader."""
+    """Part of `seconds` spent waiting for the loader."""
     started: float = 0.0
-    """When it began, in seconds of the monotonic clock, which on one machine all processes share."""
+    """Start, in seconds of the monotonic clock, which all processes of a machine share."""
     earlier: bool = False
-    """Whether another process timed it, before the run was resumed: its clock may have been another."""
+    """Whether an earlier process timed it, before the run was resumed: its clock may differ."""
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What the parent read of the device while the timed training laps ran; None and empty where it could not.
+    """What the parent read from the device during the timed training laps; None and empty if it could not.
 
-    Its fields are columns of the row, which say more.
+    Its fields are columns of the row; rows/row.py describes them.
     """
 
     device_memory_bytes: int | None = None
@@ -164,21 +164,21 @@ class Telemetry:
     throttle: str = ""
     foreign_load: str = ""
     marks: str = ""
-    """Of `throttled`, `clock_fell` and `shared` those that hold; the row adds `unsteady`."""
+    """Those of `throttled`, `clock_fell` and `shared` that apply; the row adds `unsteady`."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one trial's process answered."""
+    """The result of one trial's process."""
 
     status: Status
     reason: str = ""
-    """In words, for a reader alone: what code asks for is in the fields below."""
+    """Text for people; code uses the fields below."""
     fault: Fault = ""
     error: str = ""
-    """The class of the exception that ended it: `RuntimeError`, say."""
+    """The class of the exception that ended it, for example `RuntimeError`."""
     seconds: float | None = None
-    """The whole run: all epochs, training and validation; projected unless `measured`."""
+    """Seconds of the whole run (all epochs, training and validation); projected unless `measured`."""
     measured: bool = False
     train_seconds: float | None = None
     valid_seconds: float | None = None
@@ -187,68 +187,68 @@ class Measurement:
     samples: int | None = None
     """Samples trained in laps of any kind."""
     steady: str = ""
-    """How the steady state was found, in words."""
+    """How the steady state was determined, as text."""
     unsteady: bool = False
-    """Whether there was none."""
+    """Whether no steady state was reached."""
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None
     run_samples: int | None = None
-    """Training samples of the whole run that `seconds` stands for."""
+    """Training samples of the whole run, whose time is `seconds`."""
     step_samples: int | None = None
-    """Samples in the step that was counted."""
+    """Samples in the step whose FLOPs were counted."""
     flops_per_sample: float | None = None
     bytes_per_sample: float | None = None
     ops_per_step: int | None = None
     odd_flops_share: float | None = None
     setup_seconds: float | None = None
-    """From the call of `train` to its first step: building model and data."""
+    """Seconds from the call of `train` to its first step: building model and data."""
     precision_error: float | None = None
     precision_proof: str = ""
     backend: str = ""
-    """How several processes talk (nccl, gloo), and empty for one."""
+    """How several processes communicate (nccl, gloo); empty for one process."""
     interconnect: str = ""
-    """What lies between them."""
+    """What connects the processes."""
     rank_spread: float | None = None
-    """The slowest process's own time of a step over the fastest's, less 1: communication left out."""
+    """Step time of the slowest process over the fastest's, minus 1, both without communication."""
     straggler: str = ""
-    """The slowest process, where it stands out."""
+    """The slowest process, if it is clearly slower than the others."""
     communication_share: float | None = None
     """1 - (step time without the gradients' all-reduce / step time with it)."""
     peak_memory_bytes: int | None = None
     resting_memory_bytes: int | None = None
-    """Of an accelerator's, what stays allocated between steps."""
+    """Accelerator memory that stays allocated between steps."""
     loss_scale: float | None = None
-    """At the end of the training; None where no loss was scaled."""
+    """Loss scale at the end of the training; None if the loss was not scaled."""
     skipped_steps: int | None = None
     nonfinite_losses: int | None = None
     allocator_retries: int = 0
     quality: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
-    """Those torch computed with."""
+    """CPU threads that torch computed with."""
     memory_format: str = ""
-    """Layout of images and weights, where the suite has several."""
+    """Layout of images and weights, if the suite has several."""
     table: tuple[Mapping[str, str | int | float], ...] = ()
-    """What a suite measured beside laps."""
+    """Further measurements of the suite."""
     resumed: str = ""
-    """Where the trial went on that an earlier process had begun, and what of it was lost; empty where none had."""
+    """Where the trial continued after an earlier process, and what was lost; empty if it was not resumed."""
     laps: tuple[Lap, ...] = ()
     telemetry: Telemetry = Telemetry()
-    """The parent's part: a child leaves it empty."""
+    """Set by the parent; a child leaves it empty."""
 
     @property
     def diverged(self) -> bool:
-        """Whether it failed in its figures only: everything ran, and fitted."""
+        """Whether it only failed to learn: the training ran and fitted into memory."""
         return self.status == "failed" and self.fault == "diverged"
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Plain data for the trip to the child."""
+    """Return the trial as plain data, to be sent to the child."""
     return asdict(trial)
 
 
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
-    """The inverse of `trial_to_json`."""
+    """Return the trial from what `trial_to_json` returned."""
     case = dict(data["case"])
     case["studies"] = tuple(case["studies"])
     case["batch_curve"] = tuple(tuple(point) for point in case["batch_curve"])
@@ -256,7 +256,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
 
 
 def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
-    """A measurement from what the child sent; raises TypeError where a field is unknown."""
+    """Return the measurement that the child sent; raises TypeError for an unknown field."""
     laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
-    known = {name: value for name, value in data.items() if name != "telemetry"}
-    return Measurement(**{**known, "laps": laps, "table": tuple(data.get("table", ()))})
+    fields = {name: value for name, value in data.items() if name != "telemetry"}
+    return Measurement(**{**fields, "laps": laps, "table": tuple(data.get("table", ()))})

@@ -1,8 +1,8 @@
-"""What a suite trains with: clock, precision, optimizer step, device, process group, fastai callbacks.
+"""Tools for suites to train with: clock, precision, optimizer step, device, process group, fastai callbacks.
 
-Imports suite and hardware. Suites import the names below from here, which keep their meaning (docs/adding-a-suite.md);
-the worker sets them up. Importing this imports no torch: each name is fetched where it is asked for. What needs fastai
-stays in `gpubench.training.fastai`.
+Suites import the names below from here (a public API, docs/adding-a-suite.md); the worker sets them up. Imports suite
+and hardware. Importing this does not import torch: names are loaded on first use. What needs fastai is in
+`gpubench.training.fastai`.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""How processes sum tensors: by the backend's own all-reduce or in three steps over groups; also DDP's gradients so."""
+"""Sums tensors over processes: by the backend's all-reduce, or in three steps over groups; also DDP's gradients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,25 +12,26 @@ from gpubench.errors import UserError
 from gpubench.suite.trial import Trial
 
 Sum = Callable[[torch.Tensor], None]
-"""Sums a tensor over all processes, in place. Every process has to call it."""
+"""Sums a tensor over all processes, in place. Every process must call it."""
 
 
 def flat(tensor: torch.Tensor) -> None:
-    """The sum by the backend's own all-reduce."""
+    """Sum a tensor with the backend's all-reduce, in place."""
     dist.all_reduce(tensor)
 
 
 def hierarchical(trial: Trial, group: int) -> Sum:
-    """Reduce inside each group of `group` neighbours, all-reduce between their first, broadcast back.
+    """Return a sum in three steps: reduce in groups, all-reduce between the first of each group, broadcast back.
 
-    The three phases of Jia and others 2018 (arXiv 1807.11205). 0 makes a group of each machine. Every process has to
-    call this at the same time; raises UserError where groups of that size do not go into all processes.
+    The method of Jia and others 2018 (arXiv 1807.11205). `group` is the number of processes in a group; 0 means one
+    group per machine. Every process must call this at the same time. Raises UserError if `group` does not divide the
+    number of processes.
     """
     world, rank = trial.case.processes, trial.rank
     group = group_size(trial, group)
     first = rank // group * group
     inside: Any = None
-    for start in range(0, world, group):  # every process has to take part in making each group
+    for start in range(0, world, group):  # every process must take part in creating every group
         made = dist.new_group(list(range(start, start + group)))
         inside = made if start == first else inside
     between: Any = dist.new_group(list(range(0, world, group)))
@@ -45,7 +46,7 @@ def hierarchical(trial: Trial, group: int) -> Sum:
 
 
 def group_size(trial: Trial, group: int) -> int:
-    """Processes in a group: those of a machine where `group` is 0."""
+    """Return the number of processes in a group; if `group` is 0, those of one machine."""
     world = trial.case.processes
     size = group or world // trial.case.nodes
     if world % size:
@@ -54,10 +55,10 @@ def group_size(trial: Trial, group: int) -> int:
 
 
 def send_gradients(model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype) -> None:
-    """Have DDP send its gradients as `dtype` and sum them `flat`, or `hierarchical` over groups of `group`.
+    """Make DDP send its gradients as `dtype` and sum them `flat`, or `hierarchical` over groups of `group`.
 
-    Gradients of as few bits stay as they are; without DDP nothing is sent. A flat sum runs beside the backward pass.
-    One over groups does not: its three parts have to follow each other, in one order everywhere.
+    Gradients that are already as small stay unchanged; without DDP nothing is sent. A flat sum overlaps with the
+    backward pass; one over groups does not, because all processes must run its three steps in the same order.
     """
     if not isinstance(model, DistributedDataParallel):
         return
@@ -66,7 +67,7 @@ def send_gradients(model: torch.nn.Module, trial: Trial, way: str, group: int, d
         sum_one, world = hierarchical(trial, group), trial.case.processes
 
         def average(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-            gradients = bucket.buffer().div_(world)  # before it is narrowed, so that it does not overflow
+            gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow
             sent = gradients.to(dtype) if narrow else gradients
             sum_one(sent)
             done: torch.futures.Future[torch.Tensor] = torch.futures.Future()

@@ -1,4 +1,4 @@
-"""Devices through torch.accelerator: what they are, how to wait for them, what memory they used."""
+"""Devices through torch.accelerator: describes, opens, warms and synchronises them, and reads their memory use."""
 
 import math
 import os
@@ -17,12 +17,12 @@ from gpubench.suite.precisions import unsupported
 
 
 def describe() -> TorchFacts:
-    """Everything the parent needs to know of torch and its devices, as plain data."""
+    """Return the facts about torch and its devices that the parent needs, as plain data."""
     cudnn, refusal = _cudnn()
     accelerators = _accelerators()
-    if refusal:  # one old card is enough for it to refuse the others, too
-        for each in accelerators:
-            each["problem"] = each.get("problem") or refusal
+    if refusal:  # cuDNN refuses all cards if one is too old
+        for accelerator in accelerators:
+            accelerator["problem"] = accelerator.get("problem") or refusal
     cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,
@@ -36,7 +36,7 @@ def describe() -> TorchFacts:
 
 
 def _cuda_refusal() -> str:
-    """Why torch computes on no NVIDIA card, in its own words."""
+    """Return torch's reason for not using an NVIDIA card."""
     try:
         torch.cuda.init()
     except Exception as error:  # an AssertionError where it was built without CUDA
@@ -45,9 +45,9 @@ def _cuda_refusal() -> str:
 
 
 def _unseen(refusal: str) -> list[DeviceFacts]:
-    """NVIDIA cards that are here and that torch cannot use, so that no run uses the CPU in their place unnoticed.
+    """Return the NVIDIA cards that torch cannot use, so that no run silently uses the CPU instead.
 
-    None where they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
+    Return none if they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
         return []
@@ -68,7 +68,7 @@ def _unseen(refusal: str) -> list[DeviceFacts]:
 
 
 def _cudnn() -> tuple[str, str]:
-    """Its version, or empty and why torch refuses it: for the oldest of the cards it sees, say."""
+    """Return cuDNN's version, or an empty string and torch's reason for refusing it (a card that is too old)."""
     try:
         return str(torch.backends.cudnn.version() or ""), ""
     except RuntimeError as error:
@@ -76,7 +76,7 @@ def _cudnn() -> tuple[str, str]:
 
 
 def _accelerators() -> list[DeviceFacts]:
-    # torch 2.6 raises where it is asked for the current one and there is none.
+    # torch 2.6 raises if there is no accelerator.
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
         return []
@@ -117,10 +117,10 @@ def _cuda(kind: str, index: int) -> DeviceFacts:
 
 
 def bus_address(properties: object) -> str:
-    """The PCI address, domain:bus:device; empty from torch before 2.8."""
+    """Return the PCI address, domain:bus:device; empty with torch before 2.8."""
     parts = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    known = [int(part) for part in parts if part is not None]
-    return "{:04x}:{:02x}:{:02x}".format(*known) if len(known) == len(parts) else ""
+    numbers = [int(part) for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}".format(*numbers) if len(numbers) == len(parts) else ""
 
 
 def _xpu(kind: str, index: int) -> DeviceFacts:
@@ -149,7 +149,7 @@ def _other(kind: str, index: int) -> DeviceFacts:
 
 
 def _amd_driver() -> str:
-    version = Path("/sys/module/amdgpu/version")  # not there where the driver is the kernel's own
+    version = Path("/sys/module/amdgpu/version")  # missing if the driver is the kernel's
     return version.read_text().strip() if version.exists() else ""
 
 
@@ -158,7 +158,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _nth(name: str, index: int) -> str:
-    """An identity for a device without a serial number: the n-th of its name in this machine."""
+    """Return an identity for a device without a serial number: machine, name and index."""
     return f"{environment.cpu_device()['identity']} {name} {index}"
 
 
@@ -168,7 +168,7 @@ def _nvidia_driver() -> str:
 
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())
-    except Exception:  # no NVML (ROCm, WSL, a container without it) is no reason not to measure
+    except Exception:  # without NVML (ROCm, WSL, some containers) the trial still runs
         return ""
 
 
@@ -177,7 +177,7 @@ LARGEST_CONTEXT_BYTES = 1 << 30
 
 
 def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
-    """Make `name` the current device, and cap its allocator at the limit less what the context itself takes."""
+    """Make `name` the current device, limit its allocator to the limit minus the CUDA context, and return it."""
     device = torch.device(name)
     if device.type == "cpu":
         return device
@@ -185,7 +185,7 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     torch.zeros(1, device=device)
     if memory_limit_bytes and device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        # What others hold on the card is in here too; a context alone is never larger than this.
+        # This includes memory of other programs; a context alone is never larger than LARGEST_CONTEXT_BYTES.
         context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
         share = max(0.0, memory_limit_bytes - context) / total
         torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
@@ -193,9 +193,9 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
 
 
 def soak(names: Sequence[str], seconds: float) -> None:
-    """Multiply matrices on all devices for `seconds`, so that the first trial finds them as warm as the last."""
+    """Multiply matrices on all devices for `seconds`, so that they are as warm for the first trial as for the last."""
     devices = [open_device(name, None) for name in names]
-    # Random values: constant ones draw less power and warm a card less. Half ones feed the units that draw the most.
+    # Random values, because constant ones draw less power. Half precision uses the units that draw the most.
     matrices = [
         torch.randn(512, 512) if device.type == "cpu" else torch.randn(4096, 4096, device=device).half()
         for device in devices
@@ -210,53 +210,53 @@ def soak(names: Sequence[str], seconds: float) -> None:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all it was given; a CPU has."""
+    """Wait until the device has finished its queue; a CPU has none."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
 def event_of(device: torch.device) -> Callable[[], torch.cuda.Event] | None:
-    """What makes events that tell the time of this device's queue; None where no queue is."""
+    """Return a function that makes events for timing this device's queue; None if it has no queue."""
     return partial(torch.cuda.Event, enable_timing=True) if device.type == "cuda" else None
 
 
 class MemoryUse:
-    """What a training needs of `device`'s memory.
+    """Measures how much of `device`'s memory a training needs.
 
-    In the first steps cuDNN tries algorithms, and torch takes the workspace of each, or gives all it has cached back
-    and asks again where it gets none (Conv_v8.cpp). That is no sign of a batch too large, and nothing that lasts:
-    the peak counts from after the first lap of training, retries over the steps on a resident batch.
+    In the first steps cuDNN tries algorithms; torch allocates a workspace for each, or frees its cache and retries
+    (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured after the first lap of
+    training, and retries over the steps on a resident batch.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
         self.resting_bytes: int | None = None
-        """Allocated between two steps: weights, optimizer, data. None where it cannot be told."""
+        """Memory allocated between two steps: weights, optimizer, data. None if unknown."""
 
     def trained(self) -> None:
-        """The first lap of training is over."""
+        """Reset the peak, after the first lap of training."""
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def resting(self) -> None:
-        """The steps on a resident batch begin."""
+        """Read the resting memory, before the steps on a resident batch."""
         self._retries_before = allocator_retries(self._device)
         if self._device.type == "cuda":
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most, so far."""
+        """Peak memory so far."""
         return peak_memory_bytes(self._device)
 
     @property
     def retries(self) -> int:
-        """How often the allocator had to give memory back, so far."""
+        """How often the allocator had to free its cache and retry, so far."""
         return allocator_retries(self._device) - self._retries_before
 
 
 def peak_memory_bytes(device: torch.device) -> int | None:
-    """Accelerator: most memory allocated by torch; CPU: peak resident memory of this process."""
+    """Return an accelerator's peak memory allocated by torch, or on a CPU this process's peak resident memory."""
     if device.type == "cpu":
         return peak_resident_bytes()
     if hasattr(torch.accelerator, "max_memory_allocated") and device.type != "mps":
@@ -269,14 +269,14 @@ def peak_memory_bytes(device: torch.device) -> int | None:
 
 
 def allocator_retries(device: torch.device) -> int:
-    """How often the allocator had to give memory back and ask again: a batch that needs it does not fit."""
+    """Return how often the allocator had to free its cache and retry: a batch that needs this does not fit."""
     if device.type != "cuda":
         return 0
     return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
 
 
 def peak_resident_bytes() -> int:
-    """Most memory this process ever had resident, imports included."""
+    """Return the peak resident memory of this process, imports included, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():  # getrusage would count the parent's pages from before exec
         for line in status.read_text().splitlines():
@@ -295,7 +295,7 @@ OUT_OF_MEMORY = (
     "cublas_status_alloc_failed",
     "cublas_status_not_initialized",
 )
-"""Words of errors that a full memory raises."""
+"""Texts of errors that mean out of memory."""
 
 DISGUISED = (
     "unable to find a valid cudnn algorithm",
@@ -303,13 +303,13 @@ DISGUISED = (
     "cudnn_status_not_supported",
     "cudnn_status_internal_error",
 )
-"""The same without naming memory (pytorch/benchmark#496, huggingface/accelerate). A missing kernel raises them, too."""
+"""Texts of errors that mean out of memory or a missing kernel (pytorch/benchmark#496, huggingface/accelerate)."""
 
 
 def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_bytes: int | None = None) -> bool:
-    """Whether `error`, raised in a training on `device`, means that the batch was too large.
+    """Return whether `error`, raised in a training on `device`, means that the batch was too large.
 
-    Words that a missing kernel has as well are believed where more than half of the memory was taken.
+    The texts in DISGUISED only count if more than half of the memory was in use.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
@@ -320,5 +320,5 @@ def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_byt
 
 
 def _mostly_taken(device: str, memory_limit_bytes: int | None) -> bool:
-    there = min(torch.cuda.get_device_properties(device).total_memory, memory_limit_bytes or math.inf)
-    return torch.cuda.max_memory_reserved(device) > there / 2
+    available = min(torch.cuda.get_device_properties(device).total_memory, memory_limit_bytes or math.inf)
+    return torch.cuda.max_memory_reserved(device) > available / 2

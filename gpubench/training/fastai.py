@@ -1,4 +1,4 @@
-"""Precision and clock as fastai callbacks. The suites use fastai itself for everything else."""
+"""Precision and clock as fastai callbacks, for suites that train with fastai."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,10 +16,10 @@ from gpubench.training.stepper import Stepper
 
 
 class PrecisionCallback(Callback):
-    """Any precision on every kind of device; fastai's own MixedPrecision and NonNativeMixedPrecision need CUDA.
+    """Any precision on every kind of device; fastai's MixedPrecision and NonNativeMixedPrecision need CUDA.
 
-    Forward and loss of training and validation run under the mode's autocast, or in the model's own fp16; the
-    loss gets the prediction in float32. What a step needs beyond the optimizer is a Stepper's.
+    Forward and loss of training and validation run under the mode's autocast, or in the model's fp16; the
+    loss gets the prediction in float32. A Stepper does what a step needs beyond the optimizer.
     """
 
     order = 10  # after fastai's own preparations, before its recorder
@@ -35,43 +35,43 @@ class PrecisionCallback(Callback):
         """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
         self._leave()
         if self._opt is self.opt:
-            return  # a second fit goes on with its master weights
+            return  # a second fit continues with the same master weights
         self.mode.prepare(self.model)
         self._opt = self.opt
-        # fastai wraps torch's optimizers; GradScaler and its fused steps need the inner one.
+        # fastai wraps torch's optimizers; GradScaler and fused steps need the inner one.
         inner: Any = getattr(self.opt, "opt", self.opt)
         self.stepper = Stepper(self.mode, self.model, inner, self.clock, loss_scale=self.loss_scale)
 
     def before_batch(self) -> None:
-        """Cast the inputs to what the model takes, and enter autocast for this batch."""
+        """Cast the inputs to the model's dtype, and enter autocast for this batch."""
         self.learn.xb = tuple(self.mode.input(x) for x in self.xb)
         self._context = self.mode.autocast()
         self._context.__enter__()
 
     def after_pred(self) -> None:
-        """Give the loss a float32 prediction."""
+        """Cast the prediction to float32 for the loss."""
         self.learn.pred = self.pred.float()
 
     def after_loss(self) -> None:
-        """Leave autocast: the backward pass follows the forward's dtypes by itself."""
+        """Leave autocast: the backward pass uses the forward's dtypes without it."""
         self._leave()
 
     def before_backward(self) -> None:
-        """Scale the loss, so that small fp16 gradients survive."""
+        """Scale the loss, so that small fp16 gradients do not become zero."""
         self.learn.loss_grad = self.stepper.scaled(self.loss_grad)
 
     def before_step(self) -> None:
-        """Take the step in fastai's place, where it is more than the optimizer's."""
+        """Take the step instead of fastai, if it is more than the optimizer's step."""
         if not self.stepper.plain:
             self.stepper.step()
             raise CancelStepException
 
     def after_cancel_batch(self) -> None:
-        """A cancelled batch must not leave autocast on."""
+        """Leave autocast after a cancelled batch."""
         self._leave()
 
     def after_fit(self) -> None:
-        """A cancelled fit must not leave it on either."""
+        """Leave autocast after a cancelled fit."""
         self._leave()
 
     def _leave(self) -> None:
@@ -81,9 +81,9 @@ class PrecisionCallback(Callback):
 
 
 class ClockCallback(Callback):
-    """Runs fastai's epochs and batches through our clock, and ends the fit when the sample suffices."""
+    """Passes fastai's epochs and batches through our clock."""
 
-    order = -100  # the clock starts before any other callback works
+    order = -100  # the clock starts before any other callback
 
     def __init__(self, clock: Clock, train_samples: int, valid_samples: int) -> None:
         super().__init__()
@@ -91,24 +91,24 @@ class ClockCallback(Callback):
         self.samples = {"train": train_samples, "valid": valid_samples}
 
     def before_fit(self) -> None:
-        """Tell the clock how long the whole fit is."""
+        """Tell the clock the number of epochs."""
         self.clock.plan_epochs(self.n_epoch)
 
     def before_epoch(self) -> None:
-        """An epoch begins."""
+        """Tell the clock that an epoch begins."""
         self.clock.begin_epoch(self.epoch)
 
     def before_train(self) -> None:
-        """Let the clock hand out the training batches."""
+        """Pass the training batches through the clock."""
         self.learn.dl = _Timed(self.dl, self.clock, "train", self.samples["train"])
 
     def before_validate(self) -> None:
-        """Let the clock hand out the validation batches."""
+        """Pass the validation batches through the clock."""
         self.learn.dl = _Timed(self.dl, self.clock, "valid", self.samples["valid"])
 
 
 class EpochEnd(Callback):
-    """The other half of ClockCallback: runs after every other callback's work at the end of an epoch."""
+    """Ends epochs for ClockCallback, after all other callbacks, and ends the fit when the clock has enough laps."""
 
     order = 1000
 
@@ -117,35 +117,35 @@ class EpochEnd(Callback):
         self.clock = clock
 
     def after_epoch(self) -> None:
-        """Close the epoch, and the fit where the clock has enough."""
+        """End the epoch, and the fit if the clock has enough laps."""
         self.clock.end_epoch()
         if self.clock.enough and self.epoch + 1 < self.n_epoch:
             raise CancelFitException
 
 
 class WeighCallback(Callback):
-    """Weighs the loss where processes have unequal shares of a step (see `shards`)."""
+    """Weights the loss if processes have shares of different sizes (see `shards`)."""
 
     order = 5  # before the loss is scaled
 
     def before_backward(self) -> None:
-        """The mean of all processes' gradients becomes that of the mean over the whole step."""
-        if self.dl is not None:  # a resident batch is a whole one
+        """Weight the loss, so that the mean of all gradients is the gradient of the mean over the whole step."""
+        if self.dl is not None:  # a resident batch needs no weight
             self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
 
 
 class Loader(Protocol):
-    """What the clock needs of a loader."""
+    """The methods of a loader that the clock uses."""
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """Return the number of batches in an epoch."""
 
     def __iter__(self) -> Iterator[object]:
-        """The batches."""
+        """Iterate over the batches."""
 
 
 class _Timed:
-    """A loader whose batches come through the clock."""
+    """A loader whose batches pass through the clock."""
 
     def __init__(self, loader: Loader, clock: Clock, phase: str, samples: int) -> None:
         self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
@@ -163,30 +163,32 @@ class _Timed:
 def callbacks(
     clock: Clock, mode: Mode, train_samples: int, valid_samples: int, loss_scale: float = 0
 ) -> list[Callback]:
-    """What a suite adds to its Learner; `loss_scale` as in Stepper."""
+    """Return the callbacks that a suite adds to its Learner; `loss_scale` as in Stepper."""
     precision = PrecisionCallback(mode, clock, loss_scale)
     return [ClockCallback(clock, train_samples, valid_samples), precision, EpochEnd(clock)]
 
 
 def share(learn: Learner, trial: Trial) -> None:
-    """Have the Learner average its gradients over all processes of the trial; its train loader has `shards`.
+    """Make the Learner average its gradients over all processes of the trial; its train loader has `shards`.
 
-    Call it when the Learner is frozen as it will be. Alone, it does nothing.
+    Call it after freezing layers. Does nothing for a single process.
     """
     if trial.case.processes > 1:
-        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)  # DDP keeps what it is given
+        mode_of(trial.case.precision, trial.case.device).prepare(
+            learn.model
+        )  # before DDP, which keeps references to the weights
         learn.model = distributed(learn.model, trial)
         learn.add_cb(WeighCallback())
 
 
 def train_resident(learn: Learner, clock: Clock) -> None:
-    """After a fit: the Learner's own training step, on one batch that stays on the device."""
+    """Run the Learner's training step after a fit, on one batch that stays on the device."""
     learn.model.train()
     learn.training = True
-    device = next(learn.model.parameters()).device  # torch's own loaders know none
+    device = next(learn.model.parameters()).device  # torch's loaders have no device
     resident = None
     for batch in clock.resident():
-        # A worker's batch lies in the host's memory; it moves once, so that no copy is in these laps.
+        # A worker's batch is in the host's memory; it is copied once, so that these laps have no copies.
         resident = to_device(batch, device) if resident is None else resident
         with quiet(learn.model, clock.together):
             learn.one_batch(0, resident)

@@ -1,4 +1,4 @@
-"""The work of one training step: FLOPs, bytes moved and calls, worked out from shapes. Measures no time."""
+"""Counts the work of one training step: FLOPs, bytes moved and calls, computed from shapes. Measures no time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -6,55 +6,55 @@ from typing import TypedDict
 
 import torch
 
-# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
+# torch documents this extension point ("Extending PyTorch"), despite the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpubench.training.operands import Call, family_of
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
-"""Calls that only reserve or rename memory. Views tell so themselves."""
+"""Calls that only allocate memory or rename it. Views are recognised by `is_view`."""
 
 PICKS = {"embedding", "index", "index_select", "gather", "take"}
-"""Calls that read of their first operand only as much as they give."""
+"""Calls that read only as many bytes of their first operand as they return."""
 
 TENSOR_CORE_MULTIPLE = 8
-"""What dimensions of 16-bit products have to be multiples of for tensor cores (NVIDIA, Deep Learning
+"""Tensor cores need dimensions of 16-bit products that are multiples of it (NVIDIA, Deep Learning
 Performance Guide: matrix multiplication, "Tensor Core requirements")."""
 
 
 class Work(TorchDispatchMode):
-    """Counts what every call below autograd and autocast needs, backward pass and optimizer included.
+    """Counts FLOPs, bytes and calls below autograd and autocast, backward pass and optimizer included.
 
-    FLOPs are those of torch's FlopCounterMode, by its formulas: 2 per multiply-add of products and
-    convolutions, nothing for element-wise work. Its own mode is not used: it follows modules with global
-    hooks and refuses higher-order operators, and this must not disturb a step that proves a precision.
+    FLOPs follow the formulas of torch's FlopCounterMode: 2 per multiply-add of products and
+    convolutions, none for element-wise work. FlopCounterMode itself has global module hooks and refuses
+    higher-order operators, which would disturb the step that proves the precision.
 
-    Bytes are a model, an upper bound without fusion and caches: each call reads all its tensors once and
-    writes its results once; views and bare allocations move nothing.
+    Bytes are an upper bound without fusion and caches: each call reads all its tensors once and
+    writes its results once; views and allocations move nothing.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
-        """Calls that do anything: about one kernel each."""
+        """Calls that compute or copy: about one kernel each."""
         self.bytes = 0
         self.odd_flops = 0
-        """FLOPs of products with a dimension that is no multiple of 8."""
+        """FLOPs of products with a dimension that is not a multiple of 8."""
         self.unseen: set[str] = set()
-        """Products that no formula covers, RNNs say: the count of FLOPs lacks them."""
+        """Products without a formula, such as RNNs: their FLOPs are not counted."""
         self._flops = 0
         self._formulas = FlopCounterMode(display=False).flop_registry
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of the step; None where a product was not covered or none was seen."""
+        """FLOPs of the step; None if a product has no formula, or there was no product."""
         return None if self.unseen or not self._flops else self._flops
 
     def __torch_dispatch__(
         self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Pass the call on, then count it."""
+        """Run the call, then count it."""
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func.__name__.partition(".")[0]
@@ -71,7 +71,7 @@ class Work(TorchDispatchMode):
     def _count(self, name: str, args: Sequence[object], flops_of: Callable[[], int]) -> None:
         try:
             flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
-        except Exception:  # a formula that does not know these operands must not end a trial
+        except Exception:  # a formula that fails on these operands must not end the trial
             self.unseen.add(name)
             return
         self._flops += flops
@@ -80,7 +80,7 @@ class Work(TorchDispatchMode):
 
 
 class WorkFields(TypedDict, total=False):
-    """Fields of a Measurement that a watched step fills."""
+    """Fields of a Measurement that are computed from a watched step."""
 
     step_samples: int
     flops_per_sample: float | None
@@ -90,9 +90,9 @@ class WorkFields(TypedDict, total=False):
 
 
 def work_fields(work: Work | None, samples: int, of_suite: float | None) -> WorkFields:
-    """What a watched step of `samples` asked for, None: it was not counted.
+    """Return the fields from a watched step of `samples` samples; `work` is None if it was not counted.
 
-    The suite's own FLOPs per sample come first: it gives them where the count cannot see.
+    `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.
     """
     if work is None or not samples:
         return {"flops_per_sample": of_suite}
@@ -108,13 +108,13 @@ def work_fields(work: Work | None, samples: int, of_suite: float | None) -> Work
 
 @contextmanager
 def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
-    """Count under a watch, which is the first to see a call."""
+    """Count work inside `watch`, which sees a call first."""
     with work, watch:
         yield
 
 
 def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:
-    """Bytes that a call reads and writes in the model of `Work`."""
+    """Return the bytes that a call reads and writes, in the model of `Work`."""
     results = sum(map(_bytes, written))
     if name in PICKS:
         return results + sum(map(_bytes, read[1:])) + results
@@ -122,7 +122,7 @@ def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]
 
 
 def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
-    """The dimensions that tensor cores tile: channels of a convolution, all three of a matrix product."""
+    """Return the dimensions that tensor cores tile: channels of a convolution, all three of a matrix product."""
     if name.startswith("convolution"):
         weight = operands[2 if name == "convolution_backward" else 1]
         return list(weight.shape[:2])
@@ -133,7 +133,7 @@ def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
 
 def _bytes(tensor: torch.Tensor) -> int:
     size = tensor.numel() * tensor.element_size()
-    # An expanded tensor repeats what it has.
+    # An expanded tensor has fewer bytes in memory than elements.
     return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
 
 

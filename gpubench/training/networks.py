@@ -1,13 +1,12 @@
-"""Networks that several suites train and torchvision has not."""
+"""Networks that several suites train and that torchvision does not have."""
 
 from torch import nn
 
 
 def alexnet_bn(classes: int = 1000) -> nn.Module:
-    """AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm in the place of its normalisation.
+    """Return AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm instead of its normalisation.
 
-    Takes images of 63 pixels a side or more. BatchNorm was added for large batches by Jia and others 2018 (arXiv
-    1807.11205).
+    Takes images of at least 63 x 63 pixels. Jia and others 2018 (arXiv 1807.11205) added BatchNorm for large batches.
     """
 
     def block(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> list[nn.Module]:

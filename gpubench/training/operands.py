@@ -1,4 +1,4 @@
-"""Watches the calls of a model below autocast, and proves by their operands which precision it computed in."""
+"""Watches a model's calls below autocast, and checks by the dtypes of their operands which precision they used."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-# The extension point that torch documents for this (docs "Extending PyTorch"), for all the underscore in its path.
+# torch documents this extension point ("Extending PyTorch"), despite the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench.training.precision import KINDS, PrecisionError, dtype_name
@@ -20,11 +20,11 @@ FAMILIES = {
         r"|_(scaled_dot_product|flash|efficient|cudnn)_.*attention.*"
     ),
 }
-"""The calls of each family by torch's names for them, those of the backward pass included."""
+"""Pattern of torch's call names by family, backward pass included."""
 
 
 class Call(Protocol):
-    """An operation of torch, as a dispatch mode gets it."""
+    """An operation of torch, as passed to a dispatch mode."""
 
     __name__: str
 
@@ -33,9 +33,9 @@ class Call(Protocol):
 
 
 class OperandWatch(TorchDispatchMode):
-    """Sees the dtypes that the model's own matmuls, convolutions and RNNs get, below autocast, and their device.
+    """Records the operand dtypes and devices of the model's matmuls, convolutions and RNNs, below autocast.
 
-    An output dtype proves nothing: a GRU under bf16 autocast computes in 16 bits and returns float32.
+    Output dtypes are not enough: a GRU under bf16 autocast computes in 16 bits and returns float32.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class OperandWatch(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Count the call and pass it on."""
+        """Count the call, then run it."""
         family = family_of(func.__name__.partition(".")[0])
         if family:
             tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
@@ -56,16 +56,16 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def check(self, name: str, device: str = "cpu") -> str:
-        """What was seen, for the row; raises PrecisionError where it contradicts the label, or was on another device.
+        """Return a summary of the operands for the row; raises PrecisionError if precision or device are wrong.
 
-        Under autocast a few calls may keep float32 (a loss computed as a matmul, say), so in each family
-        most calls have to have the label's dtype; for fp32 and tf32 all of them.
+        Under autocast a few calls may stay in float32 (such as a loss computed as a matmul), so in each family
+        most calls must have the precision's dtype; for fp32 and tf32 all of them.
         """
         if not self.seen:
             raise PrecisionError(f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it")
         if elsewhere := sorted(set(self.devices) - {device}):
             raise PrecisionError(
-                f"asked for {device}, but {sum(self.devices[each] for each in elsewhere)} of the model's"
+                f"asked for {device}, but {sum(self.devices[name] for name in elsewhere)} of the model's"
                 f" {sum(self.devices.values())} calls ran on {', '.join(elsewhere)}"
             )
         wanted = KINDS[name].operand
@@ -82,11 +82,11 @@ class OperandWatch(TorchDispatchMode):
 
     @property
     def summary(self) -> str:
-        """Families, dtypes and counts in words."""
+        """Families, dtypes and counts as text."""
         counts = sorted(self.seen.items(), key=lambda item: (item[0][0], str(item[0][1])))
         return ", ".join(f"{family} {dtype_name(dtype)} x{n}" for (family, dtype), n in counts)
 
 
 def family_of(call: str) -> str:
-    """The family that a call belongs to by its name in torch, or an empty string."""
+    """Return the family of a call, given its name in torch, or an empty string."""
     return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")

@@ -1,4 +1,4 @@
-"""What each precision sets, applies and proves. Never substitutes one precision for another."""
+"""Sets, applies and checks each precision. Never substitutes one precision for another."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from gpubench.suite.trial import rnn_refusal
 
 
 class PrecisionError(RuntimeError):
-    """The arithmetic that ran is not what the label says."""
+    """The computation did not use the precision of the case."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A precision of suite/precisions.py with torch's dtypes; its fields mean what they mean there."""
+    """A precision of suite/precisions.py with torch's dtypes; the fields are described there."""
 
     autocast: torch.dtype | None
     tf32: bool
@@ -36,7 +36,7 @@ class Kind:
 
     @property
     def operand(self) -> torch.dtype:
-        """The dtype in which matmuls, convolutions and RNNs get their operands."""
+        """The dtype of the operands of matmuls, convolutions and RNNs."""
         return self.autocast or self.weights
 
 
@@ -49,29 +49,29 @@ def _kind_of(precision: Precision) -> Kind:
 KINDS = {name: _kind_of(precision) for name, precision in PRECISIONS.items()}
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-"""The layers whose weights and statistics stay float32 beside master weights."""
+"""Layers whose weights and statistics stay float32 with master weights."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How a training step applies a precision, the way torch's own examples do."""
+    """Applies a precision to a training step, as torch's examples do."""
 
     name: str
     device_type: str
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The context for forward and loss."""
+        """Return the context for forward pass and loss."""
         dtype = KINDS[self.name].autocast
         if dtype is None:
             return nullcontext()
         return torch.autocast(self.device_type, dtype=dtype)
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """`model` with the weights of the precision, cast in place; before an optimizer or DDP gets hold of it.
+        """Cast `model` to the weights of the precision, in place, and return it; call it before optimizer and DDP.
 
         With master weights everything but BatchNorm becomes 16-bit, as in Apex O2 and fastai's non-native mixed
-        precision; BatchNorm takes 16 bits and computes in float32. Pure: everything, as in Apex O3. A precision with
-        float32 weights leaves the model as it is.
+        precision; BatchNorm's inputs are 16-bit, and it computes in float32. In a pure precision everything becomes
+        16-bit, as in Apex O3. A precision with float32 weights does not change the model.
         """
         kind = KINDS[self.name]
         if kind.weights is torch.float32:
@@ -81,59 +81,59 @@ class Mode:
         convert_network(model, kind.weights)
         for module in model.modules():
             if isinstance(module, BATCH_NORMS):
-                module.float()  # convert_network leaves only those with weights of their own
+                module.float()  # convert_network skips only those with weights
         return model
 
     def input(self, x: torch.Tensor) -> torch.Tensor:
-        """`x` as the model takes it: in 16 bits where the model itself is, unless it holds integers."""
+        """Return `x` in the model's dtype: 16-bit if the model is; integers stay unchanged."""
         weights = KINDS[self.name].weights
         return x.to(weights) if weights is not torch.float32 and x.is_floating_point() else x
 
     def scaler(self, loss_scale: float = 0) -> torch.amp.GradScaler:
-        """The loss scaler; it passes everything through where the precision needs none.
+        """Return the loss scaler, which does nothing if the precision needs none.
 
-        `loss_scale` is where it starts; 0 is at 65536, as in torch.
+        `loss_scale` is its first value; 0: 65536, as in torch.
         """
         start = float(loss_scale or 2**16)
         return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=KINDS[self.name].scaled)
 
 
 def mode_of(name: str, device: str) -> Mode:
-    """The mode of precision `name` on `device` (`cuda:0`, `cpu`)."""
+    """Return the mode of precision `name` on `device` (`cuda:0`, `cpu`)."""
     return Mode(name, torch.device(device).type)
 
 
 def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None:
-    """Set every process-wide switch that decides the arithmetic, whatever torch's defaults are.
+    """Set every process-wide switch that affects the precision, independent of torch's defaults.
 
-    torch leaves cuDNN's TF32 on by default, which turns "fp32" convolutions into TF32 from Ampere on.
+    By default torch allows TF32 in cuDNN, so that "fp32" convolutions use TF32 from Ampere on.
     """
     wanted = "tf32" if KINDS[name].tf32 else "ieee"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # deprecated, and still what torch.compile and cudnn.flags ask
-        # torch raises where these and the newer switches disagree (pytorch/pytorch#166387): set both, these first.
+        warnings.simplefilter("ignore", UserWarning)  # deprecated, but torch.compile and cudnn.flags still read them
+        # torch raises if these and the newer switches differ (pytorch/pytorch#166387): set both, these first.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = KINDS[name].tf32
     for key, switch in _tf32_switches().items():
         switch.set(wanted if "mkldnn" not in key else "ieee")
     for key in _reductions():
-        # 16-bit accumulation of whole products is another arithmetic, off in torch too, and stays off.
+        # 16-bit accumulation of whole products (off by default in torch) always stays off.
         setattr(torch.backends.cuda.matmul, key, reduced_reduction and "reduction" in key)
     torch.backends.cudnn.benchmark = cudnn_benchmark
 
 
 def flags() -> dict[str, str]:
-    """Every switch that `set_flags` sets, by its name in torch, as it stands now."""
-    found = {key: switch.get() for key, switch in _tf32_switches().items()}
+    """Return the current value of every switch that `set_flags` sets, by its name in torch."""
+    values = {key: switch.get() for key, switch in _tf32_switches().items()}
     for key in _reductions():
-        found[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
-    found["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
-    return found
+        values[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
+    values["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
+    return values
 
 
 def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
-    """Raise PrecisionError where a switch does not say what the precision needs.
+    """Raise PrecisionError if a switch differs from what the precision needs.
 
-    With `before`, what `flags` said at the start of the trial, every other switch has to stand as it did.
+    `before` has the values of `flags` at the start of the trial: the other switches must not have changed.
     """
     now = flags()
     wanted = "tf32" if KINDS[name].tf32 else "ieee"
@@ -144,7 +144,7 @@ def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
 
 
 def _reductions() -> list[str]:
-    """The switches of 16-bit reductions and accumulation that this torch has (the last is a newer one)."""
+    """Return the names of this torch's switches of 16-bit reductions and accumulation (the last one is newer)."""
     names = (
         "allow_fp16_reduced_precision_reduction",
         "allow_bf16_reduced_precision_reduction",
@@ -160,7 +160,7 @@ class _Switch:
 
 
 def _tf32_switches() -> dict[str, _Switch]:
-    """The switches of this torch by name: fp32_precision since 2.9, allow_tf32 before."""
+    """Return the TF32 switches of this torch by name: fp32_precision since 2.9, allow_tf32 before."""
     backends = torch.backends
     if hasattr(backends, "fp32_precision"):
         owners = {
@@ -185,7 +185,7 @@ def _tf32_switches() -> dict[str, _Switch]:
 
 
 def _resolved(text: str) -> str:
-    """What torch computes with: "none" at every level means no TF32."""
+    """Return the precision that torch uses: "none" at every level means no TF32."""
     return "ieee" if text == "none" else text
 
 
@@ -204,39 +204,39 @@ class Probe:
 
     @property
     def worst(self) -> float:
-        """The largest of them."""
+        """The largest error."""
         return max(self.errors.values())
 
     @property
     def proof(self) -> str:
-        """What was found, for the row."""
+        """The errors as text for the row."""
         return "probe " + ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
 
 
 def probe(name: str, device: str, mode: Mode) -> Probe:
-    """Compute a small matmul, convolution and GRU in `mode` and compare each with float64.
+    """Compute a small matmul, convolution and GRU in `mode`, compare them with float64, and return the errors.
 
-    Raises PrecisionError where an error is not one that the precision makes. A GRU stands for the RNNs
+    Raises PrecisionError if an error is outside the precision's band. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.
     """
-    # cuDNN's race among algorithms may prefer a plain fp32 one for so small a convolution under TF32.
+    # cuDNN's benchmark may choose an fp32 algorithm for such a small convolution under TF32.
     racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
-            torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerator for good
-            found = Probe({part: _error(make(), device, mode) for part, make in parts_of(mode).items()})
+            torch.default_generator.manual_seed(0)  # torch.manual_seed would also seed the accelerator
+            result = Probe({part: _error(make(), device, mode) for part, make in parts_of(mode).items()})
     finally:
         torch.backends.cudnn.benchmark = racing
-    check_probe(name, found)
-    return found
+    check_probe(name, result)
+    return result
 
 
-def check_probe(name: str, found: Probe) -> None:
-    """Raise PrecisionError where `found` contradicts the label."""
+def check_probe(name: str, result: Probe) -> None:
+    """Raise PrecisionError if an error of `result` is outside the band of precision `name`."""
     low, high = KINDS[name].band
-    if KINDS[name].tf32 and found.worst >= low:
-        low = 0.0  # a permission: cuDNN may take an exact algorithm for problems as small as these, not for all of them
-    for part, error in found.errors.items():
+    if KINDS[name].tf32 and result.worst >= low:
+        low = 0.0  # cuDNN may use an exact algorithm for some of these small problems under TF32, but not for all
+    for part, error in result.errors.items():
         if not low <= error <= high:
             looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
             raise PrecisionError(
@@ -264,7 +264,7 @@ _PARTS: dict[str, Callable[[], Part]] = {"matmul": _matmul, "convolution": _conv
 
 
 def parts_of(mode: Mode) -> dict[str, Callable[[], Part]]:
-    """What the probe computes in `mode`, by name."""
+    """Return the functions that make the probe's computations in `mode`, by name."""
     return {
         part: make for part, make in _PARTS.items() if part != "RNN" or not rnn_refusal(mode.name, mode.device_type)
     }
@@ -276,43 +276,43 @@ def _error(part: Part, device: str, mode: Mode) -> float:
         exact = _output(module.double()(x.double()))
         module = mode.prepare(module.float().to(device))
         with mode.autocast():
-            got = _output(module(mode.input(x.to(device))))
-    return float((got.cpu().double() - exact).norm() / exact.norm())
+            computed = _output(module(mode.input(x.to(device))))
+    return float((computed.cpu().double() - exact).norm() / exact.norm())
 
 
 def _output(result: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
     return result[0] if isinstance(result, tuple) else result
 
 
-def check_weights(name: str, found: Mapping[str, int]) -> str:
-    """What the dtypes of the weights are, for the row; raises PrecisionError where they contradict the label.
+def check_weights(name: str, counts: Mapping[str, int]) -> str:
+    """Return the dtypes of the weights as text for the row; raises PrecisionError if they are wrong.
 
-    `found` counts tensors by owner and dtype (`{"model float16": 21}`), as a Stepper notes them; with 16-bit
-    weights no autocast can have made the 16-bit operands.
+    `counts` has the number of tensors by owner and dtype (`{"model float16": 21}`), from a Stepper. With 16-bit
+    weights, autocast cannot be the reason for 16-bit operands.
     """
     kind = KINDS[name]
-    if not found:
+    if not counts:
         if kind.weights is torch.float32:
             return ""
         raise PrecisionError(
-            f"nothing proves the weights of {name}: the suite has to use mode.prepare and a Stepper"
+            f"the weights of {name} cannot be checked: the suite must use mode.prepare and a Stepper"
             " (see docs/adding-a-suite.md)"
         )
     kept = torch.float32 if kind.masters else kind.weights
-    # BatchNorm is fp32 or as the rest is, which a recipe may say; with masters, or fp32 weights, it is fp32.
+    # In a pure precision BatchNorm may be fp32 or 16-bit; with masters or fp32 weights it is fp32.
     wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
-    summary = ", ".join(f"{what} x{n}" for what, n in sorted(found.items(), key=lambda item: item[0].lower()))
-    for what, n in found.items():
-        owner, _, dtype = what.partition(" ")
-        right = sorted(map(dtype_name, wanted[owner]))
-        if dtype not in right:
+    summary = ", ".join(f"{label} x{n}" for label, n in sorted(counts.items(), key=lambda item: item[0].lower()))
+    for label, n in counts.items():
+        owner, _, dtype = label.partition(" ")
+        allowed = sorted(map(dtype_name, wanted[owner]))
+        if dtype not in allowed:
             raise PrecisionError(
                 f"asked for {name}, but {n} of the weights of the {owner} are {dtype},"
-                f" not {' or '.join(right)}: {summary}"
+                f" not {' or '.join(allowed)}: {summary}"
             )
     return f"weights {summary}"
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """`float16` of torch.float16."""
+    """Return the name of a dtype: `float16` for torch.float16."""
     return str(dtype).removeprefix("torch.")

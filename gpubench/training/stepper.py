@@ -1,4 +1,4 @@
-"""One optimizer step in any precision: loss scale, master weights, clipping, and a count of what went wrong."""
+"""One optimizer step in any precision: loss scale, master weights, clipping, and counts of overflows."""
 
 import math
 from collections import Counter
@@ -15,46 +15,46 @@ from gpubench.training.precision import BATCH_NORMS, KINDS, Mode
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
-"""Steps after which a fixed loss scale would grow."""
+"""Growth interval of a fixed loss scale, in steps: practically infinite."""
 
 
 class ScaleState(TypedDict):
-    """What a LossScale goes on from."""
+    """The state of a LossScale in a checkpoint."""
 
     scaler: dict[str, float | int]
-    """GradScaler's own."""
+    """The state of GradScaler."""
     skipped: int
 
 
 class StepperState(TypedDict):
-    """What a Stepper goes on from."""
+    """The state of a Stepper in a checkpoint."""
 
     scale: ScaleState
     masters: list[torch.Tensor]
     steps: int
     nonfinite_losses: int
     losses: int
-    """All of them."""
+    """Number of all losses."""
 
 
 class Stepper:
-    """Backward pass and optimizer step of `mode`, the same lines of a suite for every precision.
+    """Backward pass and optimizer step of `mode`, with the same calls in a suite for every precision.
 
     fp16 and fp16-master scale the loss by torch's GradScaler: it starts at 65536, is halved at each overflow,
-    whose step is skipped, and doubled after 2000 good steps. fp16-master hands the optimizer float32 copies
-    of the model's float16 weights, unscales, clips and steps those, and copies them back. A pure precision steps
-    its 16-bit weights themselves, by default unscaled, and takes every step without looking first, as Apex O3
-    did: a gradient that overflowed there poisons the weights, which the end of the run tells. Make the
-    Stepper before the optimizer's first step, and after `mode.prepare(model)`; give it float32 losses, which
+    whose step is skipped, and doubled after 2000 good steps. With fp16-master the optimizer trains float32 copies
+    of the model's float16 weights, which are copied back after each step. A pure precision trains
+    its 16-bit weights directly, by default unscaled, and takes every step without a check, as Apex O3
+    did: a gradient that overflowed makes the weights infinite, which the end of the run reports. Create the
+    Stepper before the optimizer's first step, and after `mode.prepare(model)`; pass float32 losses, which
     no scale can overflow.
 
     Args:
         mode: the precision.
-        model: whose weights the optimizer trains.
-        optimizer: or several of them; one whose gradients are finite steps where another's are not.
-        clock: told of loss scale, skipped steps and non-finite losses when the training is over.
-        clip_norm: the largest norm of all gradients together; they are unscaled before.
-        loss_scale: a fixed one; 0 or None is dynamic, and 1 in a pure precision.
+        model: the model that the optimizer trains.
+        optimizer: one or several; with several, only those with finite gradients take a step.
+        clock: receives loss scale, skipped steps and non-finite losses after the training.
+        clip_norm: the largest norm of all unscaled gradients together.
+        loss_scale: a fixed loss scale; 0 or None: dynamic, but 1 in a pure precision.
     """
 
     def __init__(
@@ -73,33 +73,33 @@ class Stepper:
         self._scale = LossScale(mode, loss_scale or 0)
         self._factor = float(loss_scale or 1) if self._kind.pure else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
-        for each in self._optimizers:
-            begin_momentum(each)
+        for one_optimizer in self._optimizers:
+            begin_momentum(one_optimizer)
         self._steps = 0
         self._losses = Tally()
         clock.note(self.notes)
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is scaled, copied or counted in a step, so that a loop may call its optimizer instead."""
+        """Whether a step only needs the optimizer: nothing is scaled or copied."""
         return not self._kind.scaled and self._kind.weights is torch.float32
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        """What to call `backward` on: the scalar `loss`, scaled where the precision needs it."""
+        """Return the scalar `loss`, scaled if the precision needs it, to call `backward` on."""
         self._losses.add(loss)
         if self._scale.enabled:
             return self._scale.apply(loss)
         return loss * self._factor if self._factor != 1 else loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """The backward pass of a scalar `loss`; several before one `step` add their gradients up."""
+        """Run the backward pass of a scalar `loss`; several calls before `step` add up their gradients."""
         self.scaled(loss).backward()  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
-        """Unscale, clip, step unless a gradient overflowed, and forget the gradients."""
+        """Unscale and clip the gradients, take a step unless one overflowed, and reset the gradients."""
         self._steps += 1
         for half, master in zip(self._halves, self._masters, strict=True):
-            # `float` keeps the layout of the weight, which fused optimizers count on.
+            # `float` keeps the layout of the weight, which fused optimizers need.
             master.grad, half.grad = None if half.grad is None else half.grad.float(), None
         if self._factor != 1:
             for gradient in self._gradients():
@@ -108,12 +108,12 @@ class Stepper:
             self._scale.unscale(self._optimizers)
             clip_grad_norm_(self._parameters(), self._clip_norm)
         self._scale.step(self._optimizers)
-        master_params_to_model_params(self._halves, self._masters)  # the old ones where the step was skipped
+        master_params_to_model_params(self._halves, self._masters)  # unchanged if the step was skipped
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
     def state(self) -> StepperState:
-        """What a later process needs to go on as this one would, beside the states of model and optimizer."""
+        """Return the state that a later process needs to continue, besides those of model and optimizer."""
         return {
             "scale": self._scale.state(),
             "masters": [master.detach() for master in self._masters],
@@ -123,7 +123,7 @@ class Stepper:
         }
 
     def restore(self, state: StepperState) -> None:
-        """Go on from such a `state`, once model and optimizer have theirs."""
+        """Continue from such a `state`, after model and optimizer have been restored."""
         self._scale.restore(state["scale"])
         with torch.no_grad():
             for master, value in zip(self._masters, state["masters"], strict=True):
@@ -132,7 +132,7 @@ class Stepper:
         self._losses.restore(state["losses"], state["nonfinite_losses"])
 
     def notes(self) -> Notes:
-        """The counts, read from the device, and the dtypes of what was trained."""
+        """Return the counts, read from the device, and the dtypes of the weights."""
         return Notes(
             loss_scale=self._factor if self._kind.pure else self._scale.value,
             skipped_steps=self._scale.skipped,
@@ -147,7 +147,7 @@ class Stepper:
         if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt(self._model)):
             return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
         scale, skipped = self._scale.value, self._scale.skipped
-        # A dynamic scale needs a few steps to find its place; below 1 there is none.
+        # A dynamic scale skips steps until it is small enough; below 1 the training has failed.
         if scale is not None and self._steps and skipped == self._steps and (self._scale.fixed or scale < 1):
             return f"every one of {skipped} steps was skipped, at a loss scale of {scale:g}"
         return ""
@@ -160,7 +160,7 @@ class Stepper:
 
 
 class LossScale:
-    """torch's GradScaler, dynamic or fixed, that counts the steps it skips without waiting for the device."""
+    """torch's GradScaler, dynamic or fixed, with a count of skipped steps that does not wait for the device."""
 
     def __init__(self, mode: Mode, fixed: float) -> None:
         self.fixed = float(fixed)
@@ -173,7 +173,7 @@ class LossScale:
         self._one = self._skipped = torch.zeros(())
 
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
-        """`loss` times the scale."""
+        """Return `loss` times the scale."""
         scaled: torch.Tensor = self._scaler.scale(loss)
         if self._now is None:
             self._one, self._skipped = torch.ones((), device=loss.device), torch.zeros((), device=loss.device)
@@ -186,13 +186,13 @@ class LossScale:
             self._scaler.unscale_(optimizer)
 
     def step(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Step each optimizer whose gradients are finite; all are where nothing is scaled."""
+        """Take a step with each optimizer whose gradients are finite; with all of them if nothing is scaled."""
         for optimizer in optimizers:
             self._scaler.step(optimizer)
         self._scaler.update()
         if not self.enabled or self._now is None:
             return
-        # A scale that fell tells of an overflow; asking for its value instead would wait for the device.
+        # A lower scale means an overflow; it is compared on the device, because reading it would wait.
         before, self._now = self._now, self._scaler.scale(self._one)
         self._skipped += self._now < before
         if self.fixed:
@@ -200,38 +200,38 @@ class LossScale:
             self._now = before
 
     def state(self) -> ScaleState:
-        """GradScaler's own state, and the steps skipped."""
+        """Return GradScaler's state and the number of skipped steps."""
         return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
 
     def restore(self, state: ScaleState) -> None:
-        """Go on from such a state."""
+        """Continue from such a state."""
         self._scaler.load_state_dict(state["scaler"])
         self._before = state["skipped"]
 
     @property
     def value(self) -> float | None:
-        """The scale, read from the device; None where there is none."""
+        """The scale, read from the device; None if nothing is scaled."""
         return self._scaler.get_scale() if self.enabled else None
 
     @property
     def skipped(self) -> int | None:
-        """Steps skipped so far, read from the device; None where nothing is scaled."""
+        """Number of steps skipped so far, read from the device; None if nothing is scaled."""
         return self._before + int(self._skipped.item()) if self.enabled else None
 
 
 class Tally:
-    """Counts scalars of a device that are not finite, and reads none of them before the end."""
+    """Counts device scalars that are not finite, and reads them only at the end."""
 
     FEW = 256
 
     def __init__(self) -> None:
         self.total = 0
-        self._before = 0  # bad ones of an earlier process
+        self._before = 0  # bad values of an earlier process
         self._pending: list[torch.Tensor] = []
         self._counted: torch.Tensor | None = None
 
     def add(self, value: torch.Tensor) -> None:
-        """Keep `value`; looking at it at once would cost small kernels in each step."""
+        """Store `value`; checking it now would add small kernels to each step."""
         if len(self._pending) >= self.FEW:
             self._fold()
         self._pending.append(value.detach())
@@ -239,17 +239,17 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """How many were infinite or not a number, read from the device."""
+        """Number of values that were infinite or not a number, read from the device."""
         bad = sum(not math.isfinite(value) for value in self._read())
         return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
 
     @property
     def last_is_bad(self) -> bool:
-        """Whether the last one was."""
+        """Whether the last value was infinite or not a number."""
         return bool(self._pending) and not math.isfinite(self._pending[-1].item())
 
     def restore(self, total: int, bad: int) -> None:
-        """Go on from the counts of an earlier process."""
+        """Continue from the counts of an earlier process."""
         self.total, self._before = total, bad
 
     def _fold(self) -> None:
@@ -262,7 +262,7 @@ class Tally:
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Give the optimizers float32 copies of their trained 16-bit weights; returns weights and copies, in order.
+    """Replace the optimizers' trained 16-bit weights by float32 copies; return weights and copies, in order.
 
     The method of Micikevicius et al., "Mixed Precision Training" (2018).
     """
@@ -279,10 +279,10 @@ def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Pa
 
 
 def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
-    """Give a fused SGD its momentum, zero, before the first step.
+    """Set the momentum of a fused SGD to zero before the first step.
 
-    Made in the first step it is memory that nobody wrote, and stays so where that step is skipped for an overflow
-    (torch/optim/sgd.py, FusedSgdKernel.cu). From zero a step without dampening is the same.
+    Without it, the first step allocates uninitialised memory, which stays so if that step is skipped for an overflow
+    (torch/optim/sgd.py, FusedSgdKernel.cu). Without dampening, a first step from zero is the same.
     """
     if not isinstance(optimizer, torch.optim.SGD):
         return
@@ -293,26 +293,26 @@ def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
 
 
 def learnt(model: nn.Module) -> list[torch.Tensor]:
-    """The weights, and the statistics of BatchNorm; other buffers may hold an infinity for good (a mask)."""
+    """Return the weights and the statistics of BatchNorm; other buffers may be infinite on purpose (a mask)."""
     return [tensor for _, tensors in _owners(model) for tensor in tensors]
 
 
 def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:
-    """How many tensors of each dtype the model, its BatchNorms (with their statistics) and the optimizers hold.
+    """Return the number of tensors by owner and dtype: of model, BatchNorms (statistics included) and optimizers.
 
-    BatchNorm's own weights are not counted again where an optimizer holds them.
+    BatchNorm's weights are not counted again for the optimizers.
     """
     norms = {id(p) for module in model.modules() if isinstance(module, BATCH_NORMS) for p in module.parameters()}
-    seen = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
+    counts = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            own = [p for p in group["params"] if p.requires_grad and id(p) not in norms]
-            seen.update(f"optimizer {_plain(p)}" for p in own)
-    return dict(seen)
+            weights = [p for p in group["params"] if p.requires_grad and id(p) not in norms]
+            counts.update(f"optimizer {_plain(p)}" for p in weights)
+    return dict(counts)
 
 
 def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """`model` or `BatchNorm`, and the floating-point tensors, module by module."""
+    """Yield `model` or `BatchNorm` and the floating-point tensors of each module."""
     for module in model.modules():
         norm = isinstance(module, BATCH_NORMS)
         tensors = [*module.parameters(recurse=False), *(module.buffers(recurse=False) if norm else ())]

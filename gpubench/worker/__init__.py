@@ -1,5 +1,5 @@
-"""The child process: runs one task (a trial, a peak, a description of the devices) and answers with JSON.
+"""The child process: runs one task (a trial, a peak, a description of the devices) and returns JSON.
 
-Imports training, hardware and suite; only here, in training and in suites is torch imported. Nobody imports this
-room: the runner starts it as `python -m gpubench.worker`.
+The runner starts it as `python -m gpubench.worker`; no room imports it. Imports training, hardware and suite. torch is
+imported only here, in training and in suites.
 """

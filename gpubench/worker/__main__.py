@@ -1,4 +1,4 @@
-"""`python -m gpubench.worker`: takes one task as JSON and answers with JSON. No other process opens the accelerator."""
+"""`python -m gpubench.worker`: gets one task as JSON and returns JSON. No other process opens the accelerator."""
 
 import ctypes
 import faulthandler
@@ -15,10 +15,10 @@ from gpubench.worker.tasks import answer_to
 
 
 def main() -> None:
-    """Read the task from the socket whose file descriptor is the first argument, and answer on it.
+    """Read the task from a socket, run it, and send the result.
 
-    The second argument is the descriptor of a pipe whose other end the parent holds as long as it lives, the third
-    this process's temporary folder.
+    Arguments: the socket's file descriptor; the descriptor of a pipe that closes when the parent ends; this process's
+    temporary folder.
     """
     faulthandler.enable()
     _signal_when_parent_dies(signal.SIGKILL)
@@ -45,18 +45,18 @@ def main() -> None:
     send({"event": "answer", **answer})
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is said; tearing an interpreter full of torch down costs most of a second.
+    # The result is sent; a normal exit of an interpreter with torch takes most of a second.
     os._exit(0)
 
 
 def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
-    """End this whole process group when the parent is gone, even by SIGKILL.
+    """End this process group when the parent ends, even by SIGKILL.
 
-    A process of its own watches, forked while there are no threads yet: a C call that hangs here cannot stop
-    it, and what the suite starts (loader processes, say) ends too.
+    A separate process, forked before there are threads, waits for that: a C call that hangs cannot stop
+    it, and it also ends processes of the suite, such as loaders.
     """
     if os.fork() == 0:
-        _signal_when_parent_dies(signal.SIGCONT)  # so that it watches again if it was stopped with the others
+        _signal_when_parent_dies(signal.SIGCONT)  # so that it continues if it was stopped with the others
         channel.close()
         os.read(lifeline, 1)  # returns when the parent's end has closed
         os.killpg(0, signal.SIGKILL)
@@ -64,14 +64,14 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
 
 
 def _signal_when_parent_dies(number: int) -> None:
-    """Have the system send this signal to this process then, which also reaches one that is stopped; only Linux can."""
+    """Make Linux send this signal to this process when its parent ends, even if it is stopped."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
         ctypes.CDLL(None).prctl(set_parent_death_signal, number)
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Hear from the parent, which reads the card, that its clock and temperature have settled."""
+    """Set `settled` when the parent, which reads the card, sends that clock and temperature are constant."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()

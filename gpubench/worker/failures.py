@@ -1,4 +1,4 @@
-"""Makes one answer of what the processes of a trial report: their figures together, or why it failed."""
+"""Combines the results of a trial's processes into one: their measurements, or the reason of the failure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,67 +6,67 @@ from dataclasses import dataclass, replace
 from gpubench.suite.trial import Fault, Measurement
 
 CONSEQUENCES: frozenset[Fault] = frozenset({"lost_others", "waited_for_others"})
-"""Faults of a process that only met what became of another."""
+"""Faults of a process that follow from another process's failure."""
 LOST = ("peer", "socket", "broken pipe", "process exited", "aborted", "rendezvous")
 LATE = ("timed out", "timeout")
-"""Words of errors that say that another process is gone, or hangs: the libraries have no class for them."""
+"""Texts of errors that mean that another process ended (LOST) or hangs (LATE): libraries have no class for them."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What one process, or one machine, says went wrong."""
+    """A failure that one process, or one machine, reported."""
 
     at: float
-    """Seconds of the clock on the wall."""
+    """Time of the failure, in seconds since 1970."""
     who: str
     measurement: Measurement
 
 
-def fault_of(words: str) -> Fault:
-    """Whose fault an error is, by what torch, NCCL or Gloo say of it; nobody looks at the words again."""
-    words = words.lower()
-    if any(late in words for late in LATE):
+def fault_of(reason: str) -> Fault:
+    """Return the fault that an error text of torch, NCCL or Gloo means, or an empty string."""
+    reason = reason.lower()
+    if any(late in reason for late in LATE):
         return "waited_for_others"
-    return "lost_others" if any(lost in words for lost in LOST) else ""
+    return "lost_others" if any(lost in reason for lost in LOST) else ""
 
 
 def failed(reason: str, error: str = "") -> Measurement:
-    """The answer of a process that failed with these words, in an exception of the class `error` if in any."""
+    """Return the result of a process that failed for this reason; `error` is the class of its exception, if any."""
     return Measurement(status="failed", reason=reason, fault=fault_of(reason), error=error)
 
 
 def together(answers: Mapping[int, Measurement]) -> Measurement:
-    """The answer of all, by rank, where each trained to its end: laps are agreed, memory is the most of any."""
-    every = [answers[rank] for rank in sorted(answers)]
-    memory = [each.peak_memory_bytes for each in every if each.peak_memory_bytes is not None]
-    errors = [each.precision_error for each in every if each.precision_error is not None]
+    """Return the combined result of all ranks, which all finished: rank 0's laps, the largest memory and error."""
+    results = [answers[rank] for rank in sorted(answers)]
+    memory = [result.peak_memory_bytes for result in results if result.peak_memory_bytes is not None]
+    errors = [result.precision_error for result in results if result.precision_error is not None]
     return replace(
-        every[0],
+        results[0],
         peak_memory_bytes=max(memory, default=None),
-        allocator_retries=sum(each.allocator_retries for each in every),
+        allocator_retries=sum(result.allocator_retries for result in results),
         precision_error=max(errors, default=None),
     )
 
 
 def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
-    """The one answer of a trial that failed: out of memory wherever it was, else the first that is no consequence.
+    """Return the result of a failed trial: any out of memory, else the first failure that is not a consequence.
 
-    Where all are consequences, those who said nothing (`missing`) are to blame.
+    If all failures are consequences, the reason names the processes without a result (`missing`).
     """
     ordered = sorted(failures, key=lambda failure: failure.at)
-    full = [each for each in ordered if each.measurement.status == "out_of_memory"]
-    own = [each for each in ordered if not _is_consequence(each.measurement)]
-    if full or own:
-        first = (full or own)[0]
+    full = [failure for failure in ordered if failure.measurement.status == "out_of_memory"]
+    causes = [failure for failure in ordered if not _is_consequence(failure.measurement)]
+    if full or causes:
+        first = (full or causes)[0]
         return replace(first.measurement, reason=f"{first.who}: {first.measurement.reason}")
-    silent = f"; nothing was heard of {', '.join(missing)}" if missing else ""
+    silent = f"; no answer from {', '.join(missing)}" if missing else ""
     if not ordered:
         return Measurement(status="failed", reason=f"no process answered{silent}")
     first = ordered[0]
-    fault, words = first.measurement.fault, first.measurement.reason
+    fault, error_text = first.measurement.fault, first.measurement.reason
     late = fault == "waited_for_others"
-    what = "waited in vain for the others" if late else "lost the others"
-    reason = f"{first.who} {what}{silent} ({words})"
+    problem = "waited in vain for the others" if late else "lost the others"
+    reason = f"{first.who} {problem}{silent} ({error_text})"
     return Measurement(status="timed_out" if late else "failed", reason=reason, fault=fault)
 
 

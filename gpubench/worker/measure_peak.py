@@ -1,4 +1,4 @@
-"""The most that this device reaches in one precision: matrix products, copies, calls. Runs in a child."""
+"""Measures peak rates of a device in one precision: matrix products, copies, calls. Runs in a child process."""
 
 import time
 from collections.abc import Callable
@@ -11,32 +11,32 @@ from gpubench.training.flops import Work
 from gpubench.training.precision import KINDS, mode_of, set_flags
 
 SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
-"""Square products, small ones first: what a device does best depends on its caches and on its number of cores."""
+"""Sides of square matrices, small ones first: the fastest one depends on the device's caches and cores."""
 LONGEST_PRODUCT_SECONDS = 0.2
-"""A size whose product would take longer (eight times its half's) is left out: it would say nothing new."""
+"""Sizes whose product would take longer (eight times that of half the side) are skipped."""
 REPEATS = 5
 REPEAT_SECONDS = 0.05
-"""A repeat is as many calls as fill this time, so that neither the timer nor the synchronisation matters."""
+"""A repeat has as many calls as fit this time, so that timer and synchronisation do not matter."""
 SUSTAINED_SECONDS = 2.0
-"""So long an accelerator multiplies the best size at the end: what it keeps up, once a limit of power has acted."""
+"""Seconds for which an accelerator multiplies the best size at the end: its rate under a power limit."""
 COPY_BYTES = {"cpu": 2**28}
 ACCELERATOR_COPY_BYTES = 2**30
 """Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
 COPY_SHARE = 0.25
-"""Of an accelerator's free memory, at most: there are two of them, and the allocator needs room."""
+"""Largest share of an accelerator's free memory for one of the two copies."""
 LEAST_SIDES = 3
-"""Sizes that are tried however slow they look: one may have met another program's work."""
+"""Sizes that are always tried, because another program may slow one of them down."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
 def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float | None]:
-    """Peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
+    """Return peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
 
-    Returns `flops_per_second` of the fastest matrix product (which an accelerator has to sustain) and its `side`,
-    `bytes_per_second` of a copy (read and written), `op_seconds` per call of a training step that has nothing to
-    compute.
+    The result has `flops_per_second` of the fastest matrix product (sustained, on an accelerator) and its `side`,
+    `bytes_per_second` of a copy (read and written), and `op_seconds` per call of a training step with almost nothing
+    to compute.
 
-    The method is that of S. Bekman's mamf-finder (ml-engineering): several sizes, data drawn anew for each repeat,
+    The method is that of S. Bekman's mamf-finder (ml-engineering): several sizes, and new data for each repeat,
     because constant data draw less power and run faster.
     """
     if threads:
@@ -58,7 +58,7 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
 
 
 def _or_none(measure: Callable[[], float]) -> float | None:
-    """None where there is no memory for it; what was measured otherwise is kept."""
+    """Return the measurement, or None if it runs out of memory, so that the others are kept."""
     try:
         return measure()
     except torch.OutOfMemoryError:
@@ -66,9 +66,9 @@ def _or_none(measure: Callable[[], float]) -> float | None:
 
 
 def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
-    """(side, FLOP/s) of the fastest square matrix product, of which `rate_of` measures one.
+    """Return (side, FLOP/s) of the fastest square matrix product; `rate_of` measures one side.
 
-    Sizes that the memory has no room for end it with what there is.
+    Stops at sizes that do not fit into memory.
     """
     best_side, best = 0, 0.0
     for tried, side in enumerate(SIDES, start=1):
@@ -86,13 +86,13 @@ def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
 
 
 def _product_rate(side: int, device: torch.device, dtype: torch.dtype, least_seconds: float = REPEAT_SECONDS) -> float:
-    """FLOP/s of one square product of fresh random matrices."""
+    """Return the FLOP/s of one square product of fresh random matrices."""
     a, b, out = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
     return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device, least_seconds)
 
 
 def _copies(device: torch.device) -> float:
-    """Bytes per second of a large copy, read and written."""
+    """Return the bytes/s of a large copy, read and written."""
     source = torch.randn(copy_bytes(device) // 4, device=device)
     target = torch.empty_like(source)
     seconds = [_seconds(lambda: target.copy_(source), device) for _ in range(REPEATS)]
@@ -100,19 +100,18 @@ def _copies(device: torch.device) -> float:
 
 
 def copy_bytes(device: torch.device) -> int:
-    """Bytes of the tensor that is copied: as many as a card with little free memory has room for."""
+    """Return the bytes of the tensor to copy, fewer on a card with little free memory."""
     wanted = COPY_BYTES.get(device.type, ACCELERATOR_COPY_BYTES)
     if device.type != "cuda":
         return wanted
-    torch.cuda.empty_cache()  # the products are over
+    torch.cuda.empty_cache()  # frees the memory of the products
     return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
 
 
 def _calls(device: torch.device, precision: str) -> float:
-    """Seconds per call (as `Work` counts them) of a training step of which only the calls are left.
+    """Return the seconds per call (as counted by `Work`) of a training step with almost nothing to compute.
 
-    Forward, backward and optimizer of layers eight wide: Python, autograd, dispatch and launch, in the mixture
-    that real training has.
+    The layers are eight wide, so the time is Python, autograd, dispatch and launches, as in real training.
     """
     layers = [m for _ in range(TINY_LAYERS) for m in (torch.nn.Linear(TINY_WIDTH, TINY_WIDTH), torch.nn.ReLU())]
     model = torch.nn.Sequential(*layers).to(device)
@@ -135,7 +134,7 @@ def _calls(device: torch.device, precision: str) -> float:
 
 
 def _seconds(call: Callable[[], object], device: torch.device, least_seconds: float = REPEAT_SECONDS) -> float:
-    """Wall time of one call, from as many in a row as fill this time."""
+    """Return the wall time of one call in seconds, a mean over as many as fill `least_seconds`."""
     call()  # warm-up: algorithms are chosen, pages are mapped
     devices.synchronize(device)
     calls = 1

@@ -1,4 +1,4 @@
-"""The tasks that a child can be given (describe, soak, peak, network, trial) and what it answers to each."""
+"""Runs the tasks of a child (describe, soak, peak, network, trial) and returns their results. Called by __main__."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from gpubench.worker.run_trial import Message, Send, clock_for, measure
 
 
 def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: False) -> Message:
-    """What this one process finds out about `task`; `send` takes news, `settled` tells what the parent has said."""
+    """Run `task` and return its result; `send` sends progress, `settled` returns whether the card has settled."""
     if task["task"] == "describe":
         return _describe()
     if task["task"] == "soak":
@@ -18,7 +18,7 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
     trial = trial_from_json(task["trial"])
     if task["task"] == "network":
         return _network(trial)
-    # Only a parent that reads the card can tell when it has settled.
+    # Only a parent that reads the card knows when it has settled.
     return measure(trial, clock_for(trial, send, settled if task.get("watched") else None))
 
 
@@ -43,7 +43,7 @@ def _peak(device: str, precision: str, threads: int, soak_seconds: float) -> Mes
 
     try:
         return {"rates": measure_rates(device, precision, threads, soak_seconds)}
-    except RuntimeError as error:  # no such kernel here, or no memory for it
+    except RuntimeError as error:  # no kernel for this device, or out of memory
         return {"reason": str(error).partition("\n")[0]}
 
 

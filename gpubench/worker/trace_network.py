@@ -1,6 +1,6 @@
-"""Takes a suite's network apart: its layers with shapes, weights and FLOPs, and its schedule. Trains nothing.
+"""Lists the layers of a suite's network with shapes, weights and FLOPs, and its schedule. Does not train.
 
-One step runs on torch's meta device, whose tensors have shapes and no numbers.
+Runs one step on torch's meta device, whose tensors have shapes but no data. Called by tasks.py for `gpubench show`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from gpubench.suite.trial import Trial
 from gpubench.worker.run_trial import Message
 
 POINTS = 240
-"""Of a schedule, at least."""
+"""Least number of points of a schedule."""
 SUMS = {"add", "add_", "__add__", "__iadd__", "__radd__"}
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
 POOLS = {
@@ -30,9 +30,9 @@ POOLS = {
 
 
 def network_of(trial: Trial) -> Message:
-    """What there is to show of a trial's model; raises UserError where the suite does not say."""
+    """Return the layers and schedule of a trial's model; raises UserError if the suite's blueprint is wrong."""
     suite = files.load(Path(trial.case.suite_path)).suite
-    assert suite.blueprint is not None  # the parent has asked
+    assert suite.blueprint is not None  # checked by the parent
     blueprint = suite.blueprint(trial)
     network = blueprint.network
     if not isinstance(network, nn.Module):
@@ -54,10 +54,10 @@ def network_of(trial: Trial) -> Message:
 
 
 def _points(blueprint: Blueprint) -> dict[str, list[tuple[float, float]]]:
-    """Every schedule at all whole epochs and as many points between them as a smooth curve needs."""
+    """Return the (epoch, value) points of each schedule: all whole epochs, and enough between for a smooth curve."""
     parts = -(-POINTS // blueprint.epochs)
     epochs = [number / parts for number in range(blueprint.epochs * parts + 1)]
-    # Rounded, so that what ends at zero does.
+    # Rounded, so that a schedule that ends at zero is exactly zero.
     return {name: [(at, round(float(value(at)), 12)) for at in epochs] for name, value in blueprint.schedule.items()}
 
 
@@ -70,29 +70,29 @@ class _Call:
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     around: tuple["_Call", ...]
-    """The calls inside which it ran, the network's own first."""
+    """The enclosing calls, outermost first."""
     source: "_Call | None"
     """The layer that its input comes from."""
-    given: object = None
+    output: object = None
     leaf: bool = True
     sums: list[tuple["_Call | None", "_Call | None"]] = field(default_factory=list)
-    """Of two tensors that it added itself, the layers that they come from."""
+    """For each sum of two tensors in it, the layers that the tensors come from."""
 
     @property
     def block(self) -> "_Call | None":
-        """The outermost call around it that adds branches; the whole network is no block."""
+        """The outermost enclosing call that adds branches, without the network itself."""
         return next((call for call in self.around[1:] if call.sums), None)
 
 
 class _Trace(TorchFunctionMode):
-    """Follows a forward pass: which modules ran, where each tensor comes from, and where two branches are added."""
+    """Records a forward pass: which modules ran, where tensors come from, and where two branches are added."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[_Call] = []
         self._open: list[_Call] = []
         self._sources: dict[int, tuple[torch.Tensor, _Call | None]] = {}
-        """By id, with the tensor, so that no other one gets that id."""
+        """Source by tensor id, with the tensor, so that its id is not reused."""
 
     def __torch_function__(
         self,
@@ -102,9 +102,9 @@ class _Trace(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         out = func(*args, **(kwargs or {}))
-        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if isinstance(out, torch.Tensor) and tensors:
-            sources = [self._source(each) for each in tensors]
+            sources = [self._source(tensor) for tensor in tensors]
             added = getattr(func, "__name__", "") in SUMS and len(tensors) == 2
             if added and self._open and tensors[0].shape == tensors[1].shape:
                 self._open[-1].sums.append((sources[0], sources[1]))
@@ -115,30 +115,30 @@ class _Trace(TorchFunctionMode):
         return self._sources.get(id(tensor), (tensor, None))[1]
 
     def begin(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        source = next((self._source(each) for each in _tensors((args, kwargs))), None)
+        source = next((self._source(tensor) for tensor in _tensors((args, kwargs))), None)
         call = _Call(name, module, args, kwargs, tuple(self._open), source)
         if self._open:
             self._open[-1].leaf = False
         self._open.append(call)
         self.calls.append(call)
 
-    def end(self, given: object) -> None:
+    def end(self, output: object) -> None:
         call = self._open.pop()
-        call.given = given
+        call.output = output
         if call.leaf:
-            self._sources |= {id(each): (each, call) for each in _tensors(given)}
+            self._sources |= {id(tensor): (tensor, call) for tensor in _tensors(output)}
 
 
 def _traced(network: nn.Module, inputs: tuple[object, ...]) -> list[_Call]:
-    """The forwards of all its modules, in order."""
+    """Return the forward calls of all modules, in order."""
     trace, hooks = _Trace(), []
     for name, module in network.named_modules():
 
         def begin(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], name: str = name) -> None:
             trace.begin(name, module, args, kwargs)
 
-        def end(module: nn.Module, args: object, given: object) -> None:
-            trace.end(given)
+        def end(module: nn.Module, args: object, output: object) -> None:
+            trace.end(output)
 
         hooks += [module.register_forward_pre_hook(begin, with_kwargs=True), module.register_forward_hook(end)]
     with trace:
@@ -151,48 +151,49 @@ def _traced(network: nn.Module, inputs: tuple[object, ...]) -> list[_Call]:
 def _layers(
     network: nn.Module, inputs: tuple[object, ...], weights: Mapping[str, int], blueprint: Blueprint
 ) -> Iterator[Message]:
-    """Each module that calls no other, in the order in which they run; what runs twice has its weights once."""
+    """Yield each module that calls no other, in the order of their calls; weights count only in the first call."""
     calls = _traced(network, inputs)
-    beside = {id(layer) for call in calls for layer in _shortcut(call)}
-    seen = set[str]()
+    shortcuts = {id(layer) for call in calls for layer in _shortcut(call)}
+    counted = set[str]()
     for call in calls:
         if not call.leaf:
             continue
-        own = [name for name in weights if name.startswith(f"{call.name}." if call.name else "")]
+        names = [name for name in weights if name.startswith(f"{call.name}." if call.name else "")]
         block = call.block
         yield {
             "name": call.name or "network",
             "kind": _kind(call.module),
-            "shape": _shape(call.given, blueprint),
-            "weights": sum(weights[name] for name in own if name not in seen),
+            "shape": _shape(call.output, blueprint),
+            "weights": sum(weights[name] for name in names if name not in counted),
             "flops": _flops(partial(_again, call)) / blueprint.samples,
             "block": block.name if block else "",
-            "shortcut": id(call) in beside,
+            "shortcut": id(call) in shortcuts,
         }
-        seen.update(own)
+        counted.update(names)
 
 
 def _shortcut(block: _Call) -> list[_Call]:
-    """The layers that only the shorter of two added branches goes through; none where that one is the identity."""
-    found: list[_Call] = []
+    """Return the layers only in the shorter of two added branches; none if that one is the identity."""
+    layers: list[_Call] = []
     for branches in block.sums:
-        one, other = (_way(each, block) for each in branches)
-        alone, beside = [each for each in one if each not in other], [each for each in other if each not in one]
-        found += alone if len(alone) < len(beside) else beside
-    return found
+        first, second = (_path(branch, block) for branch in branches)
+        only_first = [layer for layer in first if layer not in second]
+        only_second = [layer for layer in second if layer not in first]
+        layers += only_first if len(only_first) < len(only_second) else only_second
+    return layers
 
 
-def _way(call: _Call | None, block: _Call) -> list[_Call]:
-    """The layers inside `block` that led to this one, itself included."""
-    found = []
+def _path(call: _Call | None, block: _Call) -> list[_Call]:
+    """Return the layers inside `block` that lead to this one, including itself."""
+    layers = []
     while call is not None and block in call.around:
-        found.append(call)
+        layers.append(call)
         call = call.source
-    return found
+    return layers
 
 
 def _again(call: _Call) -> object:
-    """Its forward once more, with inputs of its own."""
+    """Run its forward again, with copies of its inputs, and return the output."""
 
     def fresh(value: object) -> object:
         # A copy, because some layers write into their input, which autograd forbids for a leaf.
@@ -204,9 +205,9 @@ def _again(call: _Call) -> object:
 
 
 def _flops(forward: Callable[[], object]) -> int:
-    """FLOPs of this and of its backward pass, as torch counts them."""
+    """Return the FLOPs of this forward and its backward pass, counted by torch."""
     with FlopCounterMode(display=False) as counter:
-        losses = [each.sum() for each in _tensors(forward()) if each.requires_grad]
+        losses = [tensor.sum() for tensor in _tensors(forward()) if tensor.requires_grad]
         torch.autograd.backward(losses)
     return int(counter.get_total_flops())
 
@@ -216,9 +217,9 @@ def _on_meta(value: object) -> object:
 
 
 def _shape(value: object, blueprint: Blueprint) -> list[int]:
-    """Of the first tensor in it, without the batch."""
-    shape = list(next((each.shape for each in _tensors(value)), ()))
-    return [size for at, size in enumerate(shape) if at != blueprint.batch_dimension]
+    """Return the shape of the first tensor in `value`, without the batch dimension."""
+    shape = list(next((tensor.shape for tensor in _tensors(value)), ()))
+    return [size for dimension, size in enumerate(shape) if dimension != blueprint.batch_dimension]
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
@@ -230,7 +231,7 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 
 
 def _kind(module: nn.Module) -> str:
-    """What a layer is, in a word or two; of a class that is not torch's own its name."""
+    """Return a short name of the kind of layer; the class name if it is not one of torch's."""
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         stride = f" /{module.stride[0]}" if module.stride[0] > 1 else ""
         return f"conv {'x'.join(map(str, module.kernel_size))}{stride}"

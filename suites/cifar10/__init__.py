@@ -1,4 +1,4 @@
-"""CIFAR-10 to 94%: what each step to a record run gains.
+"""CIFAR-10 to 94%: the gain of each step towards a record run.
 
 A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
@@ -37,35 +37,35 @@ def blueprint(trial: Trial) -> Blueprint:
 
 
 def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Images in an epoch."""
+    """Return the number of images in an epoch."""
     return int(params["train_images"]) or TRAIN_IMAGES
 
 
 def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
-    """The batch is part of the recipe."""
+    """Return the recipe's batch size."""
     return RECIPES[model].batch
 
 
 FLOPS = {"dawn": 2.75647488e9, "resnet9": 2.272032768e9, "resnet9 whitened": 2.27352576e9}
-"""Forward and backward of one image, as torch's FlopCounterMode counts them (a test counts again)."""
+"""FLOPs of forward and backward per image, counted by torch's FlopCounterMode (checked by a test)."""
 
 
 def narrow_flops(edge: int, whitening: bool) -> float:
-    """The same of `narrow` on an image of edge x edge; more while the bias of its whitening layer is trained."""
+    """Return the FLOPs of `narrow` per image of edge x edge; `whitening`: the whitening layer's bias is trained."""
     size, before = edge - 1, 24
     total = 2 * size**2 * 12 * before + 6 * 256 * 10  # fixed filters on patches of 2 x 2 x 3, and the head
     for after in (64, 256, 256):
         first, second = size**2 * 9 * before * after, (size // 2) ** 2 * 9 * after * after
-        # Forward, and back to the weights and to the input, which nobody asks for behind the whitening layer.
+        # Forward, and backward to the weights and the input (not needed directly behind the whitening layer).
         total += (6 if before > 24 or whitening else 4) * first + 6 * second
         size, before = size // 2, after
     return total
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
-    """FLOPs of forward and backward per training image, a mean over the run; the optimizer's products not counted.
+    """Return the FLOPs of forward and backward per training image, a mean over the run, without the optimizer.
 
-    A formula, because a compiled step cannot be counted.
+    A formula, because FLOPs of a compiled step cannot be counted.
     """
     recipe = RECIPES[model]
     if recipe.network != "narrow":

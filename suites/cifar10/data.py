@@ -1,4 +1,4 @@
-"""The images: read, or made up; and the four ways of a rung to make batches of them."""
+"""Reads the images or makes random ones, and makes batches of them in one of four pipelines."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .recipe import CLASSES, MEAN, RECIPES, SIZE, STD, TEST_BATCH, TEST_IMAGES, 
 
 Sample = tuple[torch.Tensor | NDArray[np.float32], int]
 Batch = tuple[torch.Tensor, ...]
-"""Images and labels on the device. After them, in training their places in the dataset where the recipe needs those;
-in a second look at test images the logits of the first."""
+"""Images and labels on the device; then, in training, their indices in the dataset if the recipe needs them, or in a
+second evaluation the logits of the first one."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,14 @@ class Images:
     test: tuple[torch.Tensor, torch.Tensor]
 
     def to(self, device: torch.device) -> Images:
-        """The same in the memory of `device`."""
+        """Return the images in the memory of `device`."""
         (x, y), (test_x, test_y) = self.train, self.test
         return Images((x.to(device), y.to(device)), (test_x.to(device), test_y.to(device)))
 
 
 def load_images(trial: Trial) -> Images:
-    """The dataset, or noise of its shape; the first images of each part where fewer are asked for.
+    """Return the dataset or random images: in device memory if the rung prepares them there, as the records do."""
 
-    Reading ends where the rung takes them up: in device memory where it prepares them there, as the records do.
-    """
     on_device = RECIPES[trial.case.model].pipeline == "device"
     return read_images(trial).to(torch.device(trial.case.device if on_device else "cpu"))
 
@@ -315,12 +313,12 @@ def compiled_cut() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
 class Doubtful(Batches):
     """The test images of which a first look is least certain, with their labels and the logits of that look."""
 
-    def __init__(self, tests: OnDevice, found: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
+    def __init__(self, tests: OnDevice, outputs: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
         super().__init__(int(tests.samples * share), TEST_BATCH // 2)
-        self.tests, self.found = tests, found
+        self.tests, self.outputs = tests, outputs
 
     def __iter__(self) -> Iterator[Batch]:
-        logits, labels = (torch.cat(each) for each in zip(*self.found, strict=True))
+        logits, labels = (torch.cat(tensors) for tensors in zip(*self.outputs, strict=True))
         few = min(self.samples, len(logits))
         chosen = logits.softmax(1).amax(1).topk(few, largest=False).indices
         for index in chosen.split(self.batch):

@@ -34,7 +34,7 @@ class Norm(nn.BatchNorm2d):
         assert self.running_mean is not None
         assert self.running_var is not None
         n, channels, height, width = x.shape
-        mean, variance = (each.repeat(parts) for each in (self.running_mean, self.running_var))
+        mean, variance = (statistic.repeat(parts) for statistic in (self.running_mean, self.running_var))
         y = batch_norm(
             x.reshape(n // parts, channels * parts, height, width),
             mean,

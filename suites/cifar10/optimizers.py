@@ -1,4 +1,4 @@
-"""SGD whose groups of parameters have rates of their own, and Muon for the convolutions."""
+"""SGD with separate learning rates for groups of parameters, and Muon for the convolutions."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,9 +10,9 @@ from .recipe import Recipe
 
 
 def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
-    """About U V^T of each matrix U S V^T in `x` (n, rows, columns): singular values come near 1, none exactly.
+    """Return approximately U V^T of each matrix U S V^T in `x` (n, rows, columns): singular values near 1.
 
-    Newton-Schulz iteration with K. Jordan's coefficients, which trade exactness for few steps.
+    Newton-Schulz iteration with K. Jordan's coefficients, which need few steps but are less exact.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = x.shape[1] > x.shape[2]
@@ -27,118 +27,120 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
 class Muon(torch.optim.Optimizer):
     """Moves each filter bank, a matrix (outputs, inputs), along the orthogonal part of its Nesterov momentum.
 
-    Before that its norm is set to the root of its outputs, so that the learning rate is an angle.
+    Before that its norm is set to the square root of its outputs, so that the learning rate is an angle.
     K. Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). The products run in `dtype`, the
-    precision under test. All matrices lie in one tensor, the smaller ones filled up with zeros, which stay zeros (the
-    idea of hiverge/cifar10-speedrun): a card has little work in one of them, and much in starting it.
+    precision under test. All matrices are in one tensor, the smaller ones padded with zeros (as in
+    hiverge/cifar10-speedrun), because on a card the launches for a single matrix take longer than its work.
 
     Args:
         weights: filter banks.
-        momentum: the share of it that a step keeps.
-        dtype: of the products.
-        compiled: run each step as code of torch.compile.
+        momentum: the share of the momentum that a step keeps.
+        dtype: dtype of the products.
+        compiled: whether to compile the step with torch.compile.
     """
 
-    # So a GradScaler leaves its scale, and whether a gradient overflowed, to the step; else it would wait for the
-    # device in every one (pytorch/pytorch#80167).
+    # With this a GradScaler passes its scale and the overflow flag to the step; otherwise it would wait for the
+    # device in every step (pytorch/pytorch#80167).
     _step_supports_amp_scaling = True
 
     def __init__(
         self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype, *, compiled: bool = False
     ) -> None:
         super().__init__(weights, {"momentum": momentum, "lr": 0.1, "factor": 1.0})
-        self.dtype, self.turn = dtype, compiled_turn() if compiled else turn
-        self.room: Room | None = None
+        self.dtype, self.update = dtype, compiled_update() if compiled else update
+        self.buffers: Buffers | None = None
 
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
         (group,) = self.param_groups
         weights = group["params"]
-        if self.room is None:  # not before: a precision may have put other weights, of other bits, in their place
-            self.room = room_for(weights)
-        self.room.lr.fill_(group["lr"])  # a number would be compiled anew each time it changes
+        if self.buffers is None:  # not earlier, because a precision may have replaced the weights
+            self.buffers = buffers_for(weights)
+        self.buffers.lr.fill_(group["lr"])  # a Python number would be recompiled each time it changes
         gradients = [weight.grad for weight in weights]
-        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        self.turn(weights, gradients, self.room, group["momentum"], self.dtype, scale, found)
+        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        self.update(weights, gradients, self.buffers, group["momentum"], self.dtype, scale, overflow)
 
 
-class Room(NamedTuple):
-    """Where Muon works."""
+class Buffers(NamedTuple):
+    """The tensors that Muon computes in."""
 
     weights: torch.Tensor
-    """All matrices, (matrices, most outputs, most inputs), zeros where one is smaller; and so the next two."""
+    """All matrices, (matrices, most outputs, most inputs), padded with zeros; the next two have the same shape."""
     gradients: torch.Tensor
     momentum: torch.Tensor
     lengths: torch.Tensor
-    """The norm that each matrix is to have, (matrices, 1, 1)."""
+    """Target norm of each matrix, (matrices, 1, 1)."""
     lr: torch.Tensor
-    """A scalar."""
+    """Learning rate, a scalar."""
 
 
-def room_for(weights: Sequence[torch.Tensor]) -> Room:
-    """Room for these filter banks, on their device and of their bits."""
+def buffers_for(weights: Sequence[torch.Tensor]) -> Buffers:
+    """Return buffers for these filter banks, with their device and dtype."""
     first, shape = weights[0], (len(weights), max(map(len, weights)), max(weight[0].numel() for weight in weights))
     matrices, gradients, momentum = first.new_zeros((3, *shape))
     lengths = first.new_empty((len(weights), 1, 1))
-    for place, weight in zip(lengths, weights, strict=True):
-        place.fill_(len(weight) ** 0.5)  # a tensor made of a list would be copied to the device, and waited for
-    return Room(matrices, gradients, momentum, lengths, torch.zeros((), device=first.device))
+    for length, weight in zip(lengths, weights, strict=True):
+        length.fill_(len(weight) ** 0.5)  # a tensor made from a list would wait for its copy to the device
+    return Buffers(matrices, gradients, momentum, lengths, torch.zeros((), device=first.device))
 
 
-def turn(
+def update(
     filters: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor],
-    room: Room,
+    buffers: Buffers,
     keep: float,
     dtype: torch.dtype,
     scale: torch.Tensor | None,
-    found: torch.Tensor | None,
+    overflow: torch.Tensor | None,
 ) -> None:
-    """One step of Muon, in place, without asking the device anything.
+    """Take one step of Muon, in place, without waiting for the device.
 
     Args:
-        filters: the weights, banks of filters.
-        gradients: theirs.
-        room: to work in, and what lasts from step to step.
-        keep: the momentum.
-        dtype: of the products.
-        scale: what the gradients were multiplied by, a scalar; None is 1.
-        found: above 0 where a gradient overflowed, a scalar: then nothing changes.
+        filters: the weights, filter banks.
+        gradients: the gradients of the weights.
+        buffers: temporary tensors, and the momentum.
+        keep: the share of the momentum that a step keeps.
+        dtype: dtype of the products.
+        scale: loss scale of the gradients, a scalar; None: 1.
+        overflow: a scalar above 0 if a gradient overflowed: then nothing changes.
     """
-    for bank, gradient, matrix, matrix_gradient in zip(filters, gradients, room.weights, room.gradients, strict=True):
+    for bank, gradient, matrix, matrix_gradient in zip(
+        filters, gradients, buffers.weights, buffers.gradients, strict=True
+    ):
         part_of(matrix, bank).copy_(bank)
         part_of(matrix_gradient, bank).copy_(gradient)
-    to_length = room.lengths / room.weights.norm(dim=(1, 2), keepdim=True)
-    lr, kept = room.lr, keep
+    to_length = buffers.lengths / buffers.weights.norm(dim=(1, 2), keepdim=True)
+    lr, kept = buffers.lr, keep
     if scale is not None:
-        room.gradients.div_(scale)
-    if found is not None:
-        overflowed = found > 0
-        room.gradients.masked_fill_(overflowed, 0.0)
+        buffers.gradients.div_(scale)
+    if overflow is not None:
+        overflowed = overflow > 0
+        buffers.gradients.masked_fill_(overflowed, 0.0)
         to_length, lr = to_length.masked_fill(overflowed, 1.0), lr.masked_fill(overflowed, 0.0)
         kept = torch.where(overflowed, 1.0, keep)  # type: ignore[assignment]
-    room.momentum.mul_(kept).add_(room.gradients)
-    nesterov = room.gradients.add(room.momentum, alpha=keep)
-    room.weights.mul_(to_length).sub_(orthogonal(nesterov.to(dtype)) * lr)
-    for bank, matrix in zip(filters, room.weights, strict=True):
+    buffers.momentum.mul_(kept).add_(buffers.gradients)
+    nesterov = buffers.gradients.add(buffers.momentum, alpha=keep)
+    buffers.weights.mul_(to_length).sub_(orthogonal(nesterov.to(dtype)) * lr)
+    for bank, matrix in zip(filters, buffers.weights, strict=True):
         bank.copy_(part_of(matrix, bank))
 
 
 @cache
-def compiled_turn() -> Callable[..., None]:
-    """The same as compiled code, which all optimizers of a process share."""
-    return torch.compile(turn, dynamic=False)
+def compiled_update() -> Callable[..., None]:
+    """Return `update` compiled, shared by all optimizers of a process."""
+    return torch.compile(update, dynamic=False)
 
 
 def part_of(matrix: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The part of a row of Muon's matrices that belongs to `weight`, in its shape; a view."""
+    """Return the part of a padded matrix that belongs to `weight`, in its shape, as a view."""
     return matrix[: len(weight), : weight[0].numel()].unflatten(1, weight.shape[1:])
 
 
 def optimizers(
     model: torch.nn.Module, recipe: Recipe, dtype: torch.dtype, *, compiled: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """SGD with Nesterov momentum, with groups of their own for biases and head, and Muon for convolutions.
+    """Return SGD with Nesterov momentum (separate groups for biases and head), and Muon for convolutions.
 
     Each group's `factor` is its learning rate as a multiple of the schedule's.
     """
@@ -157,7 +159,7 @@ def optimizers(
             {"params": weights, "factor": factor, "weight_decay": recipe.weight_decay / factor}
             for factor, weights in groups.items()
         ],
-        lr=0.1,  # set anew for each step
+        lr=0.1,  # set before each step
         momentum=recipe.momentum,
         nesterov=True,
         fused=True,

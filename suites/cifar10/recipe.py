@@ -1,4 +1,4 @@
-"""The ladder: what each rung trains, each one the recipe before it and a change."""
+"""The ladder: the recipe of each rung, defined as a change of the previous one."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -7,7 +7,7 @@ CLASSES = 10
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 SIZE = 32
 MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)
-"""Of the training images' bytes, per channel."""
+"""Mean and standard deviation of the training images' bytes, per channel."""
 TEST_BATCH = 1000
 GOAL = 0.94
 
@@ -20,86 +20,86 @@ class Recipe:
 
     network: str = "dawn"
     twice: bool = True
-    """Norm and ReLU two times in a row after the first convolution."""
+    """Whether norm and ReLU run twice after the first convolution."""
     epochs: int = 35
     batch: int = 128
     lr: Knots = ((0, 0), (15, 0.1), (15, 0.105), (30, 0.005), (35, 0))
-    """Learning rate for the mean loss at these epochs, straight lines between them."""
+    """(epoch, learning rate for the mean loss) points, linear in between."""
     pipeline: str = "per-sample"
-    """per-sample: PIL images, transformed each time they are used, in `workers` processes, new ones each epoch;
-    prepared: padded and normalised once, cropped one by one in one lasting process;
-    drawn: random numbers for a whole epoch at once, cropped one by one in the training process;
-    device: all of it on the device, a batch at a time."""
+    """per-sample: PIL images, transformed at each use, in `workers` processes, started for each epoch;
+    prepared: padded and normalised once, cropped one by one in one persistent process;
+    drawn: random numbers for a whole epoch at once, images cropped one by one in the training process;
+    device: everything on the device, a batch at a time."""
     edges: tuple[int, ...] = ()
-    """Pixels in a row of the training images in each epoch, which are made smaller for it; 32 in all where empty."""
+    """Side of the (resized) training images in each epoch, in pixels; empty: always 32."""
     pad: int = 4
     cutout: int = 0
     """Edge of the square set to zero, in pixels."""
     leave_out: float = 0.0
-    """Share of the images that an epoch leaves out, at random from the half whose losses were the smaller ones."""
+    """Share of the images that an epoch skips, drawn from the half with the smaller losses."""
     leave_out_from: int = 0
     """The first epoch that does so, counted from 0."""
     brightness: float = 0.0
-    """What is added to an image at most, or taken from it, in standard deviations of the training images."""
+    """Largest random change of an image's brightness, in standard deviations of the training images."""
     contrast: float = 0.0
-    """By which share an image is multiplied up or down at most."""
+    """Largest random change of an image's contrast, as a share."""
     alternate: bool = False
     """Flip an image in every other epoch instead of at random."""
     narrow_norm: bool = True
-    """Keep BatchNorm's weights and statistics in 16 bits where the precision has all of them so (fp16-pure, as the
-    ladder's source); the other precisions have them in fp32 on every rung, and so nothing to change."""
+    """Whether fp16-pure keeps BatchNorm's weights and statistics in 16 bits, as the ladder's source does. All other
+    precisions keep them in fp32."""
     pool_first: bool = False
     """Max-pooling before norm and activation instead of after them."""
     activation: str = "relu"
     celu: float = 0.0
     """Alpha of the CELU activation."""
     ghosts: int = 1
-    """Parts of a batch that BatchNorm takes for batches of their own."""
+    """Number of parts of a batch that BatchNorm treats as separate batches."""
     norm_scale: bool = True
-    """Train BatchNorm's scale."""
+    """Whether BatchNorm's scale is trained."""
     norm_start: str = "uniform"
-    """Where that scale begins: `uniform` in [0, 1], as in torch 0.4, with which the ladder began, or at `one`."""
+    """Initial scale: `uniform` in [0, 1], as in torch 0.4, which the ladder's first rungs used, or `one`."""
     norm_momentum: float = 0.1
     logit_scale: float = 1.0
     label_smoothing: float = 0.0
     weight_decay: float = 5e-4
     momentum: float = 0.9
     bias_lr: float = 1.0
-    """Learning rate of the biases, and 1 / their weight decay, as a multiple of the others'."""
+    """Factor of the biases' learning rate; their weight decay is divided by it."""
     head_lr: float = 1.0
-    """The same of the last layer."""
+    """The same factor for the last layer."""
     muon: float = 0.0
     """Momentum of Muon, which trains the convolutions instead of SGD."""
     whiten: int = 0
-    """Edge of the patches that a fixed first convolution whitens."""
+    """Side of the patches that a fixed first convolution whitens, in pixels; 0: none."""
     whiten_images: int = 10_000
-    """How many of the first images those patches are taken from."""
+    """Number of images (the first ones) whose patches are used."""
     whiten_epochs: int = 0
     """Epochs for which that convolution's bias is trained."""
     ema: float = 0.0
     """Decay per step of the average of the weights that is evaluated."""
     views: int = 1
-    """Views that an evaluated image is the mean of: 2 with its mirror image, 6 with shifts of both by a pixel."""
+    """Number of views averaged in the evaluation: 2 with the mirror image, 6 with both shifted by a pixel."""
     doubtful: float = 1.0
-    """Share of the images, the least certain ones, that get more than one view."""
+    """Share of the images (the least certain ones) that are evaluated with more than one view."""
     channels_last: bool = False
     part_batch: bool = True
-    """Train a last batch that is smaller than the others."""
+    """Whether to train on a last batch that is smaller than the others."""
 
 
 class Stage(NamedTuple):
-    """In what an epoch's steps may differ from another's."""
+    """The settings of an epoch that affect its steps."""
 
     edge: int
-    """Pixels in a row of an image."""
+    """Side of an image, in pixels."""
     share: float
-    """Of the images, those that it trains on."""
+    """Share of the images that it trains on."""
     whitening: bool
     """Whether the bias of the whitening convolution is trained."""
 
 
 def stage_at(recipe: Recipe, epoch: int, epochs: int) -> Stage:
-    """The stage of one of `epochs`, to which the rung's schedule is stretched."""
+    """Return the stage of an epoch, with the rung's schedule scaled to `epochs` epochs."""
     at = epoch * recipe.epochs // epochs
     return Stage(
         recipe.edges[at] if recipe.edges else SIZE,
@@ -109,23 +109,23 @@ def stage_at(recipe: Recipe, epoch: int, epochs: int) -> Stage:
 
 
 def stages_of(recipe: Recipe, epochs: int) -> list[int]:
-    """The first epochs of stages, but for the whitening, which hardly changes the pace."""
+    """Return the first epoch of each stage, ignoring the whitening, which hardly changes the rate."""
     kinds = [stage_at(recipe, epoch, epochs)[:2] for epoch in range(epochs)]
     return [epoch for epoch in range(epochs) if epoch == 0 or kinds[epoch] != kinds[epoch - 1]]
 
 
 def peak(epochs: int, lr: float) -> Knots:
-    """Up to `lr` in the first fifth of the epochs, then down to 0."""
+    """Return a schedule that rises to `lr` in the first fifth of the epochs, then falls to 0."""
     return ((0, 0), (epochs / 5, lr), (epochs, 0))
 
 
 def falling(epochs: int) -> Knots:
-    """Straight down to 0 from the rate that batches of 1,536 are trained at."""
+    """Return a linear schedule from the rate for batches of 1,536 to 0."""
     return ((0, 0.205), (epochs, 0))
 
 
 def ladder() -> dict[str, Recipe]:
-    """The rungs in order; each line is what that step changes."""
+    """Return the rungs in order; each line has the changes of that rung."""
     rungs = {"baseline": (now := Recipe())}
     rungs["no-duplicates"] = now = replace(now, twice=False, lr=((0, 0), (15, 0.1), (30, 0.005), (35, 0)))
     rungs["preprocess-once"] = now = replace(now, pipeline="prepared")

@@ -1,4 +1,4 @@
-"""One training of a rung: its warm-up, its steps, its evaluation, and the loop over runs and epochs."""
+"""Trains a rung: warm-up, steps, evaluation, and the loop over runs and epochs."""
 
 import ctypes
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .recipe import GOAL, RECIPES, SIZE, TEST_BATCH, TRAIN_IMAGES, Knots, Recipe
 
 
 def at(knots: Knots, epoch: float) -> float:
-    """The value of a broken line at `epoch`."""
+    """Return the value of a piecewise linear schedule at `epoch`."""
     for (start, low), (end, high) in pairwise(knots):
         if epoch <= end:
             return low + (high - low) * (epoch - start) / (end - start)
@@ -27,7 +27,7 @@ def at(knots: Knots, epoch: float) -> float:
 
 
 def rate_at(recipe: Recipe, epoch: float, epochs: int) -> float:
-    """The learning rate after so many of `epochs`, to which the rung's schedule is stretched."""
+    """Return the learning rate at `epoch`, with the rung's schedule scaled to `epochs` epochs."""
     return at(recipe.lr, epoch * recipe.epochs / epochs)
 
 
@@ -39,14 +39,14 @@ def follow(average: torch.nn.Module, model: torch.nn.Module, decay: float) -> No
 
 
 class Objective(torch.nn.Module):
-    """What a step makes small: the loss of a batch, forward pass and all, in one piece to be compiled in one piece."""
+    """The forward pass and the loss of a batch in one module, to be compiled together."""
 
     def __init__(self, model: torch.nn.Module, recipe: Recipe, mode: Mode) -> None:
         super().__init__()
         self.model, self.recipe, self.mode = model, recipe, mode
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean loss, and the loss of each image, (N,)."""
+        """Return the mean loss, and the loss of each image, (N,)."""
         with self.mode.autocast():
             logits = self.model(self.mode.input(images))
         smoothing = self.recipe.label_smoothing
@@ -65,7 +65,7 @@ class Run:
         self.epochs = trial.params.epochs or recipe.epochs
         self.train_whitening(True)
         self.optimizers = optimizers(self.model, recipe, self.dtype, compiled=trial.params.compile)
-        # Weights of 16 bits need the sum of the losses, as in the sources: shares of a mean vanish in them.
+        # 16-bit weights need the sum of the losses, as in the sources: gradients of a mean are too small.
         small = mode.name == "fp16-pure"
         scale = trial.params.loss_scale or (trial.batch_size if small else 0)
         self.stepper = Stepper(mode, self.model, self.optimizers, clock, loss_scale=scale)
@@ -74,7 +74,7 @@ class Run:
         self.losses = torch.empty(0)
 
     def whole(self, images: Images) -> dict[str, float]:
-        """Prepare the data, train all epochs, evaluate; returns accuracy and loss."""
+        """Prepare the data, train all epochs, evaluate; return accuracy and loss."""
         clock, recipe = self.clock, self.recipe
         for part in clock.steps([images], phase="preprocess", count=lambda part: len(part.train[0])):
             batches, tests = self.prepare(part)
@@ -84,12 +84,12 @@ class Run:
             for batch in clock.steps(batches, phase="train"):
                 self.step(batch)
             if self.trial.params.validate and epoch + 1 < self.epochs:
-                found = self.evaluate(tests, counted=False)
-                print(f"after {epoch + 1} epochs: {found['accuracy']:.2%}", flush=True)
+                quality = self.evaluate(tests, counted=False)
+                print(f"after {epoch + 1} epochs: {quality['accuracy']:.2%}", flush=True)
         return self.evaluate(tests)
 
     def prepare(self, images: Images) -> tuple[Batches, Batches]:
-        """Batches to train on and to evaluate; the filters of the whitening layer; where the average starts."""
+        """Set whitening filters and average; return the batches to train on and to evaluate."""
         batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
         self.total_steps = sum(map(batches.steps_of, range(self.epochs)))
         if isinstance(batches, OnDevice):
@@ -102,12 +102,12 @@ class Run:
         return batches, tests
 
     def begin(self, batches: Batches, epoch: int) -> None:
-        """Make ready what an epoch has for itself: its images, and whether the whitening layer is trained in it."""
+        """Prepare an epoch: the size of its images, and whether the whitening layer is trained."""
         batches.begin(epoch)
         self.train_whitening(stage_at(self.recipe, epoch, self.epochs).whitening)
 
     def step(self, batch: Batch) -> torch.Tensor:
-        """One step of the optimizers, at the learning rate of the moment; returns the loss, a scalar."""
+        """Take one step of the optimizers at the current learning rate; return the loss, a scalar."""
         self.steps += 1
         lr = rate_at(self.recipe, self.epochs * self.steps / self.total_steps, self.epochs)
         for optimizer in self.optimizers:
@@ -125,54 +125,54 @@ class Run:
         return loss.detach()
 
     def train_whitening(self, on: bool) -> None:
-        """Train the bias of the whitening convolution, or save the backward pass that leads to it alone."""
+        """Set whether the bias of the whitening convolution is trained, which needs a longer backward pass."""
         if self.recipe.network == "narrow":
             whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
-        """Accuracy and loss on the test images: all of them in one view, then the doubtful ones in several."""
+        """Return accuracy and loss on the test images; the least certain ones are evaluated again in several views."""
         recipe, many = self.recipe, tests.samples
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()
         right = torch.zeros((), device=self.device)
-        loss, found = right.clone(), []
+        loss, outputs = right.clone(), []
         for x, y in self.clock.steps(tests, phase=phase, samples=many, counted=counted):
             logits = self.logits(x, 1 if selective else recipe.views)
             right += (logits.argmax(1) == y).sum()
             loss += cross_entropy(logits, y, reduction="sum")
-            found.append((logits, y))
+            outputs.append((logits, y))
         if selective:
             assert isinstance(tests, OnDevice)
-            again = Doubtful(tests, found, recipe.doubtful)
+            again = Doubtful(tests, outputs, recipe.doubtful)
             for x, y, before in self.clock.steps(again, phase=phase, samples=again.samples, counted=counted):
                 logits = self.logits(x, recipe.views)
                 right += (logits.argmax(1) == y).sum() - (before.argmax(1) == y).sum()
                 loss += cross_entropy(logits, y, reduction="sum") - cross_entropy(before, y, reduction="sum")
         self.average.train()
-        found_right, found_loss = torch.stack([right, loss]).tolist()  # the one look at what the device has found
-        return {"accuracy": found_right / many, "loss": found_loss / many}
+        total_right, total_loss = torch.stack([right, loss]).tolist()  # the only wait for the device
+        return {"accuracy": total_right / many, "loss": total_loss / many}
 
     def logits(self, images: torch.Tensor, views: int) -> torch.Tensor:
-        """float32 logits of `images` (N, 3, 32, 32), a weighted mean over `views` of each."""
-        seen = [images]
+        """Return float32 logits of `images` (N, 3, 32, 32), a weighted mean over `views` of each."""
+        shown = [images]
         if views == 6:
             wide = pad(images, (1, 1, 1, 1), mode="reflect")
-            seen += [wide[..., :SIZE, :SIZE], wide[..., 2:, 2:]]
+            shown += [wide[..., :SIZE, :SIZE], wide[..., 2:, 2:]]
         if views > 1:
-            seen += [each.flip(3) for each in seen]
+            shown += [view.flip(3) for view in shown]
         with torch.no_grad(), self.mode.autocast():
-            logits = self.average(self.mode.input(layout(torch.cat(seen), self.recipe)))
+            logits = self.average(self.mode.input(layout(torch.cat(shown), self.recipe)))
         both = logits.float().view(min(views, 2), -1, len(images), logits.shape[1]).mean(0)
         return both[0] if len(both) == 1 else both[0] / 2 + both[1:].mean(0) / 2
 
 
 def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
-    """Prepare, train and evaluate a little noise, so that nothing in the run happens for the first time."""
+    """Prepare, train and evaluate a few random images, so that the run has no first-time costs."""
     recipe, many, batch = objective.recipe, trial.params.train_images or TRAIN_IMAGES, trial.batch_size
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
         some, tests = min(32, many), 8
-    elif recipe.pipeline == "device":  # memory is taken, and code compiled, for so many
+    elif recipe.pipeline == "device":  # memory and compiled code depend on the number
         some = many
     noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
     run = Run(objective, trial, clock)
@@ -180,24 +180,24 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     first: dict[Stage, int] = {}  # epoch of each stage
     for epoch in range(run.epochs):
         first.setdefault(stage_at(recipe, epoch, run.epochs), epoch)
-    # CUDA graphs are recorded by the second step of a kind, and the third is the first to run like all others.
+    # The second step of a kind records CUDA graphs; the third is the first normal one.
     times = 3 if trial.params.compile and run.device.type == "cuda" else 1
     for epoch in first.values():
         for _ in range(times):
             run.begin(batches, epoch)
-            # Where the last batch is smaller, it has a shape of its own.
+            # A smaller last batch has a different shape.
             few = batches if recipe.part_batch else [next(iter(batches))]
-            for each in clock.steps(few, phase="warmup", counted=False):
-                run.step(each)
+            for step in clock.steps(few, phase="warmup", counted=False):
+                run.step(step)
     for _ in range(times):
         run.evaluate(seen, phase="warmup", counted=False)
 
 
 def keep_memory() -> None:
-    """Have glibc keep the memory that is freed, as torch does on CUDA.
+    """Make glibc keep freed memory, as torch does on CUDA.
 
-    By default it gives large blocks back to the system, which then clears every page of every large tensor of every
-    step: a fifth of a step of `speedrun` on two cores. Does nothing where there is no glibc.
+    By default it returns large blocks to the system, which then clears every page of every large tensor in every
+    step: a fifth of a step of `speedrun` on two cores. Does nothing without glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -208,11 +208,11 @@ def keep_memory() -> None:
 
 
 def blueprint_of(trial: Trial) -> Blueprint:
-    """The rung's network and learning rate."""
+    """Return the rung's network and learning rate."""
     recipe = RECIPES[trial.case.model]
     epochs = trial.params.epochs or recipe.epochs
     model = network(recipe)
-    if recipe.network == "narrow":  # over by then in most epochs
+    if recipe.network == "narrow":  # not trained in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
     faster = [f"{name} {factor:g} times" for name, factor in factors.items() if factor != 1]
@@ -227,7 +227,7 @@ def blueprint_of(trial: Trial) -> Blueprint:
 
 
 def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One or more runs of a rung; returns accuracy (fraction) and loss on the test images, means over the runs."""
+    """Run a rung once or more; return accuracy (fraction) and loss on the test images, means over the runs."""
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -237,23 +237,23 @@ def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:
     model = prepared(network(recipe), recipe, mode, device)
     objective = Objective(model, recipe, mode)
     if params.compile:
-        # As the record runs are compiled; a CPU has no launches to save. Each of the few batch sizes gets its kernels.
-        for each in (model, objective):
-            each.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
+        # max-autotune as in the record runs; a CPU has no launches to save. Each batch size has its own kernels.
+        for module in (model, objective):
+            module.compile(dynamic=False, **({"mode": "max-autotune"} if device.type == "cuda" else {}))
     warm_up(objective, trial, clock)
-    found = []
-    # A look between epochs would wait for the device anyway.
+    qualities = []
+    # An evaluation between epochs waits for the device anyway.
     event = None if params.validate or recipe.pipeline != "device" else event_of(device)
     for number in clock.runs(max(1, params.runs_per_process), event):
         torch.manual_seed(trial.seed + 1000 * number)
         model.load_state_dict(network(recipe).state_dict())
         run = Run(objective, replace(trial, seed=trial.seed + 1000 * number), clock)
-        found.append(run.whole(images))
+        qualities.append(run.whole(images))
     model.train()
     for batch in clock.resident():
         run.step(batch)
     if not clock.complete:
         return {}
-    quality = {name: sum(each[name] for each in found) / len(found) for name in ("accuracy", "loss")}
-    reached = sum(each["accuracy"] >= GOAL for each in found)
-    return {**quality, "success_rate": reached / len(found)}
+    means = {name: sum(quality[name] for quality in qualities) / len(qualities) for name in ("accuracy", "loss")}
+    reached = sum(quality["accuracy"] >= GOAL for quality in qualities)
+    return {**means, "success_rate": reached / len(qualities)}

@@ -76,7 +76,7 @@ class Checkpoint:
         part = self.file.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            torch.save({**state, "lines": [dict(each) for each in lines]}, part)
+            torch.save({**state, "lines": [dict(line) for line in lines]}, part)
             part.replace(self.file)
         except (OSError, RuntimeError) as error:  # a full disk is both; hours of training are worth more
             part.unlink(missing_ok=True)

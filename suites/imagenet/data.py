@@ -128,7 +128,7 @@ def as_it_is(made: Made) -> Made:
 
 
 class Feed:
-    """One pool of loader processes for all passes over the data, and what they found wrong."""
+    """One pool of loader processes for all passes over the data, and the bad images they reported."""
 
     def __init__(self, pictures: Pictures, trial: Trial) -> None:
         self.device = torch.device(trial.case.device)
@@ -153,7 +153,7 @@ class Feed:
         return len(self.specs)
 
     def __iter__(self) -> Iterator[Spec]:
-        """What the pool is to make next, for torch's loader."""
+        """Yield the next specs to torch's loader."""
         for spec in self.specs:
             if self.stopped:
                 return
@@ -197,10 +197,10 @@ class Files:
         params, schedule = trial.params, schedule_of(trial.params.phases, trial.params.epochs)
         self.trial, self.classes, self.tree = trial, tree.classes, tree
         sizes = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
-        found = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}
+        copies = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}
         self.few, self.few_valid = few(len(tree.train), params.train_images), few(len(tree.valid), params.valid_images)
         decode, self.undecoded = find_decoder()
-        self.feed = Feed(Pictures(tree, found, decode), trial)
+        self.feed = Feed(Pictures(tree, copies, decode), trial)
         rectangles = any(phase.rect_val for phase in schedule.phases)
         files = [tree.root / tree.valid.path(index) for index in range(len(tree.valid))] if rectangles else []
         # A bad file has any size: it will be refused by name.
@@ -240,28 +240,28 @@ class Files:
         """Raise UserError naming validation images that could not be used: a score needs them all."""
         bad = self.feed.bad["valid"]
         if bad:
-            raise UserError(f"validation needs every image, and cannot use {named(bad)}; mend or remove them")
+            raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
-        """What decoded where it was not torchvision, and what training skipped and converted, for the row."""
-        found, bad, odd = [self.undecoded] if self.undecoded else [], self.feed.bad["train"], self.feed.odd
+        """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
+        remarks, bad, odd = [self.undecoded] if self.undecoded else [], self.feed.bad["train"], self.feed.odd
         if bad:
-            found.append(f"training skipped {named(bad)}")
+            remarks.append(f"training skipped {named(bad)}")
         if odd:
-            found.append(f"converted to RGB {named(odd)}")
-        return found
+            remarks.append(f"converted to RGB {named(odd)}")
+        return remarks
 
     def gather(self) -> None:
-        """Learn what every process found wrong. All have to call it."""
+        """Collect the bad and odd images of all processes. All must call it."""
         if self.trial.case.processes == 1:
             return
-        every: list[State] = [{}] * self.trial.case.processes
-        dist.all_gather_object(every, self.state())
-        for state in every:
+        states: list[State] = [{}] * self.trial.case.processes
+        dist.all_gather_object(states, self.state())
+        for state in states:
             self.restore(state)
 
     def state(self) -> State:
-        """What was found wrong, for a checkpoint and the other processes."""
+        """Return the bad and odd images, for a checkpoint and the other processes."""
         return {"bad": self.feed.bad["train"], "bad_valid": self.feed.bad["valid"], "odd": self.feed.odd}
 
     def restore(self, state: State) -> None:

@@ -23,7 +23,7 @@ SEARCHED = ("max", "fastest")
 
 
 def line(epoch: int, hours: float, score: Score, crop: str, phase: Phase, loss: float) -> Line:
-    """A line of the row's table: an epoch."""
+    """Return the line of an epoch in the row's table."""
     return {
         "epoch": epoch + 1,
         "hours": hours,
@@ -37,7 +37,7 @@ def line(epoch: int, hours: float, score: Score, crop: str, phase: Phase, loss: 
 
 
 def phase_lines(schedule: Schedule, clock: Clock, trial: Trial) -> list[Line]:
-    """Lines of a sampled run's table: a phase each, with the hours that all of its epochs would take."""
+    """Return a sampled run's table: one line per phase, with the projected hours of all its epochs."""
     seconds = clock.stage_seconds()
     return [
         {
@@ -57,21 +57,21 @@ def images_in(parts: Sequence[Batch]) -> int:
 
 
 def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float:
-    """The learning rate of a step of `images`; with a `highest` of its own the schedule only gives the shape."""
+    """Return the learning rate of a step of `images` images; `highest`, if not 0, replaces the schedule's peak."""
     if highest and schedule.peak:
         return highest * schedule.lr(epoch, schedule.lr_batch) / schedule.peak
     return schedule.lr(epoch, images)
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
-    """The line of the first epoch that ended at the goal or above it: a run has reached it then, wherever it ends.
+    """Return the line of the first epoch that reached the goal, or None: the run has then reached it.
 
-    A sampled run has no goal, nor has one on made-up images, which teach nothing.
+    Sampled runs and runs on made-up images have no goal.
     """
     goal = trial.params.goal
     if not goal or not trial.teaches:
         return None
-    return next((each for each in lines if each["top5"] >= goal), None)
+    return next((epoch_line for epoch_line in lines if epoch_line["top5"] >= goal), None)
 
 
 def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:

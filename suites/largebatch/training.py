@@ -38,10 +38,10 @@ def small_network(width: int) -> torch.nn.Module:
 
 
 def load_images(trial: Trial) -> tuple[Batch, Batch]:
-    """Train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
+    """Return train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
     if trial.synthetic:
         dice = torch.Generator().manual_seed(trial.seed)
-        found = [
+        splits_read = [
             (
                 torch.randint(0, 256, (many, 3, 32, 32), dtype=torch.uint8, generator=dice),
                 torch.randint(0, CLASSES, (many,), generator=dice),
@@ -50,9 +50,9 @@ def load_images(trial: Trial) -> tuple[Batch, Batch]:
         ]
     else:
         splits = load_cifar("cifar10", Path(trial.data_dir))
-        found = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]
+        splits_read = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]
     few = (trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES)
-    train_split, test_split = ((x[:many], y[:many]) for (x, y), many in zip(found, few, strict=True))
+    train_split, test_split = ((x[:many], y[:many]) for (x, y), many in zip(splits_read, few, strict=True))
     return train_split, test_split
 
 
@@ -60,7 +60,7 @@ class Images:
     """This process's share of each step, normalised on the device; training images are flipped at random."""
 
     def __init__(self, split: Batch, trial: Trial, device: torch.device, *, evaluate: bool) -> None:
-        self.images, self.labels = (each.to(device) for each in split)
+        self.images, self.labels = (tensor.to(device) for tensor in split)
         self.samples, self.evaluate = len(self.images), evaluate
         world = trial.case.processes
         self.step = min(self.samples, max(world, trial.params.global_batch))
@@ -93,7 +93,7 @@ class Images:
 
 
 def rate_at(step: int, steps: int, warmup: float) -> float:
-    """Share of the peak rate in this step: up in a straight line, then down with the square of what is left."""
+    """Return the share of the peak rate in this step: a linear rise, then a fall with the square of remaining steps."""
     up = max(1.0, warmup * steps)
     if step < up:
         return (step + 1) / up
@@ -101,23 +101,23 @@ def rate_at(step: int, steps: int, warmup: float) -> float:
 
 
 def peak_rate(optimizer: str, lr: float, images: int) -> float:
-    """The highest learning rate of steps of so many images; `lr` 0 is the optimizer's own at REFERENCE."""
+    """Return the highest learning rate for steps of `images` images; `lr` 0: the optimizer's default at REFERENCE."""
     growth = images / REFERENCE
     return (lr or RATES[optimizer]) * (growth if optimizer == "sgd" else growth**0.5)
 
 
 def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
-    """LARS's local rates with norms that fp16 computes: a norm of zero leaves the rate as it is."""
+    """Scale gradients by LARS with norms computed in fp16; a norm of zero leaves the gradient unscaled."""
     for weight in weights:
         if weight.grad is None:
             continue
-        size, slope = (each.detach().half().square().sum().sqrt().double() for each in (weight, weight.grad))
+        size, slope = (tensor.detach().half().square().sum().sqrt().double() for tensor in (weight, weight.grad))
         trust = torch.where((size > 0) & (slope > 0), TRUST * size / (slope + DECAY * size), 1.0)
         weight.grad.add_(weight.detach(), alpha=DECAY).mul_(trust)
 
 
 def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optimizer, Callable[[], None]]:
-    """The optimizer, and what to do to the gradients before its step; biases and BatchNorm neither decay nor adapt."""
+    """Return the optimizer, and a function to call before its step; biases and BatchNorm neither decay nor adapt."""
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
     others = [weight for weight in network.parameters() if weight.ndim <= 1]
     if name == "lars":
@@ -151,7 +151,7 @@ def blueprint_of(trial: Trial) -> Blueprint:
 
 
 def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run; returns accuracy (fraction) and loss on the test images."""
+    """Run the training; return accuracy (fraction) and loss on the test images."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     train_split, test_split = load_images(trial)
@@ -180,7 +180,7 @@ def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
         scale.step([optimizer])
         optimizer.zero_grad()
 
-    found = {"accuracy": 0.0, "loss": 0.0}
+    quality = {"accuracy": 0.0, "loss": 0.0}
     for _ in clock.epochs(params.epochs):
         model.train()
         # The clock first, so that it sees the loader's end.
@@ -195,8 +195,8 @@ def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
                 sums[0] += (scores.argmax(1) == labels).sum()
                 sums[1] += cross_entropy(scores, labels, reduction="sum")
                 many += len(labels)
-        found["accuracy"], found["loss"] = weighted_mean((sums / many).tolist(), many, trial)
+        quality["accuracy"], quality["loss"] = weighted_mean((sums / many).tolist(), many, trial)
     model.train()
     for batch in clock.resident():
         step(batch, 1.0)
-    return found if clock.complete else {}
+    return quality if clock.complete else {}

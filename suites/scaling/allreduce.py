@@ -41,18 +41,18 @@ class Payload:
 
 
 def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> list[Payload]:
-    """Messages of `smallest` bytes and every fourfold up to `largest`, then both networks' gradients.
+    """Return messages from `smallest` to `largest` bytes in steps of 4, then both networks' gradients.
 
-    Gradients come in the order in which a backward pass makes them: the last layer's first.
+    Gradients are in the order of a backward pass: the last layer's first.
     """
-    found, size = [], smallest
+    payloads, size = [], smallest
     while size <= largest:
-        found.append(Payload(f"{size} B", (size // width,)))
+        payloads.append(Payload(f"{size} B", (size // width,)))
         size *= 4
     if gradients:
         for name, make in NETWORKS.items():
-            found.append(Payload(name, tuple(weight.numel() for weight in reversed(list(make().parameters())))))
-    return found
+            payloads.append(Payload(name, tuple(weight.numel() for weight in reversed(list(make().parameters())))))
+    return payloads
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Algorithm:
         for bucket in buckets_of(tensors, self.fusion_bytes):
             together = torch.cat(bucket)
             self.sum_one(together)
-            for tensor, part in zip(bucket, together.split([len(each) for each in bucket]), strict=True):
+            for tensor, part in zip(bucket, together.split([len(tensor) for tensor in bucket]), strict=True):
                 tensor.copy_(part)
 
 
@@ -180,9 +180,9 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                 repeats = [tensors] * BUNDLES
                 fused = " fused" if algorithm.fusion_bytes else ""
                 phase = f"{algorithm.name}{fused} {payload.name}"
-                for each in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
+                for step in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
                     for _ in range(calls):
-                        algorithm.sum(each)
+                        algorithm.sum(step)
                 seconds = clock.step_seconds(phase) / calls
                 clock.table.append(
                     {

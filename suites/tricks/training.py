@@ -131,7 +131,7 @@ class Pipeline:
         )
         self.optimizer = self.fabric.setup_optimizers(optimizer)
         self.loaders = {phase: loader(images, phase, trial) for phase, images in enumerate(load_images(trial))}
-        self.found: list[torch.Tensor] = []  # of each batch evaluated: loss and right ones, on the device
+        self.batch_sums: list[torch.Tensor] = []  # loss and number of right answers of each batch, on the device
         self.images = 0
 
     def steps(self, clock: Clock, phase: int) -> Iterator[Batch]:
@@ -160,16 +160,16 @@ class Pipeline:
             scores = self.model(images)
             loss = cross_entropy(scores, labels, reduction="sum")
         right = (scores.argmax(dim=1) == labels).sum()
-        self.found.append(torch.stack([loss.detach().float(), right.float()]))  # to read them now would be to wait
+        self.batch_sums.append(torch.stack([loss.detach().float(), right.float()]))  # reading them now would wait
         self.images += len(labels)
 
     def sums(self) -> dict[str, float]:
-        """Mean loss and share of right answers over all processes since the last call."""
-        found = torch.stack(self.found).cpu().double().sum(0)
-        total = torch.cat([found, torch.tensor([self.images], dtype=torch.float64)])
+        """Return mean loss and accuracy over all processes since the last call."""
+        sums = torch.stack(self.batch_sums).cpu().double().sum(0)
+        total = torch.cat([sums, torch.tensor([self.images], dtype=torch.float64)])
         if self.ranks > 1:
             dist.all_reduce(total)
-        self.found, self.images = [], 0
+        self.batch_sums, self.images = [], 0
         loss, right, images = total.tolist()
         return {"loss": loss / images, "accuracy": right / images}
 

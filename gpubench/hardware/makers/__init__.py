@@ -1,6 +1,5 @@
-"""One file for each maker of cards, which reads its sensors through the maker's own library.
+"""One file for each maker of cards, which reads their sensors through the maker's library.
 
-A file has what `telemetry.Maker` says: KIND, MISSING, `library` and `find`. A new one is named in `hardware/readers.py`
-(and its library in pyproject.toml). Imports `hardware` alone; a library that is missing, or refuses, leaves fields
-empty.
+A file defines KIND, MISSING, `library` and `find` (see `telemetry.Maker`) and is listed in `hardware/readers.py`, its
+library in pyproject.toml. Imports only `hardware`. Without the library, fields stay empty.
 """

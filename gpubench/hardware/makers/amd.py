@@ -1,4 +1,4 @@
-"""AMD cards through amdsmi, which opens no HIP context. A value that cannot be read is None, never an error."""
+"""Reads AMD cards through amdsmi, which opens no HIP context. A value that cannot be read is None, never an error."""
 
 import contextlib
 import io
@@ -21,40 +21,40 @@ RESIDENCIES = {
     "hbm_thm_residency_acc": "sw_thermal",
     "vr_thm_residency_acc": "hw_thermal",
 }
-"""Counters of the time that a limit held, MI300 and later (AMD SMI's gpu_metrics), and the row's name of it.
+"""Name in rows by counter of the time that a limit was active (AMD SMI's gpu_metrics, MI300 and later).
 
-Older cards tell only that some limit holds, which a power cap does all the time: of them nothing is said.
+Older cards only report that some limit is active, which is always true under a power cap, so it is not used.
 """
 
 GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}
-"""PCIe generations by megatransfers a second."""
+"""PCIe generation by megatransfers per second."""
 
 MOST_WATTS = 10_000
-"""Power caps come in watts from some releases of amdsmi and in microwatts from others; no card takes more than this."""
+"""Some releases of amdsmi report power caps in watts, others in microwatts: a larger number is in microwatts."""
 
 
 def library() -> ModuleType | None:
-    """amdsmi, ready to be asked; None where it or AMD's driver is missing."""
+    """Return amdsmi, initialised, or None if it or AMD's driver is missing."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints, where the system's library is missing
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
             amdsmi = import_module("amdsmi")
             amdsmi.amdsmi_init()
-    except Exception:  # no package, no library, no driver: no telemetry, and no reason not to measure
+    except Exception:  # no package, library or driver: the trial runs without telemetry
         return None
     return amdsmi
 
 
 def find(smi: ModuleType, device: Device) -> "AmdCard | None":
-    """The card at the device's PCI address (domain:bus:device); None where partitions share it."""
+    """Return the card at the device's PCI address (domain:bus:device), or None if partitions share it."""
     handles = _ask(smi, "amdsmi_get_processor_handles") or []
     bus = device.bus.lower()
     addresses = [str(_ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
-    here = [index for index, each in enumerate(addresses) if each.lower().rpartition(".")[0] == bus]
-    return AmdCard(smi, handles[here[0]], addresses[here[0]]) if bus and len(here) == 1 else None
+    matches = [index for index, address in enumerate(addresses) if address.lower().rpartition(".")[0] == bus]
+    return AmdCard(smi, handles[matches[0]], addresses[matches[0]]) if bus and len(matches) == 1 else None
 
 
 class AmdCard:
-    """One card."""
+    """One AMD card."""
 
     def __init__(self, smi: ModuleType, handle: object, address: str) -> None:
         self._smi, self._handle = smi, handle
@@ -67,7 +67,7 @@ class AmdCard:
         )
 
     def state(self) -> CardState:
-        """How the card is set up."""
+        """Return the settings of the card."""
         cap = self._ask("amdsmi_get_power_cap_info") or {}
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
         level = str(self._ask("amdsmi_get_gpu_perf_level") or "").removeprefix("AMDSMI_DEV_PERF_LEVEL_").lower()
@@ -82,7 +82,7 @@ class AmdCard:
         )
 
     def read(self) -> Reading:
-        """What the card says now."""
+        """Return the sensors' values now."""
         power = self._ask("amdsmi_get_power_info") or {}
         energy = self._ask("amdsmi_get_energy_count") or {}
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
@@ -104,18 +104,20 @@ class AmdCard:
         )
 
     def processes(self) -> Processes | None:
-        """Who computes on the card; None where the driver does not tell."""
+        """Return the processes that compute on the card, or None if the driver does not list them."""
         listed = self._ask("amdsmi_get_gpu_process_list")
-        return None if listed is None else Processes(compute=frozenset(int(each["pid"]) for each in listed))
+        return None if listed is None else Processes(compute=frozenset(int(process["pid"]) for process in listed))
 
     def _reasons(self) -> frozenset[str] | None:
-        """The limits that held at some time since the last reading."""
+        """Return the limits that were active at some time since the last reading."""
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         now = {name: _number(metrics.get(name)) for name in RESIDENCIES}
         before, self._residencies = self._residencies, now
         pairs = {name: (before.get(name), count) for name, count in now.items()}
-        known = {name: (old, new) for name, (old, new) in pairs.items() if old is not None and new is not None}
-        return frozenset(RESIDENCIES[name] for name, (old, new) in known.items() if new > old) if known else None
+        complete = {name: (old, new) for name, (old, new) in pairs.items() if old is not None and new is not None}
+        if not complete:
+            return None
+        return frozenset(RESIDENCIES[name] for name, (old, new) in complete.items() if new > old)
 
     def _clock(self, kind: str) -> Mapping[str, object]:
         return self._ask("amdsmi_get_clock_info", getattr(self._smi.AmdSmiClkType, kind)) or {}
@@ -131,12 +133,12 @@ class AmdCard:
 def _ask(smi: ModuleType, name: str, *arguments: object) -> Any:
     try:
         return getattr(smi, name)(*arguments)
-    except Exception:  # amdsmi's errors, a name that this release lacks: all mean that there is no answer
+    except Exception:  # amdsmi's errors, or a function that this release lacks: no value
         return None
 
 
 def _number(value: object) -> float | None:
-    """A number, or None for what amdsmi writes where it cannot give one: N/A, or all bits set."""
+    """Return a number, or None for amdsmi's missing values: N/A, or all bits set."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return None if value in {0xFFFF, 2**32 - 1, 2**64 - 1} else float(value)
@@ -157,5 +159,5 @@ def _watts(value: object) -> float | None:
 
 
 def _generation(speed: object) -> int | None:
-    number = _number(speed)  # megatransfers a second; from some releases gigatransfers
+    number = _number(speed)  # megatransfers per second; gigatransfers in some releases
     return GENERATIONS.get(round(number if number >= 1000 else number * 1000)) if number else None

@@ -1,4 +1,4 @@
-"""Apple's GPU through zeus-apple-silicon, which reads its energy. Nothing reads its clock or temperature."""
+"""Reads the energy of Apple's GPU through zeus-apple-silicon. Clock and temperature cannot be read."""
 
 from importlib import import_module
 from types import ModuleType
@@ -8,41 +8,41 @@ from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 
 KIND = "mps"
-MISSING = "pip install zeus-apple-silicon tells energy; close other programs by hand"
+MISSING = "pip install zeus-apple-silicon to read energy; close other programs by hand"
 
 
 class Energy(Protocol):
-    """What the chip has used since some moment."""
+    """Energy counters of the chip."""
 
     gpu_mj: float | None
-    """In millijoules; None on a chip that does not tell."""
+    """Energy of the GPU, in millijoules; None if the chip does not report it."""
 
 
 class Monitor(Protocol):
-    """What is used of the library's AppleEnergyMonitor."""
+    """The part of the library's AppleEnergyMonitor that is used here."""
 
     def get_cumulative_energy(self) -> Energy:
-        """All its counters."""
+        """Return all counters."""
 
 
 def library() -> ModuleType | None:
-    """The library; None where it is not installed."""
+    """Return the library, or None if it is not installed."""
     try:
         return import_module("zeus_apple_silicon")
-    except Exception:  # no package, another machine: no telemetry, and no reason not to measure
+    except Exception:  # no package, or another kind of machine: the trial runs without telemetry
         return None
 
 
 def find(zeus: ModuleType, device: Device) -> "AppleGpu | None":
-    """The one GPU of this machine; None where its counters cannot be opened."""
+    """Return the GPU of this machine, or None if its counters cannot be opened."""
     try:
         return AppleGpu(zeus.AppleEnergyMonitor())
-    except Exception:  # a machine whose counters the library does not find
+    except Exception:  # a machine without counters that the library supports
         return None
 
 
 class AppleGpu:
-    """The GPU of this machine's chip, by its energy counter."""
+    """The energy counter of this machine's GPU."""
 
     commands = Commands()
 
@@ -50,17 +50,17 @@ class AppleGpu:
         self._monitor = monitor
 
     def state(self) -> CardState:
-        """Nothing about it can be set."""
+        """Return no settings: the GPU has none."""
         return CardState()
 
     def read(self) -> Reading:
-        """Its energy since some moment; the counter is in millijoules."""
+        """Return the energy counter, in joules."""
         try:
             millijoules = self._monitor.get_cumulative_energy().gpu_mj
-        except Exception:  # a chip that the library does not know
+        except Exception:  # a chip that the library does not support
             return Reading()
         return Reading(energy_joules=None if millijoules is None else millijoules / 1000)
 
     def processes(self) -> Processes | None:
-        """Not told."""
+        """Return None: not available."""
         return None

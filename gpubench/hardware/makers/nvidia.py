@@ -1,4 +1,4 @@
-"""NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
+"""Reads NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
 
 from importlib import import_module
 from types import ModuleType
@@ -26,26 +26,26 @@ REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-"""Bits of the clocks event reasons (NVML API reference; until driver 535 called throttle reasons)."""
+"""Name by bit of the clocks event reasons (NVML API reference; called throttle reasons until driver 535)."""
 
 NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
-"""What NVML writes into a number that it cannot give (NVML_VALUE_NOT_AVAILABLE)."""
+"""NVML's missing values (NVML_VALUE_NOT_AVAILABLE)."""
 
 
 def library() -> ModuleType | None:
-    """NVML's Python binding, ready to be asked; None where there is no NVIDIA driver."""
+    """Return NVML's Python binding, initialised, or None without an NVIDIA driver."""
     try:
         pynvml = import_module("pynvml")
         pynvml.nvmlInit()
-    except Exception:  # no binding, no library, no permission: no telemetry, and no reason not to measure
+    except Exception:  # no binding, library or permission: the trial runs without telemetry
         return None
     return pynvml
 
 
 def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
-    """The card or MIG slice that CUDA gives the device's UUID.
+    """Return the card or MIG slice with the device's UUID, or None.
 
-    Never by index: NVML counts all cards by bus, CUDA those of CUDA_VISIBLE_DEVICES, the fastest first.
+    Never by index: NVML orders all cards by bus, CUDA those in CUDA_VISIBLE_DEVICES, the fastest first.
     """
     bare = device.uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
@@ -56,7 +56,7 @@ def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
 
 
 def nvidia_commands(identity: str) -> Commands:
-    """nvidia-smi's, for the card or slice of this UUID."""
+    """Return the nvidia-smi commands for the card or slice with this UUID."""
     settings = f"sudo nvidia-smi -i {identity}"
     return Commands(
         settings=settings,
@@ -67,7 +67,7 @@ def nvidia_commands(identity: str) -> Commands:
 
 
 class NvmlCard:
-    """One card, or one MIG slice with the card that it is part of."""
+    """One NVIDIA card, or one MIG slice and its card."""
 
     def __init__(self, nvml: ModuleType, handle: object, identity: str) -> None:
         self._nvml, self._slice = nvml, handle
@@ -79,7 +79,7 @@ class NvmlCard:
         self._mig = whole is not None or bool(modes and modes[0] == 1)
 
     def state(self) -> CardState:
-        """How the card is set up."""
+        """Return the settings of the card."""
         graphics, sm, memory = (getattr(self._nvml, f"NVML_CLOCK_{kind}") for kind in ("GRAPHICS", "SM", "MEM"))
         modes = self._first("nvmlDeviceGetEccMode")
         return CardState(
@@ -100,7 +100,7 @@ class NvmlCard:
         )
 
     def read(self) -> Reading:
-        """What the card says now. Power and energy of a slice are not told: those of the card are not its own."""
+        """Return the sensors' values now; no power and energy for a slice, as they are measured for the whole card."""
         sm, memory = self._nvml.NVML_CLOCK_SM, self._nvml.NVML_CLOCK_MEM
         mask = self._number("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
         rates = _ask(self._nvml, "nvmlDeviceGetUtilizationRates", self._slice)
@@ -121,7 +121,7 @@ class NvmlCard:
         )
 
     def processes(self) -> Processes | None:
-        """Who is on the card, the other slices included; None where the driver does not tell of computing ones."""
+        """Return the processes on the card, all slices included, or None if the driver does not list them."""
         compute = self._first("nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v2")
         if compute is None:
             return None
@@ -130,7 +130,7 @@ class NvmlCard:
         return Processes(frozenset(p.pid for p in [*compute, *shared]), frozenset(p.pid for p in graphics))
 
     def _first(self, names: str, *more: object) -> Any:
-        """The answer of the first function in `names` that gives one: drivers and bindings rename them."""
+        """Return the result of the first function in `names` that works: drivers and bindings rename them."""
         answers = (_ask(self._nvml, name, self._card, *more) for name in names.split())
         return next((answer for answer in answers if answer is not None), None)
 
@@ -140,7 +140,7 @@ class NvmlCard:
 
 
 def reason_names(mask: int) -> frozenset[str]:
-    """Names of the bits that are set; an unknown one by its number."""
+    """Return the names of the bits that are set; an unknown bit is named by its number."""
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     return frozenset(REASONS.get(bit, f"{bit:#x}") for bit in bits)
 
@@ -148,7 +148,7 @@ def reason_names(mask: int) -> frozenset[str]:
 def _ask(nvml: ModuleType, name: str, *arguments: object) -> Any:
     try:
         return getattr(nvml, name)(*arguments)
-    except Exception:  # NVML's errors, the binding's own, a name it lacks: all mean that there is no answer
+    except Exception:  # errors of NVML or its binding, or a function that it lacks: no value
         return None
 
 
@@ -161,8 +161,8 @@ def _switch(value: int | None) -> str:
 
 
 def _policy(application: int | None, default: int | None, offset: int | None) -> str:
-    """What was done to the clocks; a lock (nvidia-smi -lgc) cannot be read, only seen under load."""
-    told = application is not None and default is not None
-    changed = [f"application clock {application} MHz of {default}"] if told and application != default else []
+    """Return the changes to the clocks, or `default`; a lock (nvidia-smi -lgc) is only visible under load."""
+    available = application is not None and default is not None
+    changed = [f"application clock {application} MHz of {default}"] if available and application != default else []
     changed += [f"offset {offset:+d} MHz"] if offset else []
-    return ", ".join(changed) or ("default" if told or offset == 0 else "")
+    return ", ".join(changed) or ("default" if available or offset == 0 else "")

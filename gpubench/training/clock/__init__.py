@@ -1,4 +1,4 @@
-"""Times a training: laps of steps, when there are enough of them, and what a whole run takes by them.
+"""Times a training in laps of steps, decides when there are enough, and projects the time of a whole run.
 
-Pure Python, without torch. `Clock` is what a suite gets as the second argument of `train`.
+Pure Python, without torch. Suites get a `Clock` as the second argument of `train`.
 """

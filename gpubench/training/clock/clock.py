@@ -1,7 +1,7 @@
-"""Times a training run in laps, finds its steady state, and stops a sampled run early. Pure Python.
+"""Times a training run in laps, detects its steady state, and stops a sampled run early. Pure Python.
 
-The function that waits for the device is passed in and called at lap boundaries only (the idea of cifar10-fast's
-Timer). So an accelerator's queue is never drained inside a lap.
+Waits for the device at lap boundaries only (as cifar10-fast's Timer does), so that an accelerator's queue is never
+drained inside a lap.
 """
 
 import time
@@ -25,31 +25,32 @@ from gpubench.training.clock.timer import Timer
 
 @dataclass(frozen=True)
 class Notes:
-    """What the steps of a training say of themselves once it is over (see stepper.Stepper)."""
+    """Facts about the steps of a training, collected after it (see stepper.Stepper)."""
 
     loss_scale: float | None = None
-    """At the end; None where no loss was scaled."""
+    """Loss scale at the end; None if the loss was not scaled."""
     skipped_steps: int | None = None
     nonfinite_losses: int | None = None
     diverged: str = ""
-    """Why the run taught the model nothing, or empty."""
+    """Why the model did not learn, or empty."""
     weights: Mapping[str, int] = field(default_factory=dict)
-    """How many tensors the model and the optimizer hold, by owner and dtype (see precision.check_weights)."""
+    """Number of tensors of model and optimizer, by owner and dtype (see precision.check_weights)."""
 
 
 class Clock:
-    """What a suite runs its epochs and steps through.
+    """Times the epochs and steps of a suite, which loops over `epochs` and `steps`.
 
     Args:
         sampling: how much to measure.
-        synchronize: waits until the device has done all it was given.
-        now: seconds, monotonic.
-        report: told of progress a few times a second.
-        watch: makes the context in which one untimed step runs (to see its operands).
-        settled: whether the card's clock and temperature are flat, where somebody reads them; part of the warm-up.
-        peers: the processes that train together. At every lap boundary they agree on the lap: samples of
-            all of them over the time of the slowest. So all decide alike, and stop at the same step.
-        memory: told of two moments of the training.
+        synchronize: waits until the device has finished its queue.
+        now: returns monotonic seconds.
+        report: called with the progress a few times per second.
+        watch: makes the context of one untimed step (to check its operands).
+        settled: returns whether the card's clock and temperature are constant, if they are read; the warm-up lasts
+            at least until then.
+        peers: the processes that train together. At every lap boundary they exchange their laps: samples of
+            all over the time of the slowest. So all take the same decisions, and stop at the same step.
+        memory: called at two points of the training.
     """
 
     def __init__(
@@ -75,27 +76,27 @@ class Clock:
         self._ended: list[Run] = []
         self._epoch_open: float | None = None
         self._running = ""
-        self._lap_steps: dict[str, int] = {}  # by phase: steps of a lap that was long enough in the epoch before
+        self._lap_steps: dict[str, int] = {}  # by phase: steps of a lap that was long enough in the previous epoch
         self._note: Callable[[], Notes] = Notes
         self._notes: Notes | None = None
         self._resumed = ""
         self.table: list[Mapping[str, str | int | float]] = []
-        """What the suite wants the row to hold beside laps: lines that all have the same columns."""
+        """Table of the suite for the row: lines with the same columns."""
         self.remarks: list[str] = []
-        """What to know about the row, in words."""
+        """Remarks for the row, as text."""
 
     # Runs
 
     def runs(self, n: int, event: Callable[[], Event] | None = None) -> Iterator[int]:
-        """Count whole runs inside this process, from 0 to n - 1; where a sample is enough, the first alone.
+        """Yield the number of each whole run inside this process, from 0 to n - 1; only 0 in a sampled trial.
 
-        They are one trial: its figures are those of the run with the median time (of two in the middle, the
+        The runs are one trial, whose results are those of the run with the median time (of two in the middle, the
         faster one).
 
         Args:
-            n: runs.
-            event: makes an event of the device. With it the clock of a full run waits for the device at the run's
-                beginning and end alone, and times whole passes by events in its queue. All phases of it count.
+            n: number of runs.
+            event: makes an event of the device. With it, a full run waits for the device only at its
+                beginning and end, and times whole passes by events in the device's queue. All its phases count.
         """
         for run in range(n if self._sampling.epochs is None else 1):
             if run:
@@ -111,31 +112,31 @@ class Clock:
     # Epochs
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
-        """Count epochs from 0 to n - 1, or those that the sample needs. A run calls it once.
+        """Yield the number of each epoch from 0 to n - 1, or of those that the sample needs. Call it once per run.
 
         Args:
-            n: epochs of the whole run.
-            stages: epochs from which on the epochs differ from those before: larger images, say. A sample takes
-                its epochs from the beginning of each stage, and the others of the stage are projected from those.
+            n: number of epochs of the whole run.
+            stages: epochs at which training changes, for example to larger images. A sample takes
+                the first epochs of each stage, and projects the others of the stage from them.
         """
         if self._run.planned:
             raise UserError("clock.epochs is called once in a run; count all epochs in one loop")
         self._run.planned, self._run.stages = n, tuple(sorted({0, *stages}))
-        epoch: int | None = len(self._run.epochs)  # those before ran in an earlier process
+        epoch: int | None = len(self._run.epochs)  # earlier ones ran in an earlier process
         while epoch is not None and epoch < n:
             self.begin_epoch(epoch)
             try:
                 yield epoch
-            except GeneratorExit:  # the suite broke out of its loop: a goal was met, say
+            except GeneratorExit:  # the suite left its loop, for example because a goal was reached
                 if not self.enough:
                     self._run.planned = epoch + 1
-                self._close_epoch(lambda own: [own])  # or it failed, and the others will never be heard of
+                self._close_epoch(lambda numbers: [numbers])  # or it failed: do not wait for other processes
                 raise
             self.end_epoch()
             epoch = self._run.following(self._sampling)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start epoch number `epoch`; for training loops that are not ours to write (fastai's)."""
+        """Start epoch number `epoch`; for training loops of other libraries (fastai)."""
         self.end_epoch()
         self._run.epoch = epoch
         self._run.epoch_phases = len(self._run.phases)
@@ -152,36 +153,36 @@ class Clock:
         if self._epoch_open is None:
             return
         self._timer.synchronize()
-        own = self._timer.now() - self._epoch_open - self._timer.outside
-        seconds = max(each[0] for each in agree([own]))
+        own_seconds = self._timer.now() - self._epoch_open - self._timer.outside
+        seconds = max(numbers[0] for numbers in agree([own_seconds]))
         self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
 
     def plan_epochs(self, n: int) -> None:
-        """Say how many epochs the whole run has, where `epochs` is not used."""
+        """Set the number of epochs of the whole run, if `epochs` is not used."""
         self._run.planned = n
 
     @property
     def enough(self) -> bool:
-        """Whether the epoch that runs, or has just ended, is the last one needed."""
+        """Whether the current epoch, or the one that has just ended, is the last one needed."""
         return self._run.following(self._sampling) is None
 
     @property
     def complete(self) -> bool:
-        """Whether every planned epoch ran to its end, so that the model is trained."""
+        """Whether every planned epoch ran completely, so that the model is trained."""
         begun = len(self._run.epochs) + (self._epoch_open is not None)
         return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
 
-    # A run that a later process goes on with
+    # A run that a later process continues
 
     @property
     def elapsed(self) -> float:
-        """Seconds of all epochs so far, earlier processes' included."""
+        """Seconds of all epochs so far, including those of earlier processes."""
         running = 0.0 if self._epoch_open is None else self._timer.now() - self._epoch_open - self._timer.outside
         return self._run.lost_seconds + sum(epoch.seconds for epoch in self._run.epochs) + running
 
     def state(self) -> dict[str, Any]:
-        """What a later process needs to know of the epochs that are over; plain data."""
+        """Return the finished epochs as plain data, for a later process."""
         return {
             "lost": self._run.lost_seconds,
             "resumed": self._resumed,
@@ -189,9 +190,9 @@ class Clock:
         }
 
     def resume(self, state: Mapping[str, Any], elapsed: float) -> None:
-        """Go on after the epochs of an earlier process, given its `state` and its last known `elapsed`.
+        """Continue after the epochs of an earlier process, given its `state` and its last known `elapsed` seconds.
 
-        The time of an epoch that it began and did not end was spent all the same, and counts.
+        The time of an unfinished epoch counts too.
         """
         self._run.restore([epoch_from_json(epoch) for epoch in state.get("epochs", ())], float(state.get("lost", 0.0)))
         unfinished = max(0.0, elapsed - self.elapsed)
@@ -210,16 +211,16 @@ class Clock:
         *,
         counted: bool = True,
     ) -> Iterator[Any]:
-        """Yield the loader's batches, timed; stops early once a sampled phase knows its rate.
+        """Yield the loader's batches and time them; stops early when a sampled phase has enough laps.
 
         Args:
-            loader: anything that can be iterated; its `len` gives the steps of an epoch.
-            phase: `train`, `valid`, or a name of the suite's own.
-            samples: samples in one whole epoch of this phase (default: steps x the first batch's). A loader
-                without a `len` needs it, else nobody could tell how much a sampled run left out.
-            count: samples in a batch (default: the first dimension of its first element).
-            counted: False for what the rules leave out of the run's time, such as compiling, warming up or a
-                validation between epochs: its laps are kept and enter no sum.
+            loader: any iterable; its `len` is the number of steps in an epoch.
+            phase: `train`, `valid`, or another name.
+            samples: samples in one whole epoch of this phase (default: steps x the first batch's). Required for
+                a loader without `len`, to know how much a sampled run left out.
+            count: returns the samples in a batch (default: the first dimension of its first element).
+            counted: False for phases outside the run's time, such as compiling, warming up or a
+                validation between epochs: their laps are stored, but not counted.
         """
         total_steps = self._steps_of(loader, phase, samples)
         self._running = phase
@@ -232,14 +233,14 @@ class Clock:
         cut, left = False, True
         try:
             while True:
-                asked = now()
+                waiting_since = now()
                 try:
                     batch = next(batches)
                 except StopIteration:
                     left = False
                     break
                 finally:
-                    laps.wait += now() - asked
+                    laps.wait += now() - waiting_since
                 size = count(batch)
                 if keep:
                     keep(stage, batch, size)
@@ -262,18 +263,18 @@ class Clock:
             self._keep_phase(laps, laps.as_phase(samples, self._timer.peers.world, cut=cut, left=left), counted)
 
     def _steps_of(self, loader: Iterable[Any], phase: str, samples: int | None) -> int:
-        """Steps of a pass over the loader, 0 where nobody knows; raises UserError where the phase cannot be timed."""
+        """Return the steps of a pass over the loader, 0 if unknown; raises UserError if the phase cannot be timed."""
         length = length_of(loader)
         if length is None and samples is None and self._sampling.epochs is not None:
             raise UserError(f'clock.steps(phase="{phase}"): the loader has no length; give samples=')
-        if self._running:  # the time of one would count in both
+        if self._running:  # time of the inner phase would count twice
             raise UserError(f'clock.steps(phase="{phase}") began inside the phase "{self._running}"; end that first')
         return length or 0
 
     def _begin_laps(self, phase: str, total_steps: int) -> Laps:
-        """The first lap of a phase begins."""
+        """Begin the first lap of a phase."""
         first = max(0, self._run.epoch) in self._run.stages
-        # On an accelerator training has warmed the device for what follows; only its own first lap is none.
+        # On an accelerator, training has warmed the device for other phases; only their first lap is warm-up.
         warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0
         stop = Stop(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
         self._timer.synchronize()
@@ -282,12 +283,12 @@ class Clock:
         if self._first_step is None:
             self._first_step = started
             self._reporter.begun(phase, self._run.epoch)
-        # A host that waits for nobody knows no pace: a lap is a whole pass there.
+        # In an unbroken run the host does not know the rate, so a lap is a whole pass.
         steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
         return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
 
     def _close_lap(self, laps: Laps, total_steps: int) -> bool:
-        """A lap has its steps; returns whether the phase is over with it."""
+        """End a lap; return whether the phase ends with it."""
         timer = self._timer
         timer.synchronize()
         ended = timer.now()
@@ -300,17 +301,17 @@ class Clock:
         return laps.stop.reached
 
     def _end_laps(self, laps: Laps, left: bool) -> None:
-        """Take in what ran after the last whole lap."""
+        """Store what ran after the last whole lap."""
         world = self._timer.peers.world
         if laps.nothing_left and world == 1:
             return
         self._timer.synchronize()
         lap = laps.running(self._timer.now())
-        # Where the suite left its loop, it may have failed: then the others will never be heard of.
+        # If the suite left its loop, it may have failed: do not wait for the other processes.
         laps.end(replace(lap, samples=lap.samples * world) if left else self._timer.agreed(lap))
 
     def _keep_phase(self, laps: Laps, phase: Phase, counted: bool) -> None:
-        """A phase is over: take in its laps, and what they say of the next phase of this name."""
+        """Store a finished phase, and the length of its laps for the next phase of this name."""
         if phase.name == "train" and not self._run.steady:
             short = f"short: over after {len(laps.done)} laps, before it could be flat"
             self._run.steady, self._run.unsteady = laps.stop.reason or short, laps.stop.unsteady
@@ -323,14 +324,14 @@ class Clock:
             self._run.uncounted += phase.laps
 
     def resident(self) -> Iterator[Any]:
-        """Yield one batch that is already on the device, over and over, for after the training.
+        """Yield one batch that is already on the device repeatedly; call this after the training.
 
-        The first step is untimed and runs inside `watch`; the laps that follow say how fast a step is
-        without the pipeline. None of it enters any other figure. Where epochs have stages, one batch of each.
-        With several processes, last laps follow with `together` false: the same steps without communication.
+        The first step is untimed and runs inside `watch`; the following laps measure the rate of steps
+        without the input pipeline, and count nowhere else. With stages, one batch of each stage is used.
+        With several processes, further laps have `together` false: the same steps without communication.
         """
-        self.end_epoch()  # where a cancelled fit has not
-        self._notes = self.notes  # these steps are no training
+        self.end_epoch()  # a cancelled fit has not ended it
+        self._notes = self.notes  # before these steps, which are not training
         self._timer.synchronize()
         if self._memory:
             self._memory.resting()
@@ -338,7 +339,7 @@ class Clock:
 
     @property
     def together(self) -> bool:
-        """False while `resident` wants steps without any communication between processes."""
+        """False while the steps of `resident` must not communicate between processes."""
         return self._resident.together
 
     @property
@@ -348,7 +349,7 @@ class Clock:
 
     @property
     def watched_samples(self) -> int:
-        """Samples of that step."""
+        """Number of samples in that step."""
         return self._resident.watched_samples
 
     @watched_samples.setter
@@ -356,29 +357,30 @@ class Clock:
         self._resident.watched_samples = samples
 
     def step_seconds(self, phase: str) -> float:
-        """Seconds of a step in the timed laps of the phases of this name, as all processes see them."""
-        laps = [lap for each in self._run.phases if each.name == phase for lap in each.laps if lap.kind == "timed"]
+        """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""
+        phases = [ended for ended in self._run.phases if ended.name == phase]
+        laps = [lap for ended in phases for lap in ended.laps if lap.kind == "timed"]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
 
-    # Answers
+    # Results
 
     def stage_seconds(self) -> dict[int, float]:
-        """Seconds of all epochs of each stage, by the epoch it begins with; projected where the run is sampled."""
+        """Return the seconds of all epochs of each stage, by its first epoch; projected if the run is sampled."""
         return stage_seconds(self._run.epochs, self._run.planned, self._run.stages)
 
     def note(self, notes: Callable[[], Notes]) -> None:
-        """Ask `notes` once, when the training is over: reading a device's counters waits for the device."""
+        """Set the function that is called once after the training: reading a device's counters waits for it."""
         self._note = notes
 
     @property
     def notes(self) -> Notes:
-        """What was noted of the training, which is over by now."""
+        """The notes of the training, which must be over."""
         if self._notes is None:
             self._notes = self._note()
         return self._notes
 
     def summary(self) -> dict[str, Any]:
-        """The fields of a Measurement that the clock knows."""
+        """Return the clock's fields of a Measurement."""
         self._timer.check_ended()
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()

@@ -1,4 +1,4 @@
-"""The laps of one phase while its steps run: what the running lap holds, and how long the next one will be."""
+"""Collects the laps of one phase while its steps run, and chooses the length of the next lap. Used by Clock."""
 
 from dataclasses import replace
 
@@ -10,17 +10,17 @@ from gpubench.training.clock.sampling import Sampling, Stop
 class Laps:
     """Laps of one pass over a loader.
 
-    A lap has one step at first and twice as many each time it was too short to be timed well, so that the device's
-    queue is drained as rarely as can be; at first as many as `steps` where an earlier pass has shown how many it takes.
+    The first lap has `steps` steps, which an earlier pass may have determined. The number doubles while laps are too
+    short to time well, so that the device's queue is rarely drained.
 
     Args:
-        phase: its name.
-        epoch: the number of the epoch.
-        stop: what says whether a lap is warm-up and whether the pass can end.
-        sampling: how long a lap is to be at least, and how many there may be.
-        total_steps: steps of a whole pass; 0 where nobody knows.
-        now: when the first lap begins.
-        steps: of the first lap.
+        phase: name of the phase.
+        epoch: number of the epoch.
+        stop: decides whether a lap is warm-up and whether the pass can end.
+        sampling: least length of a lap, and the most laps.
+        total_steps: steps of a whole pass; 0 if unknown.
+        now: start of the first lap, in seconds.
+        steps: steps in the first lap.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Laps:
         self.done: list[Lap] = []
         self.stop = stop
         self.wait = 0.0
-        """Seconds of the running lap that went into waiting for the loader."""
+        """Seconds of the running lap spent waiting for the loader."""
         self._phase, self._epoch, self._total_steps, self._started = phase, epoch, total_steps, now
         self._steps = self._samples = self._first_samples = 0
         self._lap_seconds, self._lap_steps = sampling.lap_seconds, steps
@@ -37,19 +37,19 @@ class Laps:
         self._least_steps = -(-total_steps // most) if most and total_steps else 1
 
     def step(self, samples: int) -> None:
-        """A step over so many samples is done."""
+        """Count a step with this many samples."""
         self._first_samples = self._first_samples or samples
         self._steps += 1
         self._samples += samples
 
     @property
     def due(self) -> bool:
-        """Whether the running lap has its steps."""
+        """Whether the running lap has all its steps."""
         return self._steps >= self._lap_steps
 
     @property
     def long_enough(self) -> int:
-        """Steps of a lap that can be timed well, by the pace of the last one: those of a whole pass at most."""
+        """Steps of a lap that is long enough, at the rate of the last one; at most those of a whole pass."""
         last, steps = self.done[-1], self._lap_steps
         while steps < self._total_steps and steps * last.seconds < self._lap_seconds * last.steps:
             steps *= 2
@@ -57,18 +57,18 @@ class Laps:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether nothing happened since the last lap, of which there is one."""
+        """Whether there is a last lap, and nothing happened since."""
         return bool(self.done) and not self._steps and not self.wait
 
     def running(self, now: float) -> Lap:
-        """The running lap, were it over now."""
+        """Return the running lap as if it ended now."""
         seconds = now - self._started
         return Lap(
             self._phase, self._epoch, self.stop.kind, self._steps, self._samples, seconds, self.wait, self._started
         )
 
     def close(self, lap: Lap, now: float) -> None:
-        """The running lap is over, and `lap` is what all processes make of it; the next one begins now."""
+        """Store `lap`, the running lap of all processes, and begin the next one."""
         self.done.append(lap)
         self.stop.add(lap)
         if lap.seconds < self._lap_seconds or self._lap_steps < self._least_steps:
@@ -76,7 +76,7 @@ class Laps:
         self._started, self._steps, self._samples, self.wait = now, 0, 0, 0.0
 
     def end(self, lap: Lap) -> None:
-        """Take in what came after the last whole lap: a shorter one, or the time the loader took to say it is over."""
+        """Store the rest after the last whole lap: a shorter lap, or the time of waiting for the loader's end."""
         if lap.steps or not self.done:
             self.done.append(lap)
             return
@@ -86,27 +86,27 @@ class Laps:
         )
 
     def as_phase(self, samples: int | None, world: int, *, cut: bool, left: bool) -> Phase:
-        """What the projection needs to know of this pass.
+        """Return this pass for the projection.
 
         Args:
-            samples: samples of a whole pass, where they are known.
-            world: processes that share the samples.
-            cut: whether the pass was stopped because it knew enough.
-            left: whether the suite left its loop, so that there was no more to it.
+            samples: samples of a whole pass, or None if unknown.
+            world: number of processes that share the samples.
+            cut: whether the pass was stopped because it had enough laps.
+            left: whether the suite left its loop, so that the pass was complete.
         """
-        seen = sum(lap.samples for lap in self.done)
-        # A loader that came to its end has shown how much there was.
-        whole = seen if samples is None else samples
+        done_samples = sum(lap.samples for lap in self.done)
+        # If the loader came to its end, the samples are complete.
+        whole = done_samples if samples is None else samples
         if samples is None and cut:
             whole = self._total_steps * self._first_samples * world
         if self._total_steps and sum(lap.steps for lap in self.done) >= self._total_steps:
             cut = False  # stopped exactly at the end
-        total = seen if left else max(seen, whole)
+        total = done_samples if left else max(done_samples, whole)
         return Phase(self._phase, self._epoch, tuple(_some_timed(self.done)), total, cut)
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:
-    """Where a phase ended before it was steady, all laps but the first count as timed."""
+    """Return the laps; if the phase ended before it was steady, all but the first become timed."""
     if not laps or any(lap.kind == "timed" for lap in laps):
         return laps
     if len(laps) == 1:

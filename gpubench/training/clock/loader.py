@@ -5,7 +5,7 @@ from typing import Any
 
 
 def length_of(loader: Iterable[Any]) -> int | None:
-    """Steps in one pass; None where the loader cannot tell (torch's over an IterableDataset raises)."""
+    """Return the steps in one pass, or None if the loader has no length (over an IterableDataset, torch's raises)."""
     try:
         return len(loader)  # type: ignore[arg-type]
     except TypeError:
@@ -13,13 +13,13 @@ def length_of(loader: Iterable[Any]) -> int | None:
 
 
 def first_dimension(batch: Any) -> int:
-    """Samples in a batch: the first dimension of the first thing in it that has a shape, else a length."""
-    thing = batch
-    while not (shape := getattr(thing, "shape", None)):
+    """Return the samples in a batch: the first dimension of the first nested element with a shape, else a length."""
+    element = batch
+    while not (shape := getattr(element, "shape", None)):
         inner: Any = None
-        if isinstance(thing, Mapping | tuple | list) and thing:
-            inner = next(iter(thing.values())) if isinstance(thing, Mapping) else thing[0]
+        if isinstance(element, Mapping | tuple | list) and element:
+            inner = next(iter(element.values())) if isinstance(element, Mapping) else element[0]
         if isinstance(inner, str) or not hasattr(inner, "__len__") or getattr(inner, "shape", None) == ():
-            return len(thing) if hasattr(thing, "__len__") else 1
-        thing = inner
+            return len(element) if hasattr(element, "__len__") else 1
+        element = inner
     return int(shape[0])

@@ -1,4 +1,4 @@
-"""Tells when a device did its work without waiting for it: events in its queue, read when the run is over."""
+"""Converts host times to device times by events in the device's queue, read after the run, without waiting."""
 
 from bisect import bisect
 from collections.abc import Callable
@@ -6,24 +6,23 @@ from typing import Any, Protocol
 
 
 class Event(Protocol):
-    """A mark in a device's queue, as torch's events are."""
+    """An event in a device's queue, like torch's."""
 
     def record(self) -> None:
-        """Put it at the end of the queue."""
+        """Put the event at the end of the queue."""
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds of the device from this one to `end_event`, both of which it has passed."""
+        """Return the device's milliseconds from this event to `end_event`; both must be finished."""
 
 
 class Marks:
-    """Marks in the queue of a device, and when the host set them.
+    """Events in the queue of a device, and the host times at which they were recorded.
 
-    The host sets them ahead of the device. What it times between two of its own moments took the device what lies
-    between the marks there.
+    The host records them ahead of the device.
 
     Args:
-        event: makes one.
-        now: seconds of the host.
+        event: makes an event.
+        now: returns seconds of the host's clock.
     """
 
     def __init__(self, event: Callable[[], Event], now: Callable[[], float]) -> None:
@@ -32,16 +31,16 @@ class Marks:
         self._set: list[float] = []
 
     def set(self) -> None:
-        """Put a mark at the end of the queue."""
+        """Record an event at the end of the queue."""
         event = self._event()
         event.record()
         self._events.append(event)
         self._set.append(self._now())
 
     def device_time(self) -> Callable[[float], float]:
-        """From a time of the host to when the device was there; to be asked for once it has passed all marks.
+        """Return a function from host time to device time; call this when the device has finished all events.
 
-        Both begin at the first mark, when the device had nothing to do. In proportion between two marks.
+        Both times are equal at the first event, when the device was idle. Between two events, times are interpolated.
         """
         first = self._events[0]
         passed = [self._set[0] + first.elapsed_time(event) / 1000 for event in self._events]

@@ -1,4 +1,4 @@
-"""From laps to the seconds of the whole run. Pure arithmetic."""
+"""Projects the seconds and rates of the whole run from laps. Pure arithmetic."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,35 +15,35 @@ class Phase:
     epoch: int
     laps: tuple[Lap, ...]
     total_samples: int
-    """Samples a whole pass has."""
+    """Samples of a whole pass."""
     cut: bool
     """Whether it was stopped before its end."""
 
     @property
     def seconds(self) -> float:
-        """Wall time of what was done."""
+        """Wall time of the laps that ran."""
         return sum(lap.seconds for lap in self.laps)
 
     @property
     def samples(self) -> int:
-        """Samples of what was done."""
+        """Samples of the laps that ran."""
         return sum(lap.samples for lap in self.laps)
 
     @property
     def seconds_per_sample(self) -> float:
-        """Steady rate: wall time over samples of the timed laps, never a mean of rates."""
+        """Wall time of all timed laps over their samples (not a mean of rates); 0 without timed laps."""
         timed = [lap for lap in self.laps if lap.kind == "timed" and lap.samples]
         samples = sum(lap.samples for lap in timed)
         return sum(lap.seconds for lap in timed) / samples if samples else 0.0
 
     @property
     def projected_seconds(self) -> float:
-        """Start-up as it was, and everything not done at the steady rate."""
+        """Seconds of a whole pass: the laps that ran, and the remaining samples at the steady rate."""
         return self.seconds + max(0, self.total_samples - self.samples) * self.seconds_per_sample
 
     @property
     def again_seconds(self) -> float:
-        """What another pass would take without this one's start-up."""
+        """Seconds of another pass, without this one's start-up."""
         return self.total_samples * self.seconds_per_sample
 
 
@@ -55,7 +55,7 @@ class Epoch:
     seconds: float
     phases: tuple[Phase, ...]
     started: float = 0.0
-    """When it began, as of a lap."""
+    """Start, in seconds of the same clock as a lap's."""
 
     @property
     def between_seconds(self) -> float:
@@ -64,30 +64,30 @@ class Epoch:
 
 
 def epoch_from_json(data: Mapping[str, Any]) -> Epoch:
-    """The inverse of `dataclasses.asdict`."""
+    """Return an epoch from what `dataclasses.asdict` made of it."""
     phases = [{**phase, "laps": tuple(Lap(**lap) for lap in phase["laps"])} for phase in data["phases"]]
     return Epoch(**{**data, "phases": tuple(Phase(**phase) for phase in phases)})
 
 
 def stage_of(stages: Sequence[int], epoch: int) -> int:
-    """The stage that an epoch belongs to, by the epoch it begins with."""
+    """Return the first epoch of the stage that an epoch belongs to."""
     return max((stage for stage in stages if stage <= epoch), default=0)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Epochs that are alike: those of them that ran, and what is known of the steps in between."""
+    """Epochs with the same kind of steps: those that ran, and their laps."""
 
     epochs: tuple[Epoch, ...]
     planned: int
-    """Epochs that the whole run has of this stage."""
+    """Number of epochs of this stage in the whole run."""
     timed: tuple[Lap, ...]
     """Steady laps of the training."""
     resident: tuple[Lap, ...] = ()
 
     @property
     def samples(self) -> int:
-        """Training samples of all its epochs: those that did not run are like the last one that did."""
+        """Training samples of all its epochs; those that did not run are taken to be like the last one."""
         trained = [_samples(epoch.phases) for epoch in self.epochs]
         return sum(trained) + max(0, self.planned - len(trained)) * (trained[-1] if trained else 0)
 
@@ -100,20 +100,19 @@ def summarise(
     starts: Sequence[int] = (0,),
     lost_seconds: float = 0.0,
 ) -> dict[str, Any]:
-    """Seconds, rate and shares of a trial.
+    """Return seconds, rates and shares of a trial, as fields of a Measurement.
 
     Args:
-        epochs: those that ran, in order.
-        once: phases outside epochs; they count one time, whatever the epochs.
-        resident: laps on one resident batch (of each stage); their epoch is the stage's first.
-        planned: epochs of the whole run; 0 where the suite counts none.
-        starts: the epochs that stages begin with. Rates are those of the whole run: each stage counts with
-            the samples it has there.
-        lost_seconds: spent by earlier processes on epochs that they did not end.
+        epochs: epochs that ran, in order.
+        once: phases outside epochs, which count once.
+        resident: laps on a resident batch of each stage; their epoch is the stage's first.
+        planned: epochs of the whole run; 0 if the suite counts none.
+        starts: first epochs of stages. Rates are for the whole run: stages are weighted by their samples.
+        lost_seconds: seconds that earlier processes spent on epochs that they did not finish.
     """
     phases = [phase for epoch in epochs for phase in epoch.phases] + list(once)
     measured = len(epochs) >= planned and not any(phase.cut or _short(phase) for phase in phases)
-    # A sampled run's epochs after the first of a stage are without its start-up.
+    # In a sampled run, epochs after the first of a stage have no start-up.
     sampled = len(epochs) < planned or any(p.cut for p in phases)
     stages = _stages(epochs, resident, planned, starts, sampled)
     by_rate = stages if epochs else [Stage((), 0, _timed(once), tuple(resident))]
@@ -139,7 +138,7 @@ def summarise(
 
 
 def _short(phase: Phase) -> bool:
-    """Whether an uncut pass left samples out (a lone last one, say), so that its time is scaled."""
+    """Return whether a pass left samples out (such as a single last one), so that its time is scaled."""
     return phase.total_samples > phase.samples
 
 
@@ -168,7 +167,7 @@ def _timed(phases: Sequence[Phase]) -> tuple[Lap, ...]:
 
 
 def stage_seconds(epochs: Sequence[Epoch], planned: int, starts: Sequence[int]) -> dict[int, float]:
-    """Seconds of all epochs of each stage, by the epoch it begins with; projected from those that ran."""
+    """Return the seconds of all epochs of each stage, by its first epoch; projected from those that ran."""
     return {
         start: _total([stage], None)
         for start, stage in zip(starts, _stages(epochs, (), planned, starts, sampled=True), strict=True)
@@ -180,10 +179,10 @@ def _total(stages: Sequence[Stage], name: str | None) -> float:
 
 
 def _stage_total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
-    """Seconds of `planned` epochs (of one phase of them, where named) from those that ran.
+    """Return the seconds of `planned` epochs (of their phase `name`, unless None), projected from those that ran.
 
-    The first epoch counts as it was; every epoch that did not run is like the mean of those after it. Where
-    only the first ran, the others are like it without the start-up of its phases.
+    Epochs that did not run take the mean of those after the first. If
+    only the first ran, they take its time without the start-up of its phases.
     """
     done = sum(_epoch_seconds(epoch, name) for epoch in epochs)
     missing = planned - len(epochs)
@@ -204,32 +203,32 @@ def _epoch_seconds(epoch: Epoch, name: str | None) -> float:
 
 
 def _rate(laps: Sequence[Sequence[Lap]], weights: Sequence[int]) -> float | None:
-    """Samples per second of a run that has `weights` samples at the pace of each of `laps`."""
-    seconds = _mean([_pace(each, lambda lap: lap.seconds) for each in laps], weights)
+    """Return the samples/s of a run with stages of `weights` samples, whose laps are `laps`."""
+    seconds = _mean([_pace(stage, lambda lap: lap.seconds) for stage in laps], weights)
     return 1 / seconds if seconds else None
 
 
 def _wait(laps: Sequence[Sequence[Lap]], weights: Sequence[int]) -> float | None:
-    seconds = _mean([_pace(each, lambda lap: lap.seconds) for each in laps], weights)
-    waited = _mean([_pace(each, lambda lap: lap.wait_seconds) for each in laps], weights)
+    seconds = _mean([_pace(stage, lambda lap: lap.seconds) for stage in laps], weights)
+    waited = _mean([_pace(stage, lambda lap: lap.wait_seconds) for stage in laps], weights)
     return waited / seconds if seconds and waited is not None else None
 
 
 def _pace(laps: Sequence[Lap], seconds_of: Callable[[Lap], float]) -> float | None:
-    """Seconds per sample."""
+    """Return seconds per sample, or None without samples."""
     samples = sum(lap.samples for lap in laps)
     return sum(map(seconds_of, laps)) / samples if samples else None
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    """Weighted; None where one of the values is missing. A single value has no need of a weight."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or not known:
+    """Return the weighted mean, or None if a value is missing; a single value needs no weight."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values) or not present:
         return None
-    if len(known) == 1:
-        return known[0]
+    if len(present) == 1:
+        return present[0]
     total = sum(weights)
-    return sum(value * weight for value, weight in zip(known, weights, strict=True)) / total if total else None
+    return sum(value * weight for value, weight in zip(present, weights, strict=True)) / total if total else None
 
 
 def _stall(rate: float | None, resident: float | None) -> float | None:
@@ -237,5 +236,5 @@ def _stall(rate: float | None, resident: float | None) -> float | None:
 
 
 def _samples(phases: Sequence[Phase]) -> int:
-    """Training samples of whole passes."""
+    """Return the training samples of whole passes."""
     return sum(phase.total_samples for phase in phases if phase.name == "train")

@@ -1,4 +1,4 @@
-"""Tells how far a training has come, a few times a second."""
+"""Reports the progress of a training, a few times per second. Used by Clock."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,21 +8,21 @@ from gpubench.training.clock.runs import Run
 from gpubench.training.clock.sampling import Sampling
 
 SECONDS = 0.25
-"""The least between two reports."""
+"""Least time between two reports."""
 
 
 class Memory(Protocol):
-    """Whoever watches the device's memory (see device.MemoryUse)."""
+    """Measures the device's memory (see device.MemoryUse)."""
 
     def trained(self) -> None:
-        """The first lap of training is over: until then libraries load and try algorithms."""
+        """Called after the first lap of training, during which libraries load and try algorithms."""
 
     def resting(self) -> None:
-        """The steps on a resident batch begin, which are all alike."""
+        """Called before the steps on a resident batch, which are all equal."""
 
 
 class Reporter:
-    """Calls `report`, where there is one, with a phase, an epoch, the share that is done and a rate."""
+    """Calls `report`, unless it is None, with phase, epoch, share done and rate."""
 
     def __init__(
         self, report: Callable[[dict[str, Any]], None] | None, sampling: Sampling, now: Callable[[], float]
@@ -31,12 +31,12 @@ class Reporter:
         self._reported = 0.0
 
     def begun(self, phase: str, epoch: int) -> None:
-        """The first step of all is near: from here on the device is at work."""
+        """Report that the first step is about to begin."""
         if self._report:
             self._report({"phase": phase, "epoch": epoch, "epochs": 1, "fraction": 0.0, "rate": None})
 
     def tell(self, lap: Lap, share: float, run: Run, *, paced: bool) -> None:
-        """A lap is over, of a phase of which such a share is done; `paced`: its seconds are the device's."""
+        """Report a finished lap and the share of its phase done; `paced`: whether its seconds are the device's."""
         if self._report is None:
             return
         now = self._now()
@@ -44,9 +44,9 @@ class Reporter:
             return
         self._reported = now
         epochs = min(run.planned or 1, self._sampling.epochs or run.planned or 1)
-        # Validation is the last tenth of an epoch, for all that a progress bar knows.
+        # Progress bars count validation as the last tenth of an epoch.
         part = 0.9 * share if lap.phase == "train" else 0.9 + 0.1 * share
-        if run.epoch < 0:  # what comes before them is no part of any epoch
+        if run.epoch < 0:  # before the first epoch
             part = 0.0
         self._report(
             {

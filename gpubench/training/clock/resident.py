@@ -1,4 +1,4 @@
-"""Steps on a batch that is already on the device, after the training: how fast a step is without the pipeline."""
+"""Times steps on a batch that is already on the device, after the training: the rate without the input pipeline."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,12 +11,12 @@ from gpubench.training.clock.timer import Timer
 
 
 class Resident:
-    """Keeps the largest batch of each stage, and times steps on it.
+    """Stores the largest batch of each stage, and times steps on it.
 
     Args:
         sampling: how much to measure.
         timer: begins and ends laps.
-        watch: makes the context in which the first step runs (to see its operands).
+        watch: makes the context of the first step (to check its operands).
     """
 
     def __init__(self, sampling: Sampling, timer: Timer, watch: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -27,12 +27,12 @@ class Resident:
         self.proved = False
         """Whether a step ran under `watch`."""
         self.watched_samples = 0
-        """Samples of that step."""
+        """Number of samples in that step."""
         self.together = True
-        """False while steps are to be without any communication between processes."""
+        """False while steps must not communicate between processes."""
 
     def keep(self, stage: int, batch: Any, samples: int) -> None:
-        """The batch is the resident one of its stage, unless one with more samples is."""
+        """Store the batch for its stage, unless there is one with more samples."""
         if stage not in self._batches or samples >= self._batches[stage][1]:
             self._batches[stage] = (batch, samples)
 
@@ -60,8 +60,8 @@ class Resident:
                 yield batch
             timer.synchronize()
             seconds = timer.now() - started
-            own = Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
-            lap = timer.agreed(own)
+            own_lap = Lap("train", stage, "resident", steps_per_lap, steps_per_lap * size, seconds, 0.0, started)
+            lap = timer.agreed(own_lap)
             if lap.seconds < self._sampling.lap_seconds:
                 steps_per_lap *= 2  # too short to count
                 continue
@@ -70,7 +70,7 @@ class Resident:
         self.laps += laps
 
     def _steps_alone(self, batch: Any, steps: int) -> Iterator[Any]:
-        """One warm-up step and `steps` timed ones, each process for itself."""
+        """Yield the batch for one warm-up step and `steps` timed ones, without communication between processes."""
         timer, self.together = self._timer, False
         yield batch
         timer.synchronize()
@@ -79,8 +79,8 @@ class Resident:
         for _ in range(steps):
             yield batch
         timer.synchronize()
-        own = (timer.now() - started) / steps
-        self._alone = [each[0] for each in timer.agree([own])]
+        step_seconds = (timer.now() - started) / steps
+        self._alone = [numbers[0] for numbers in timer.agree([step_seconds])]
         self.together = True
 
     @property
@@ -88,12 +88,12 @@ class Resident:
         return [lap for lap in self.laps if lap.epoch == self.laps[-1].epoch]
 
     def between_processes(self) -> dict[str, Any]:
-        """How much the processes differ, and what their communication costs; empty for a single one."""
+        """Return the spread of the processes and the share of communication; empty for a single process."""
         if not self._alone:
             return {}
-        own = [alone + waited for alone, waited in zip(self._alone, self._timer.waited, strict=True)]
+        step_seconds = [alone + waited for alone, waited in zip(self._alone, self._timer.waited, strict=True)]
         steps, seconds = sum(lap.steps for lap in self._last_laps), sum(lap.seconds for lap in self._last_laps)
         return {
-            **unlikeness(self._timer.peers.names, own),
+            **unlikeness(self._timer.peers.names, step_seconds),
             "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }

@@ -1,4 +1,4 @@
-"""Collects laps, epochs and warm-up of one training run, of which a process may make several (`clock.runs`)."""
+"""Collects the laps, epochs and warm-up of one training run; a process may make several (`clock.runs`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,44 +11,44 @@ from gpubench.training.clock.sampling import Sampling, drift
 
 @dataclass
 class Run:
-    """The epochs, phases and laps of one run, while the clock fills them in."""
+    """The epochs, phases and laps of one run; Clock adds to them while the run lasts."""
 
     planned: int = 0
-    """Epochs of the whole run; 0 where nobody said."""
+    """Number of epochs of the whole run; 0 if unknown."""
     stages: tuple[int, ...] = (0,)
     epoch: int = -1
-    """The number of the epoch that runs, or ran last."""
+    """Number of the running epoch, or of the last one."""
     epochs: list[Epoch] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     epoch_phases: int = 0
-    """Where in `phases` those of the running epoch begin."""
+    """Index in `phases` of the running epoch's first phase."""
     uncounted: list[Lap] = field(default_factory=list)
     steady: str = ""
-    """What ended the first warm-up."""
+    """Why the first warm-up ended."""
     unsteady: bool = False
-    """Whether the pace still moved then."""
+    """Whether step times were still changing at its end."""
     lost_seconds: float = 0.0
-    """Spent on an epoch that an earlier process began and did not end."""
+    """Seconds of an epoch that an earlier process began and did not finish."""
 
     @property
     def timed(self) -> list[Lap]:
-        """Timed laps of all training phases, to see whether the steady state held."""
+        """Timed laps of all training phases."""
         laps = [lap for phase in self.phases if phase.name == "train" for lap in phase.laps]
         return [lap for lap in laps if lap.kind == "timed" and lap.samples]
 
     def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
-        """Go on after these epochs of an earlier process."""
-        self.epochs = [_of_earlier(epoch) for epoch in epochs]
+        """Continue after these epochs of an earlier process."""
+        self.epochs = [_marked_earlier(epoch) for epoch in epochs]
         self.epoch, self.lost_seconds = len(epochs) - 1, lost_seconds
         self.phases = [phase for epoch in self.epochs for phase in epoch.phases]
         self.steady = "resumed" if self.timed else ""
 
     def close_epoch(self, seconds: float, started: float) -> None:
-        """Keep the running epoch, which took so long."""
+        """Store the running epoch, given its duration and start in seconds."""
         self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :]), started))
 
     def at(self, time: Callable[[float], float]) -> "Run":
-        """The same run, each of its moments moved to what `time` makes of it."""
+        """Return the run with all times converted by `time`."""
         moved = {id(phase): replace(phase, laps=tuple(_at(lap, time) for lap in phase.laps)) for phase in self.phases}
         return replace(
             self,
@@ -66,15 +66,15 @@ class Run:
         )
 
     def following(self, sampling: Sampling) -> int | None:
-        """The epoch to run after this one; None where this is the last one needed."""
+        """Return the number of the next epoch to run, or None if no more are needed."""
         after, limit = self.epoch + 1, sampling.epochs
         if limit is None or after >= self.planned:
             return after if after < self.planned else None
         start = stage_of(self.stages, max(0, self.epoch))
         end = min((stage for stage in self.stages if stage > start), default=self.planned)
-        # Epochs may be so short that two of them show little.
+        # Epochs may be so short that two of them are not enough.
         wanted = 0.0 if sampling.steps else sampling.train_seconds or 0.0
-        # The first has the start-up, and is in no rate once there are others.
+        # The first epoch has the start-up, and does not count in rates once there are others.
         timed = [lap.seconds for lap in self.timed if lap.epoch > start]
         if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
             return after
@@ -88,34 +88,34 @@ class Run:
 
     @property
     def drifted(self) -> str:
-        """How the timed laps drifted, if they did. Stages differ in pace; inside one, laps should not."""
+        """How the timed laps of a stage drifted, or an empty string."""
         by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
         return next(filter(None, map(drift, by_stage)), "")
 
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
-        """The fields of a Measurement that follow from the run, projected where epochs are missing."""
+        """Return the run's fields of a Measurement, projected if epochs are missing."""
         planned = self.planned or len(self.epochs)
         return summarise(self.epochs, self.once, resident, planned, self.stages, self.lost_seconds)
 
     @property
     def seconds(self) -> float:
-        """Wall time of all that counts."""
+        """Seconds of the whole run, projected if epochs are missing."""
         return float(self.summary()["seconds"])
 
 
-def _of_earlier(epoch: Epoch) -> Epoch:
-    """Whose laps another process timed."""
-    phases = [replace(each, laps=tuple(replace(lap, earlier=True) for lap in each.laps)) for each in epoch.phases]
+def _marked_earlier(epoch: Epoch) -> Epoch:
+    """Return the epoch with its laps marked as timed by an earlier process."""
+    phases = [replace(phase, laps=tuple(replace(lap, earlier=True) for lap in phase.laps)) for phase in epoch.phases]
     return replace(epoch, phases=tuple(phases))
 
 
 def _at(lap: Lap, time: Callable[[float], float]) -> Lap:
-    """The lap between other moments. A host that runs ahead of its device is not waited for."""
+    """Return the lap with converted times; the wait for the loader is at most the lap."""
     started = time(lap.started)
     seconds = time(lap.started + lap.seconds) - started
     return replace(lap, started=started, seconds=seconds, wait_seconds=min(lap.wait_seconds, seconds))
 
 
 def median_run(runs: Sequence[Run]) -> Run:
-    """The one with the median time; of two in the middle, the faster."""
+    """Return the run with the median time; of two in the middle, the faster one."""
     return sorted(runs, key=lambda run: run.seconds)[(len(runs) - 1) // 2]

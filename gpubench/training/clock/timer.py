@@ -1,4 +1,4 @@
-"""Where laps begin and end: waits for the device, tells the time, and agrees with the processes that train along."""
+"""Synchronises with the device, reads the time, and combines laps with other processes. Used by Clock."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ class Timer:
     """The device, the time and the peers of one process.
 
     Args:
-        synchronize: waits until the device has done all it was given.
-        now: seconds, monotonic.
+        synchronize: waits until the device has finished its queue.
+        now: returns monotonic seconds.
         peers: the processes that train together.
     """
 
@@ -28,11 +28,11 @@ class Timer:
         self._synchronize = synchronize
         self._marks: Marks | None = None
         self.outside = 0.0
-        """Seconds of the running epoch that are nobody's training, and in no sum: clean-up, waiting for the others."""
+        """Seconds of the running epoch that do not count: clean-up, waiting for other processes."""
         self._waited = [(0.0, 0)] * self.peers.world
 
     def synchronize(self) -> None:
-        """Wait for the device; inside an unbroken run only mark the place in its queue."""
+        """Wait for the device; in an unbroken run only record an event in its queue."""
         if self._marks:
             self._marks.set()
         else:
@@ -40,22 +40,22 @@ class Timer:
 
     @property
     def unbroken(self) -> bool:
-        """Whether an unbroken run is under way, so that the times known of it are the host's."""
+        """Whether an unbroken run is active, whose times are the host's until it ends."""
         return self._marks is not None
 
     def check_ended(self) -> None:
-        """Raise UserError where such a run was left."""
+        """Raise UserError if an unbroken run has not ended."""
         if self.unbroken:
             raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
 
     def leave_out(self, seconds: float) -> None:
-        """Keep a phase that does not count out of its epoch; raises UserError inside an unbroken run."""
+        """Exclude a phase's seconds from its epoch; raises UserError in an unbroken run."""
         if self.unbroken:
             raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
         self.outside += seconds
 
     def begin_unbroken(self, event: Callable[[], Event]) -> None:
-        """From here on do not wait for the device; raises UserError where several processes train together."""
+        """Stop waiting for the device from now on; raises UserError with several processes."""
         if self.peers.world > 1:
             raise UserError("clock.runs(n, event) is for one process: laps of several need their times at once")
         self._synchronize()
@@ -63,7 +63,7 @@ class Timer:
         self._marks.set()
 
     def end_unbroken(self) -> Callable[[float], float]:
-        """Wait for the device; returns what makes of a time since `begin_unbroken` when the device was there."""
+        """Wait for the device; return a function from host time to device time since `begin_unbroken`."""
         assert self._marks
         marks, self._marks = self._marks, None
         marks.set()
@@ -72,25 +72,26 @@ class Timer:
 
     @property
     def waited(self) -> list[float]:
-        """By rank, seconds for which a timed step of training waited for its loader."""
+        """Mean seconds that a timed step of training waited for its loader, by rank."""
         return [waited / steps if steps else 0.0 for waited, steps in self._waited]
 
-    def agree(self, own: Sequence[float] = ()) -> Sequence[Sequence[float]]:
-        """The numbers of all processes. Waiting for them is not counted as training; a single process does not wait."""
+    def agree(self, numbers: Sequence[float] = ()) -> Sequence[Sequence[float]]:
+        """Return the numbers of all processes; the time of waiting for them does not count as training."""
         if self.peers.world == 1:
-            return [own]
-        asked = self.now()
-        every = self.peers.gather(own)
-        self.outside += self.now() - asked
-        return every
+            return [numbers]
+        started = self.now()
+        gathered = self.peers.gather(numbers)
+        self.outside += self.now() - started
+        return gathered
 
-    def agreed(self, own: Lap) -> Lap:
-        """The lap as all processes see it."""
+    def agreed(self, lap: Lap) -> Lap:
+        """Return the lap of all processes (see `lap_of_all`)."""
         if self.peers.world == 1:
-            return own
-        every = self.agree(numbers_of(own))
-        if own.kind == "timed" and own.phase == "train":
+            return lap
+        gathered = self.agree(numbers_of(lap))
+        if lap.kind == "timed" and lap.phase == "train":
             self._waited = [
-                (waited + lap[3], steps + own.steps) for (waited, steps), lap in zip(self._waited, every, strict=True)
+                (waited + numbers[3], steps + lap.steps)
+                for (waited, steps), numbers in zip(self._waited, gathered, strict=True)
             ]
-        return lap_of_all(own, every)
+        return lap_of_all(lap, gathered)
