@@ -107,7 +107,7 @@ def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
     said = only(answered(tmp_path, counted), "roofline")
     assert [each.figure for each in said.findings[:2]] == ["19%", "18%"]
     lines = screen(said, in_full=True)
-    assert "more findings below." in " ".join(lines)
+    assert "more results below." in " ".join(lines)
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert "bf16" not in " ".join(everything(said))
