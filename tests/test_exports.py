@@ -131,7 +131,7 @@ def test_no_field_becomes_a_formula(tmp_path):
 
 
 def test_mistakes(results, tmp_path):
-    with pytest.raises(UserError, match="there is benchstat"):
+    with pytest.raises(UserError, match="benchstat, pyperf"):
         export([results], "word", None)
     with pytest.raises(UserError, match="--out"):
         export([results], "dawnbench", None)

@@ -56,6 +56,7 @@ class _Scale:
         return self.start + self.length * min(max((place - low) / (high - low), 0.0), 1.0)
 
     def ticks(self) -> list[float]:
+        """Return the numbers along the axis."""
         ticks = locator(self.low, self.high, 10 * self.log).tick_values(self.low, self.high)
         return [float(tick) for tick in ticks if self.low <= tick <= self.high]
 
@@ -69,10 +70,6 @@ class _Row:
     bar: Bar
     text: str
     note: str
-
-    @property
-    def weight(self) -> str:
-        return _weight(self.group)
 
     @property
     def end(self) -> float:
@@ -116,6 +113,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
 
 
 def _weight(group: BarGroup) -> str:
+    """Return the font weight of a group: bold for means."""
     return "bold" if group.strong else "normal"
 
 
@@ -159,7 +157,7 @@ def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Sca
     scale = _limits(chart)
     length = right - left
     for row in rows:
-        text = wide(row.text, SMALL, row.weight) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
+        text = wide(row.text, SMALL, _weight(row.group)) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
         length = min(length, (right - left - text) / max(scale.at(row.end), 0.01))
     return replace(scale, start=left, length=length)
 
@@ -253,8 +251,8 @@ class _Plot:
         if named:
             ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
             self.sheet.text(start + GAP, y, bar.name, color=ink)
-        self.sheet.text(x + GAP, y, row.text, weight=row.weight, paper=self.chart.reference is not None)
-        x += GAP + wide(row.text, SMALL, row.weight)
+        self.sheet.text(x + GAP, y, row.text, weight=_weight(row.group), paper=self.chart.reference is not None)
+        x += GAP + wide(row.text, SMALL, _weight(row.group))
         self.sheet.text(x + GAP, y, row.note, color=setting("axes.edgecolor"))
 
     def _draw_whiskers(self, bar: Bar, y: float, colour: str, linewidth: float) -> None:

@@ -118,6 +118,7 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
 
 @cache
 def _environment() -> "Environment":
+    """Return the environment of the templates, which escapes every text."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -136,8 +137,10 @@ def _environment() -> "Environment":
 
 @cache
 def _asset(name: str) -> str:
+    """Return the text of a file in ASSETS."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
+    """Return the hash of a script or style, for the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

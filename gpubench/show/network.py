@@ -45,6 +45,7 @@ class Block:
 
     @property
     def residual(self) -> bool:
+        """Whether it is a residual block."""
         return bool(self.layers[0].block)
 
     @property
@@ -177,6 +178,7 @@ def _columns(*names: str) -> tuple[Column, ...]:
 
 
 def _layers_table(network: NetworkSummary) -> Table:
+    """Return a table with a line per layer."""
     lines = [
         (layer.name, layer.kind, shape_text(layer.shape), layer.weights or None, layer.flops / 1e6 or None)
         for layer in network.layers
@@ -185,6 +187,7 @@ def _layers_table(network: NetworkSummary) -> Table:
 
 
 def _blocks_table(network: NetworkSummary) -> Table:
+    """Return a table with a line per block, at most MOST."""
     blocks = blocks_of(network.layers)
     lines: list[tuple[str | float | None, ...]] = [("input", shape_text(network.input), None, None)]
     for block in blocks[:MOST]:

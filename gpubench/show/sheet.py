@@ -136,6 +136,7 @@ def _places(keys: Sequence[Key], room: float) -> list[tuple[float, int]]:
 
 
 def _draw_key(sheet: Sheet, key: Key, left: float, y: float, room: float) -> None:
+    """Draw an entry of the key and its text."""
     if key.look == "box":
         sheet.box(left, y - 0.075, 0.26, 0.15, facecolor=key.colour)
     elif key.look == "mark":

@@ -65,6 +65,7 @@ def everything(answer: Answer, width: int | None = None, *, every_table: bool = 
 
 
 def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
+    """Return a section with its results, tables and notes."""
     yield from wrapped(section.title, width)
     yield "-" * min(cell_len(section.title), width)
     yield from _items([finding.sentence for finding in section.findings], width)
@@ -218,6 +219,7 @@ def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -
     """Return the widths of the columns `what` and `from` with which the table has the fewest lines."""
 
     def lines(origin: int) -> int:
+        """Return the number of lines of the table, for a width of `from`."""
         widths = (room - origin, origin)
         return sum(max(len(folded(text, wide)) for text, wide in zip(line[3:], widths, strict=True)) for line in cells)
 
@@ -276,8 +278,8 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
     plain = all(
         not (card.unit or card.caveats or card.projected or card.figure) and card.verdict == "one run" for card in cards
     )
-    once = all(len(parts) == len(card.parts) for parts, card in zip(parts_by_model, cards, strict=True))  # each model
-    if not (len(alike) == 1 and len({card.where for card in cards}) == len(cards) <= 2 and plain and once):
+    unique_models = all(len(parts) == len(card.parts) for parts, card in zip(parts_by_model, cards, strict=True))
+    if not (len(alike) == 1 and len({card.where for card in cards}) == len(cards) <= 2 and plain and unique_models):
         return []
     if len({finding.suite for finding in findings}) > 1 or any(other.kind != "precision" for other in others):
         return []

@@ -38,6 +38,7 @@ def as_json(answer: Answer) -> str:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
+    """Return a result with its models, as JSON has it."""
     hidden = {"charts", "cases", "parts"}
     facts = {field.name: _plain(getattr(finding, field.name)) for field in fields(finding) if field.name not in hidden}
     parts = [{name: _plain(value) for name, value in vars(part).items()} for part in finding.parts]
@@ -45,6 +46,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _section(section: Section) -> dict[str, Any]:
+    """Return a section, as JSON has it."""
     return {
         "study": section.study,
         "suite": section.suite,
@@ -59,6 +61,7 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def _table(table: Table) -> dict[str, Any]:
+    """Return a table with its columns and lines, as JSON has it."""
     columns = [
         {"name": c.name, "unit": c.unit, "better": c.better, **({"level": c.level} if c.level != 95 else {})}
         for c in table.columns
@@ -71,6 +74,7 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
+    """Return the name, kind and title of a chart, as JSON has it."""
     return {"name": chart.name, "kind": "bars" if isinstance(chart, Bars) else "lines", "title": chart.title}
 
 
@@ -154,12 +158,14 @@ def _markdown_table(table: Table) -> str:
 
 
 def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:
+    """Return a table as Markdown; the columns named in `right` are right-aligned."""
     rule = ["---:" if name in right else "---" for name in header]
     rows = [[_escaped(name) for name in header], rule, *([_escaped(cell) for cell in line] for line in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 
 def _escaped(text: str) -> str:
+    """Return a text in which no character is Markdown or HTML syntax, without control characters."""
     for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\["), ("\n", " ")):
         text = text.replace(plain, safe)
     return shown(text)

@@ -117,7 +117,7 @@ def _provenance(frame: pd.DataFrame) -> Iterator[str]:
                 yield f"provenance: {lacking} row(s){whose} without {name}"
     edited = int((frame[measured]["commit"].str.endswith("+")).sum())
     if edited:
-        yield f"provenance: {edited} row(s) of gpubench with uncommitted changes (commit ends in +): commit them, or use a release"
+        yield f"provenance: {edited} row(s) of an edited gpubench (commit ends in +): commit it, or use a release"
     named = frame[~measured & (frame["status"] == "ok")]
     both = (named["mode"] != "published") | (named[list(MEASURED)] != "").any(axis=1)
     if both.any():
