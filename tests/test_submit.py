@@ -388,7 +388,7 @@ def test_no_file_at_all(tmp_path):
 def test_each_number_of_processes_needs_its_trials(tmp_path):
     for number in (1, 2, 4):
         rows = [replace(row, processes=processes) for row in usual_file()[:2] for processes in range(1, number + 1)]
-        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of the 6" in line)
+        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of 6 trials" in line)
         assert said.endswith(f"({number} cases)" if number > 1 else "needs")
 
 

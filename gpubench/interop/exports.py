@@ -35,8 +35,9 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
     DAWNBench has two files per trial, so `out` must be a folder. For other formats it is a file; without it the lines
     are the text of that file. Raises UserError if no row fits, or `out` cannot be written.
     """
-    if format_name not in {**FORMATS, "dawnbench": None}:
-        raise UserError(f"--format {format_name}: choose one of {', '.join([*FORMATS, 'dawnbench'])}")
+    names = [*FORMATS, "dawnbench"]
+    if format_name not in names:
+        raise UserError(f"--format {format_name}: choose one of {', '.join(names)}")
     loaded = plausible(load(paths))
     frame = loaded.frame[loaded.frame["status"] == "ok"]
     if frame.empty:

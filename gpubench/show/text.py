@@ -48,15 +48,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _section(section: Section) -> dict[str, Any]:
     """Return a section, as JSON has it."""
     return {
-        "study": section.study,
-        "suite": section.suite,
-        "title": section.title,
+        **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
         "findings": [finding.sentence for finding in section.findings],
         "tables": [_table(table) for table in section.tables],
         "charts": [_chart(chart) for chart in section.charts],
-        "notes": section.notes,
-        "recipe": section.recipe,
-        "left_out": section.left_out,
     }
 
 

@@ -17,20 +17,9 @@ from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED
 
 PROVENANCE = (
-    "card",
-    "device",
-    "device_hash",
-    "cpu",
-    "os",
-    "torch",
-    "torchvision",
-    "fastai",
-    "python",
-    "gpubench",
-    "session",
-    "started",
-    "params",
-)
+    "card", "device", "device_hash", "cpu", "os", "torch", "torchvision", "fastai", "python", "gpubench", "session",
+    "started", "params",
+)  # fmt: skip
 """Columns that rows of gpubench's trials may not leave empty."""
 PUBLISHED = ("card", "source", "params")
 """Columns that rows of published figures may not leave empty."""

@@ -70,12 +70,8 @@ def _case(standing: Standing, to: Addresses) -> HtmlLine:
     """Return the line of a case."""
     values: dict[str, Value] = {
         "card": standing.label,
-        "seconds": standing.seconds,
-        "precision": standing.precision,
+        **{column: getattr(standing, column) for column in ("seconds", "precision", "suite", "model", "batch")},
         "samples/s": standing.rate,
-        "suite": standing.suite,
-        "model": standing.model,
-        "batch": standing.batch,
         "recipe": name(standing.recipe, LONGEST),
         "runs": standing.trials or None,
         "submissions": standing.submissions,
@@ -168,12 +164,8 @@ def figures(published: Published, card: str) -> Grid:
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
     """Return the line of a published figure; `reason` is why it is not used."""
     values: dict[str, Value] = {
-        "workload": figure.workload,
-        "figure": figure.figure,
-        "unit": figure.unit,
+        **{column: getattr(figure, column) for column in ("workload", "figure", "unit", "precision", "batch")},
         "class": kind,
-        "precision": figure.precision,
-        "batch": figure.batch,
         "year": str(figure.year),
         "source": f"{figure.source}, line {figure.line}",
         "why it is not used": reason,
