@@ -137,7 +137,7 @@ def test_mistakes(results, tmp_path):
         export([results], "dawnbench", None)
     with pytest.raises(UserError, match="cannot write"):
         export([results], "timm", tmp_path / "rows.csv" / "x.csv")
-    with pytest.raises(UserError, match="no ok row"):
+    with pytest.raises(UserError, match="no row with status ok"):
         export([tmp_path / "missing.csv"], "timm", None)
 
 
