@@ -174,7 +174,7 @@ def test_names_that_bars_cannot_hold_stand_above(light):
 def test_a_missing_figure_says_why(light):
     bars = (Bar(OLD, 10.0), Bar(NEW, None, text="out of memory"), Bar("RTX 2060", None))
     figure = figure_of(pairs(groups=(BarGroup("resnet50", bars), BarGroup("resnet18", bars[:1]))))
-    assert {"out of memory", "no figure"} <= set(words(figure))
+    assert {"out of memory", "no data"} <= set(words(figure))
     dashed = [each for each in figure.findobj(Rectangle) if each.get_linestyle() != "solid" and not each.get_fill()]
     assert len(dashed) == 2
 

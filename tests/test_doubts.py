@@ -107,7 +107,7 @@ def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
     said = only(answered(tmp_path, counted), "roofline")
     assert [each.figure for each in said.findings[:2]] == ["19%", "18%"]
     lines = screen(said, in_full=True)
-    assert "more findings below." in " ".join(lines)
+    assert "more results below." in " ".join(lines)
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert "bf16" not in " ".join(everything(said))
@@ -128,12 +128,6 @@ def test_a_measured_peak_is_a_floor():
     assert found.word == "compute"
     assert found.share == found.mfu == pytest.approx(1.2)  # the whole step is no faster than a resident one
     assert "over 100%: a measured peak is a floor" in found.evidence
-
-
-def test_rows_from_before_suites_named_their_studies_have_them(tmp_path):
-    tricks = {"suite": "tricks", "studies": ""}
-    said = answered(tmp_path, rows([100.0], model="plain", **tricks), rows([50.0], model="loading", **tricks))
-    assert [(each.kind, each.what) for each in said.findings] == [("ablation", "loading / plain")]
 
 
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])

@@ -131,13 +131,13 @@ def test_no_field_becomes_a_formula(tmp_path):
 
 
 def test_mistakes(results, tmp_path):
-    with pytest.raises(UserError, match="there is benchstat"):
+    with pytest.raises(UserError, match="benchstat, pyperf"):
         export([results], "word", None)
     with pytest.raises(UserError, match="--out"):
         export([results], "dawnbench", None)
     with pytest.raises(UserError, match="cannot write"):
         export([results], "timm", tmp_path / "rows.csv" / "x.csv")
-    with pytest.raises(UserError, match="no ok row"):
+    with pytest.raises(UserError, match="no row with status ok"):
         export([tmp_path / "missing.csv"], "timm", None)
 
 

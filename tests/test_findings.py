@@ -139,7 +139,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
     assert len(lines) <= 25
     assert max(map(len, lines)) <= WIDTH
     assert lacking(lines[0], "RTX 39 Ti SUPER 24GB", "3.90", "B", "fp32") == []
-    assert f"{30 - MOST} more findings: --all." in " ".join(lines[-4:])
+    assert f"{30 - MOST} more results: --all." in " ".join(lines[-4:])
     assert "2 without a result." in " ".join(lines[-4:])
 
 

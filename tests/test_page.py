@@ -101,7 +101,7 @@ def test_what_is_said_first_and_what_is_folded(text, page):
     assert places == sorted(places)
     assert "3 more" in page.text_in("summary")
     assert page.text_in("h2") == ["First", "Second", "Third", "Not compared", "Could not be read"]
-    assert {"pairs, 11 findings", "pairs", "pairs, 1 finding"} <= {
+    assert {"pairs, 11 results", "pairs", "pairs, 1 result"} <= {
         " ".join(each.split()) for each in page.text_in("span")
     }
     assert not any("open" in each for each in page.all("details"))

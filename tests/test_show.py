@@ -16,7 +16,7 @@ from PIL import Image
 
 from gpubench.commands import show_model
 from gpubench.show import network as text
-from gpubench.show.network import Layer, Network, blocks_of, lines
+from gpubench.show.network import Layer, NetworkSummary, blocks_of, lines
 from gpubench.show.network_chart import figure_of
 from gpubench.show.style import themed
 from gpubench.suite import files
@@ -175,7 +175,7 @@ def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
 def test_the_highest_rate_has_a_line_and_what_is_beside_it_none(epochs, peak, shown):
     points = tuple((at, 1 - abs(at - peak) / epochs) for at in sorted({*map(float, range(epochs + 1)), peak}))
     layer = Layer("fc", "linear", (10,), 100, 200.0)
-    made = Network("made net", "image", (3,), (layer,), 100, 100, 200.0, epochs, {"learning rate": points})
+    made = NetworkSummary("made net", "image", (3,), (layer,), 100, 100, 200.0, epochs, {"learning rate": points})
     table = list(lines(made, every=False))
     at = table.index(next(line for line in table if line.split()[:1] == ["epoch"]))
     assert [line.split()[0] for line in table[at + 1 :]] == shown
@@ -232,7 +232,7 @@ def layer(number, **changes):
 
 
 def test_a_deep_network_without_repetition_keeps_its_end_in_the_picture():
-    deep = Network(
+    deep = NetworkSummary(
         "demo deep",
         "image",
         (3,),

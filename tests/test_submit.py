@@ -65,11 +65,11 @@ def test_a_row_that_the_clock_made_has_no_problem(tmp_path, mode, accelerator):
 
 LACKING = {
     "no system": ({"os": ""}, "6 row(s) without os"),
-    "an edited checkout": ({"commit": "abc+"}, "edited checkout"),
+    "an edited checkout": ({"commit": "abc+"}, "edited gpubench"),
     "a folder": ({"reason": "no file /home/jane/data"}, "column reason has a folder of a user"),
     "an e-mail address": ({"params": "epochs=1 mail=jane@example.org"}, "an e-mail address"),
     "a network address": ({"cpu": "host 10.1.2.3"}, "a network address"),
-    "a source": ({"source": "github.com/x"}, "6 row(s) with a source that are not published figures"),
+    "a source": ({"source": "github.com/x"}, "6 row(s) with a source"),
     "no card": ({"source": "github.com/x", "card": ""}, "published figure without card"),
 }
 
@@ -388,7 +388,7 @@ def test_no_file_at_all(tmp_path):
 def test_each_number_of_processes_needs_its_trials(tmp_path):
     for number in (1, 2, 4):
         rows = [replace(row, processes=processes) for row in usual_file()[:2] for processes in range(1, number + 1)]
-        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of the 6" in line)
+        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of 6 trials" in line)
         assert said.endswith(f"({number} cases)" if number > 1 else "needs")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpubench.errors import UserError
 from gpubench.runner.process import run_child
-from gpubench.show.network import Layer, Network, lines
+from gpubench.show.network import Layer, NetworkSummary, lines
 from gpubench.show.network_chart import save
 from gpubench.suite import files
 from gpubench.suite.files import LoadedSuite
@@ -15,14 +15,14 @@ from gpubench.suite.trial import Case, Trial, trial_to_json
 TIME_LIMIT_SECONDS = 300.0
 
 
-def shown(network: Network, chart: Path | None, *, every: bool) -> list[str]:
+def shown(network: NetworkSummary, chart: Path | None, *, every: bool) -> list[str]:
     """Lines to print; draws the picture too, where one is wanted. Raises UserError where it cannot be."""
     if chart:
         save(network, chart)
     return [*lines(network, every=every), *(["", str(chart)] if chart else [])]
 
 
-def network_of(suite: str, model: str, settings: Mapping[str, str], processes: int) -> Network:
+def network_of(suite: str, model: str, settings: Mapping[str, str], processes: int) -> NetworkSummary:
     """What there is to show; raises UserError where the suite does not say, or has no such model."""
     loaded = files.find(suite)
     models = loaded.suite.models
@@ -37,7 +37,7 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
     if "network" not in answer:
         raise UserError(f"{loaded.name} {model} cannot be shown: {answer['reason']}")
     found = answer["network"]
-    return Network(
+    return NetworkSummary(
         title=f"{loaded.name} {model}",
         unit=loaded.suite.unit.removesuffix("s"),
         input=tuple(found["input"]),

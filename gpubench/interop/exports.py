@@ -1,4 +1,4 @@
-"""Rows in other tools' formats: benchstat, pyperf, timm, DAWNBench and MLPerf logs. Only rows that are ok go out."""
+"""Writes rows with status `ok` for benchstat, pyperf, timm, DAWNBench and MLPerf. The command `export` calls it."""
 
 import json
 import math
@@ -23,28 +23,27 @@ from gpubench.rows.table import BROKEN, stages_in
 from gpubench.rows.table import number as figure
 
 Frame = pd.DataFrame
-
-
 DAWN_TOP5 = 0.93
-"""What DAWNBench asked of ImageNet."""
+"""Target accuracy of DAWNBench on ImageNet, top-5."""
 
 
 def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
-    """Write the ok rows of `paths` in another tool's format to `out`; returns lines to print.
+    """Write the rows with status `ok` in another tool's format to `out`; return lines to print.
 
-    DAWNBench has one pair of files for each trial, so `out` is a folder there; elsewhere it is a file, and
-    without one the lines are the file's text. Raises UserError where no row fits.
+    DAWNBench has two files per trial, so `out` must be a folder. For other formats it is a file; without it the lines
+    are the text of that file. Raises UserError if no row fits, or `out` cannot be written.
     """
-    if format_name not in {**FORMATS, "dawnbench": None}:
-        raise UserError(f"--format {format_name}: there is {', '.join([*FORMATS, 'dawnbench'])}")
+    names = [*FORMATS, "dawnbench"]
+    if format_name not in names:
+        raise UserError(f"--format {format_name}: choose one of {', '.join(names)}")
     loaded = plausible(load(paths))
     frame = loaded.frame[loaded.frame["status"] == "ok"]
     if frame.empty:
-        raise UserError("; ".join(["no ok row to export", *loaded.problems]))
+        raise UserError("; ".join(["no row with status ok to export", *loaded.problems]))
     try:
         if format_name == "dawnbench":
             if out is None:
-                raise UserError("--format dawnbench writes two files a trial: give a folder with --out")
+                raise UserError("--format dawnbench writes two files per trial: add --out FOLDER")
             return _dawnbench(frame, out)
         text = FORMATS[format_name](frame)
         if out is None:
@@ -57,9 +56,9 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
 
 
 def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
-    """(what all rows of the case share, its rows), in the order of the file.
+    """Return the facts of each case, by column, and its rows, in the order of the file.
 
-    Sampled trials near their limit are projected in one trial and measured in the next: such a case is projected.
+    A case with a projected row is projected: short runs may be projected in one trial and measured in the next.
     """
     frame = as_compared(frame)
     # Of `params` the whole: cuDNN's setting, which a group's columns have apart, is in it.
@@ -71,7 +70,7 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
 
 
 def _plain(value: Any) -> Any:
-    """Whole floats as int, NaN as None: what JSON and text want."""
+    """Return whole floats as int, NaN as None, and other values unchanged."""
     if isinstance(value, float):
         if math.isnan(value):
             return None
@@ -80,14 +79,15 @@ def _plain(value: Any) -> Any:
 
 
 def _word(text: object) -> str:
-    """Without spaces, slashes and what else parts a benchmark's name."""
+    """Return a part of a benchmark's name: characters that separate parts become `_`."""
     return re.sub(r"[^\w.+-]+", "_", str(_plain(text) if text is not None else "")).strip("_")
 
 
 def benchstat(frame: Frame) -> str:
-    """The Go benchmark text format (golang.org/design/14313-benchmark-format), a line per trial.
+    """Return the Go benchmark text format (golang.org/design/14313-benchmark-format), with a line per trial.
 
-    Seconds of the whole run are `sec/op`. Compare with `benchstat -col /precision FILE` or `-col card FILE`.
+    `sec/op` is the duration of the whole training, in seconds. Compare with
+    `benchstat -col /precision FILE` or `-col card FILE`.
     """
     lines = ["Unit sec/op better=lower assume=nothing", "Unit samples/s better=higher assume=nothing"]
     facts = ("card", "torch", "cuda", "driver", "cpu", "data", "mode", "measured", "source")
@@ -111,7 +111,7 @@ def benchstat(frame: Frame) -> str:
 
 
 def pyperf(frame: Frame) -> str:
-    """pyperf's JSON: a benchmark per case, a run per trial, the seconds of the whole run as its one value."""
+    """Return pyperf's JSON: a benchmark per case, a run per trial, the seconds of the whole training as its value."""
     facts = ("card", "device", "driver", "torch", "cuda", "cudnn", "params", "data", "mode", "measured", "source")
     benchmarks: list[dict[str, Any]] = []
     for row, rows in _cases(frame[frame["seconds"] > 0]):
@@ -128,9 +128,9 @@ def pyperf(frame: Frame) -> str:
             runs.append({"metadata": about, "values": [trial["seconds"]]})
         benchmarks.append({"metadata": metadata, "runs": runs})
     if not benchmarks:
-        raise UserError("pyperf compares seconds, and no row here has any")
+        raise UserError("no row has seconds, which pyperf needs")
     seen: dict[str, int] = {}
-    for benchmark in benchmarks:  # names are the key there
+    for benchmark in benchmarks:  # pyperf needs unique names
         name = str(benchmark["metadata"]["name"])
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
@@ -146,10 +146,10 @@ OURS = (
 
 
 def timm(frame: Frame) -> str:
-    """The columns of timm's benchmark CSV, medians over trials (times in ms), then our own.
+    """Return the columns of timm's benchmark CSV, as medians over trials (times in ms), then those of gpubench.
 
-    The time of a step is that of the laps, and empty where a row has none: a sample need not be one of the batch
-    (a language model's are words), and each of several processes has its own batch.
+    The time of a step is computed from the laps, and empty without laps. It does not follow from the rate and the
+    batch: samples of a language model are words, and there may be several processes with a batch each.
     """
     lines = []
     for row, rows in _cases(frame):
@@ -160,14 +160,14 @@ def timm(frame: Frame) -> str:
         step = round(median(steps), 3) if steps else None
         theirs = [row["model"], round(rate, 2), step, batch, int(size[1]) if size else None, None]
         seconds = float(rows["seconds"].dropna().median())
-        own = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
-        own += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
-        lines.append([*theirs, *own, _plain(row["schema"])])
+        ours = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
+        ours += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
+        lines.append([*theirs, *ours, _plain(row["schema"])])
     return csv_text([*TIMM, *OURS], lines)
 
 
 def _step_ms(laps: str) -> float | None:
-    """Milliseconds of a training step in the timed laps of a row; None where it has none, or they are broken."""
+    """Return the time of a training step in the timed laps, in milliseconds; None without valid laps."""
     try:
         timed = [lap for lap in json.loads(laps or "[]") if lap[0] == "train" and lap[2] == "timed"]
         steps = sum(int(figure(lap[3])) for lap in timed)
@@ -177,7 +177,7 @@ def _step_ms(laps: str) -> float | None:
 
 
 def mllog(frame: Frame) -> str:
-    """MLPerf's log lines (mlcommons/logging), one run per trial in the order of the file."""
+    """Return MLPerf's log lines (mlcommons/logging), with one run per trial in the order of the file."""
     lines = []
     for row in frame.to_dict("records"):
         started = _time_ms(row["started"])
@@ -218,25 +218,30 @@ def mllog(frame: Frame) -> str:
 
 
 def _time_ms(started: str) -> int:
+    """Return a time in ISO 8601 as milliseconds since 1970; 0 if it is not valid."""
     try:
         return round(datetime.fromisoformat(started).timestamp() * 1000)
-    except (ValueError, OverflowError):  # a published row has none
+    except (ValueError, OverflowError):  # published rows have no time
         return 0
 
 
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
-    """A JSON and a TSV for each trial that trained every epoch and has an accuracy; the others are counted.
+    """Write a JSON and a TSV for each complete training with an accuracy; return their paths and the number left out.
 
-    Hours are those of training alone: DAWNBench leaves validation out. A row whose table has a line for each
-    epoch gives them all, to the first that reached 93% top-5, and its hours hold validation: the TSV of
-    imagenet18's prepare_dawn_tsv.py.
+    Hours are those of training without validation, as DAWNBench counts them. A row whose table has a line per epoch
+    gives a TSV like that of imagenet18's prepare_dawn_tsv.py: every epoch up to the first that reached 93% top-5, with
+    hours that include validation.
     """
     whole = (frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)
     fit = frame[whole]
     if fit.empty:
-        raise UserError("DAWNBench wants an accuracy and a whole run: export rows of `gpubench run --full`")
+        raise UserError("DAWNBench needs complete trainings with an accuracy: export rows of `gpubench run --full`")
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [] if len(fit) == len(frame) else [f"{len(frame) - len(fit)} row(s) without an accuracy are left out"]
+    lines = (
+        []
+        if len(fit) == len(frame)
+        else [f"{len(frame) - len(fit)} row(s) left out: incomplete, or without an accuracy"]
+    )
     for number, row in enumerate(fit.to_dict("records")):
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
         stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
@@ -267,17 +272,17 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
 
 
 def _written(stem: Path, about: str, table: str) -> list[str]:
-    """Write both files of an entry; returns their paths."""
+    """Write both files of an entry and return their paths."""
     paths = []
     for suffix, text in ((".json", about), (".tsv", table)):
         path = stem.with_name(f"{stem.name}{suffix}")
-        path.write_bytes(text.encode())  # as it is, whatever this system ends its lines with
+        path.write_bytes(text.encode())  # the same line ends on every system
         paths.append(str(path))
     return paths
 
 
 def _epochs_tsv(text: str) -> str:
-    """A line per epoch, accuracies in percent; empty where the table has no epochs from the first on."""
+    """Return a TSV with a line per epoch, accuracies in percent; empty if the table does not begin with epoch 1."""
     columns = ("epoch", "hours", "top1", "top5")
     try:
         lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text) or []]
@@ -285,15 +290,15 @@ def _epochs_tsv(text: str) -> str:
         return ""
     if not lines or lines[0][0] != 1:
         return ""
-    found, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set[float]()
+    tsv, epochs = ["epoch\thours\ttop1Accuracy\ttop5Accuracy"], set[float]()
     for epoch, hours, top1, top5 in lines:
-        if epoch in epochs:  # the last epoch's validation, by other crops
+        if epoch in epochs:  # a second validation of the last epoch, with other crops
             continue
         epochs.add(epoch)
-        found.append(f"{epoch:.0f}\t{hours!r}\t{100 * top1:.5g}\t{100 * top5:.5g}")
+        tsv.append(f"{epoch:.0f}\t{hours!r}\t{100 * top1:.5g}\t{100 * top5:.5g}")
         if top5 >= DAWN_TOP5:
             break
-    return "\n".join(found) + "\n"
+    return "\n".join(tsv) + "\n"
 
 
 FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf, "timm": timm, "mllog": mllog}

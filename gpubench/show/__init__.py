@@ -1,4 +1,4 @@
-"""Faces: what a person sees of sections, in a terminal, as text formats, as charts and as a page.
+"""Shows results: in a terminal, as text formats, as charts and as HTML pages.
 
-Imports the types of `studies`, and `rows` for what a chart carries. Commands call it.
+Imports the types of `studies`, and `rows` to put rows into charts and pages. The commands call it.
 """

@@ -1,4 +1,4 @@
-"""Bar charts, and charts of ratios: dots with whiskers beside a line at what they are compared with."""
+"""Draws bar charts, and charts of ratios: dots with whiskers, and a line at 1. `charts` calls it."""
 
 import itertools
 import math
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG_FROM = 100
-"""The largest over the smallest value from which on an axis is logarithmic."""
+"""The axis is logarithmic if the largest value over the smallest is above this."""
 ROW = (0.21, 0.6)
-"""Inches from bar to bar, at least and at most."""
+"""Minimum and maximum distance from bar to bar, in inches."""
 SLOWER = 5
-"""The colour of what is slower, among those of the style; that of what is faster is the first."""
+"""Index of the colour for slower bars in the palette; faster bars have the first colour."""
 Span = tuple[BarGroup, float, float]
-"""A group, and where it begins and ends, counted in bars."""
+"""A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
-"""Inches between a bar and its text."""
+"""Distance between a bar and its text, in inches."""
 AXIS = 0.3
-"""Inches that the numbers of an axis take."""
+"""Height of the numbers along an axis, in inches."""
 
 
 def values_of(chart: Bars) -> list[float]:
-    """Of all its bars that have one."""
+    """Return the values of all bars that have one."""
     return [bar.value for group in chart.groups for bar in group.bars if bar.value is not None]
 
 
 def logarithmic(chart: Bars) -> bool:
-    """Whether its values are too far from each other to be seen beside each other."""
+    """Return whether the axis is logarithmic."""
     values = values_of(chart)
     return bool(values) and chart.reference is None and min(values) > 0 and max(values) / min(values) > LOG_FROM
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Values to inches: `low` stands at `start`, `high` is `length` farther right, and nothing beyond."""
+    """The axis of values: from `low` at `start` inches to `high`, `length` inches farther right."""
 
     low: float
     high: float
@@ -51,17 +51,19 @@ class _Scale:
     length: float = 1.0
 
     def at(self, value: float) -> float:
-        low, high, there = (math.log(max(x, self.low)) if self.log else x for x in (self.low, self.high, value))
-        return self.start + self.length * min(max((there - low) / (high - low), 0.0), 1.0)
+        """Return the position of a value, in inches; values beyond the axis are at its ends."""
+        low, high, place = (math.log(max(x, self.low)) if self.log else x for x in (self.low, self.high, value))
+        return self.start + self.length * min(max((place - low) / (high - low), 0.0), 1.0)
 
     def ticks(self) -> list[float]:
+        """Return the numbers along the axis."""
         ticks = locator(self.low, self.high, 10 * self.log).tick_values(self.low, self.high)
-        return [float(each) for each in ticks if self.low <= each <= self.high]
+        return [float(tick) for tick in ticks if self.low <= tick <= self.high]
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A bar with its words; heights are counted in bars."""
+    """A bar with its texts; `y` is its upper end, in bars from the top."""
 
     y: float
     group: BarGroup
@@ -70,64 +72,61 @@ class _Row:
     note: str
 
     @property
-    def weight(self) -> str:
-        return _weight(self.group)
-
-    @property
     def end(self) -> float:
-        """The value after which its text stands."""
+        """The value at which its text begins."""
         return -math.inf if self.bar.value is None else max(self.bar.value, *(self.bar.interval or (self.bar.value,)))
 
 
 def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
-    """The chart in the style that is set."""
+    """Return the chart drawn in the current style."""
     edge, listed = EDGE if framed else INSET, _listed(chart)
     rows, spans = _layout(chart, width, listed=listed)
     labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
     left = edge + min((0.38 if listed else 0.3) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
-    said = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
-    scale = _scale(chart, rows, left, width - edge - (said + 0.15 if said else 0.0))
+    group_text = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
+    scale = _scale(chart, rows, left, width - edge - (group_text + 0.15 if group_text else 0.0))
     colours = _colours(chart, listed=listed)
     marks = dict(zip(chart.marks, itertools.cycle((palette()[3], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
     if len(set(colours.values())) > 1 and not listed:
-        naming = next((each for each in chart.groups if not each.worse and _has_room(each, colours, scale)), None)
+        naming = next((group for group in chart.groups if not group.worse and _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
     axis = AXIS if chart.reference is not None or scale.log else 0.0
     height = spans[-1][2]
     sheet = sheet_of(chart, width, keys, height * (ROW[0] if framed else 0.25) + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
-    row = min(room / height, ROW[1])
-    top = sheet.top + 0.4 * (room - row * height)
-    plot = _Plot(sheet, chart, scale, top, row)
+    row_height = min(room / height, ROW[1])
+    top = sheet.top + 0.4 * (room - row_height * height)
+    plot = _Plot(sheet, chart, scale, top, row_height)
     if axis:
-        plot.draw_axis(top + row * height + 0.06)
-    for each in rows:
-        worse = each.group.worse and each.bar.name == chart.winner
-        plot.draw_row(each, palette()[SLOWER] if worse else colours[each.bar.name], named=each.group is naming)
+        plot.draw_axis(top + row_height * height + 0.06)
+    for row in rows:
+        worse = row.group.worse and row.bar.name == chart.winner
+        plot.draw_row(row, palette()[SLOWER] if worse else colours[row.bar.name], named=row.group is naming)
         if listed:
-            name = fitted(each.bar.name, left - 0.12 - edge, plot.size)
-            sheet.text(left - 0.12, plot.y(each.y + 0.5), name, plot.size, ha="right")
+            name = fitted(row.bar.name, left - 0.12 - edge, plot.size)
+            sheet.text(left - 0.12, plot.y(row.y + 0.5), name, plot.size, ha="right")
     plot.draw_marks(spans, marks)
     plot.draw_groups(spans, edge, left - 0.12, width - edge, listed=listed)
     return sheet.figure
 
 
 def _weight(group: BarGroup) -> str:
+    """Return the font weight of a group: bold for means."""
     return "bold" if group.strong else "normal"
 
 
 def _listed(chart: Bars) -> bool:
-    """Whether each bar has its name to its left, and its group's above."""
+    """Return whether every bar has its name to its left, with the name of the group above."""
     names = {bar.name for group in chart.groups for bar in group.bars if len(group.bars) > 1}
-    one = sum(not group.strong for group in chart.groups) == 1
-    told_apart = 1 if chart.reference is not None else 2 if chart.winner else 3
-    return bool(names) and (one or len(names) > told_apart)
+    single = sum(not group.strong for group in chart.groups) == 1
+    colours = 1 if chart.reference is not None else 2 if chart.winner else 3
+    return bool(names) and (single or len(names) > colours)
 
 
 def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], list[Span]]:
-    """Where bars and groups stand."""
+    """Return the place of every bar and group."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     widest = max((high - low for low, high in intervals), default=None)
     gap = 0.5 if any(len(group.bars) > 1 for group in chart.groups) else 0.25
@@ -145,27 +144,27 @@ def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], lis
 
 
 def _text(bar: Bar, chart: Bars, widest: float | None) -> str:
-    """Ratios with the digits that the `widest` interval leaves, so that all have as many."""
+    """Return the text at a bar; all ratios have as many digits as the `widest` interval allows."""
     if bar.text or bar.value is None:
-        return bar.text or "no figure"
+        return bar.text or "no data"
     wide = bar.interval[1] - bar.interval[0] if bar.interval else None
     wide = widest if chart.unit == "ratio" else wide
     return number(bar.value, Column("", chart.unit), wide and wide / 2)
 
 
 def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Scale:
-    """The longest in which every bar and its text end before `right`."""
+    """Return the longest axis with which every bar and its text end left of `right`."""
     scale = _limits(chart)
     length = right - left
     for row in rows:
-        text = wide(row.text, SMALL, row.weight) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
+        text = wide(row.text, SMALL, _weight(row.group)) + wide(row.note, SMALL) + (3 if row.note else 2) * GAP
         length = min(length, (right - left - text) / max(scale.at(row.end), 0.01))
     return replace(scale, start=left, length=length)
 
 
 def _limits(chart: Bars) -> _Scale:
-    """The ends of the axis; a whisker that is much longer than all else does not stretch it."""
-    values = [*values_of(chart), *(value for own in chart.marks.values() for value in own.values())]
+    """Return the axis with its ends; a whisker that is much longer than the others is cut off."""
+    values = [*values_of(chart), *(value for marks in chart.marks.values() for value in marks.values())]
     if logarithmic(chart):
         return _Scale(10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)), max(values), log=True)
     values += [] if chart.reference is None else [chart.reference]
@@ -181,7 +180,7 @@ def _limits(chart: Bars) -> _Scale:
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
-    """By the name of a bar: the winner against grey, else one each, or one for all where names stand beside them."""
+    """Return the colour of each name: grey for all but a `winner`; one colour if bars are `listed`, else several."""
     names = list(dict.fromkeys(bar.name for group in chart.groups for bar in group.bars))
     blue = palette()[0]
     if chart.winner:
@@ -192,20 +191,20 @@ def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
 
 
 def _has_room(group: BarGroup, names: Collection[str], scale: _Scale) -> bool:
-    """Whether it has a bar of each name that holds its name."""
+    """Return whether the group has a bar of every name that is long enough to contain the name."""
     room = {bar.name: scale.at(bar.value) - scale.start for bar in group.bars if bar.value}
     return set(room) == set(names) and all(wide(name, SMALL) + 2.5 * GAP < has for name, has in room.items())
 
 
 def _on(colour: str) -> str:
-    """Black or white, whichever is read better on the colour."""
+    """Return black or white, whichever has more contrast on the colour."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 100 else "#111111"
 
 
 @dataclass(frozen=True)
 class _Plot:
-    """A sheet and the places on it: the first bar begins at `top`, and each is `row` high."""
+    """Draws on a sheet: the first bar begins at `top`, and each is `row` inches high."""
 
     sheet: Sheet
     chart: Bars
@@ -215,26 +214,27 @@ class _Plot:
 
     @property
     def size(self) -> float:
-        """Of names."""
+        """Font size of names."""
         return NORMAL if self.row > 0.24 else SMALL
 
     def y(self, bars: float) -> float:
+        """Return the height that is `bars` bars below the top, in inches."""
         return self.top + bars * self.row
 
     def draw_axis(self, bottom: float) -> None:
-        """Numbers below, a soft line at each, and a strong one at what is compared with."""
+        """Draw the numbers of the axis, a grid line at each, and a bold line at the reference."""
         base = [] if self.chart.reference is None else [self.chart.reference]
         at, soft, grid = self.scale.at, setting("axes.edgecolor"), setting("grid.color")
-        ticks = [each for each in self.scale.ticks() if all(abs(at(each) - at(one)) > 0.4 for one in base)]
+        ticks = [tick for tick in self.scale.ticks() if all(abs(at(tick) - at(value)) > 0.4 for value in base)]
         for value in [*base, *ticks]:
             look = {"linewidth": 1.6, "zorder": 0.5} if value in base else {"linewidth": 0.8, "zorder": 0}
             self.sheet.line([at(value)] * 2, [self.top, bottom], soft if value in base else grid, **look)
             self.sheet.text(at(value), bottom + 0.14, f"{value:,.6g}", ha="center", color=soft)
 
-    def draw_row(self, each: _Row, colour: str, *, named: bool) -> None:
-        """The bar or dot, its whiskers, its name where it holds it, its value and note."""
-        bar, y, start = each.bar, self.y(each.y + 0.5), self.scale.start
-        x = self.scale.at(each.end)
+    def draw_row(self, row: _Row, colour: str, *, named: bool) -> None:
+        """Draw a bar or dot with its whiskers, value and note, and its name if `named`."""
+        bar, y, start = row.bar, self.y(row.y + 0.5), self.scale.start
+        x = self.scale.at(row.end)
         if bar.value is None:
             x = start + 0.45
             look = {"fill": False, "linewidth": 1.0, "edgecolor": setting("axes.edgecolor"), "linestyle": (0, (3, 2))}
@@ -243,7 +243,7 @@ class _Plot:
             x += 0.05
             colour = palette()[0 if bar.value >= self.chart.reference else SLOWER]
             self._draw_whiskers(bar, y, colour, 2.0)
-            self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[each.group.strong], markersize=8)
+            self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[row.group.strong], markersize=8)
         else:
             left, right = sorted([self.scale.at(0.0), self.scale.at(bar.value)])
             self.sheet.box(left, y - 0.43 * self.row, right - left, 0.86 * self.row, facecolor=colour)
@@ -251,12 +251,12 @@ class _Plot:
         if named:
             ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
             self.sheet.text(start + GAP, y, bar.name, color=ink)
-        self.sheet.text(x + GAP, y, each.text, weight=each.weight, paper=self.chart.reference is not None)
-        x += GAP + wide(each.text, SMALL, each.weight)
-        self.sheet.text(x + GAP, y, each.note, color=setting("axes.edgecolor"))
+        self.sheet.text(x + GAP, y, row.text, weight=_weight(row.group), paper=self.chart.reference is not None)
+        x += GAP + wide(row.text, SMALL, _weight(row.group))
+        self.sheet.text(x + GAP, y, row.note, color=setting("axes.edgecolor"))
 
     def _draw_whiskers(self, bar: Bar, y: float, colour: str, linewidth: float) -> None:
-        """The interval; an arrow where it goes on beyond the axis."""
+        """Draw the interval, with an arrow where it ends beyond the axis."""
         if not bar.interval:
             return
         low, high = map(self.scale.at, bar.interval)
@@ -267,7 +267,7 @@ class _Plot:
             self.sheet.line([high], [y], colour, marker=">", markersize=6)
 
     def draw_marks(self, spans: Sequence[Span], colours: Mapping[str, str]) -> None:
-        """Lines beside the bars of the groups that have some."""
+        """Draw the marks of each group as lines across its bars."""
         for name, colour in colours.items():
             for group, begin, end in spans:
                 if (value := self.chart.marks[name].get(group.name)) is not None:
@@ -275,7 +275,7 @@ class _Plot:
                     self.sheet.line([self.scale.at(value)] * 2, ys, colour, linewidth=2.5)
 
     def draw_groups(self, spans: Sequence[Span], edge: float, right: float, far: float, *, listed: bool) -> None:
-        """Names to the left or above, what is said at the right edge, a line above what sums up."""
+        """Draw the names of groups, their texts at the right edge, and a line above means."""
         for at, (group, begin, end) in enumerate(spans):
             middle, weight = self.y((begin + listed + end) / 2), _weight(group)
             colour = palette()[SLOWER if group.worse else 0] if self.chart.winner else setting("text.color")

@@ -1,4 +1,4 @@
-"""Charts as pictures: which of an answer's are drawn, in which unit, and as which files."""
+"""Chooses which charts of the results are drawn, and writes them as files. `page` and the commands call it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,22 +9,21 @@ from gpubench.errors import UserError
 from gpubench.show import bars, lines
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FINDINGS = 6
-"""The most whose charts are drawn unless all are asked for."""
+"""Number of results whose charts are drawn, unless all are asked for."""
 MOST_BARS = 40
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str, unit: str = "") -> list[str]:
-    """Write the charts of the first findings that have some, or every chart; returns lines: their paths, and what else
-    could be drawn.
+    """Write the charts of the first results, or `every` chart; return lines to print: paths, and what was not drawn.
 
-    Each carries the rows of its cases. Raises UserError where the folder cannot be written.
+    Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
     """
     paths: list[str] = []
     charts = chosen(answer, every=every)
@@ -39,14 +38,9 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
 
 
 def _not_drawn(answer: Answer, charts: Sequence[Chart]) -> list[str]:
-    """How many charts there are beside these, and how to have them."""
+    """Return a line with the number of other charts and the options that draw them."""
     names = {chart.name for chart in charts}
-    suites = [
-        section.suite
-        for section in answer.sections
-        for chart in worth_drawing([*(own for each in section.findings for own in each.charts), *section.charts])
-        if chart.name not in names
-    ]
+    suites = [section.suite for section in answer.sections for chart in charts_of(section) if chart.name not in names]
     if not suites:
         return []
     of = ", ".join(dict.fromkeys(suites))
@@ -56,27 +50,33 @@ def _not_drawn(answer: Answer, charts: Sequence[Chart]) -> list[str]:
 
 
 def chosen(answer: Answer, *, every: bool) -> list[Chart]:
-    """Those of the first findings, else those of the sections, or all; none that would show one figure alone."""
-    of_findings = [charts for each in answer.findings if (charts := worth_drawing(each.charts))]
-    found = [chart for charts in of_findings[: None if every else FINDINGS] for chart in charts]
-    if every or not found:
-        found += [chart for section in answer.sections for chart in section.charts]
-    return worth_drawing(found)
+    """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
+    of_findings = [charts for finding in answer.findings if (charts := worth_drawing(finding.charts))]
+    charts = [chart for charts in of_findings[: None if every else FINDINGS] for chart in charts]
+    if every or not charts:
+        charts += [chart for section in answer.sections for chart in section.charts]
+    return worth_drawing(charts)
 
 
 def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
-    """Those in which there is something to compare, each once."""
+    """Return the charts that show more than one figure, without duplicates."""
     return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
 
 
+def charts_of(section: Section) -> list[Chart]:
+    """Return the charts of a section and of its results that show more than one figure."""
+    return worth_drawing([*(chart for finding in section.findings for chart in finding.charts), *section.charts])
+
+
 def _figures(chart: Chart) -> int:
+    """Return the number of figures in a chart."""
     if isinstance(chart, Bars):
         return len(bars.values_of(chart))
     return sum(len(line.points) for line in chart.lines if not line.of)
 
 
 def figure_of(chart: Chart, *, width: float = SIZE[0], unit: str = "", framed: bool = True) -> "Figure":
-    """The chart in the style that is set; `framed` with title, subtitle and foot, and at least as high as SIZE."""
+    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
     chart = drawn(chart, unit)
     if isinstance(chart, Bars):
         return bars.figure_of(chart, width, framed=framed)
@@ -84,7 +84,7 @@ def figure_of(chart: Chart, *, width: float = SIZE[0], unit: str = "", framed: b
 
 
 def drawn(chart: Chart, unit: str = "") -> Chart:
-    """The chart as it is drawn: in the unit that reads best, without what is too much; its words say both."""
+    """Return the chart as it is drawn: in `unit` or the best one, and without lines or bars that are too many."""
     if isinstance(chart, Lines):
         names = [line.name for line in chart.lines if not line.of]
         kept = tuple(line for line in chart.lines if (line.of or line.name) in names[: lines.MOST])
@@ -98,11 +98,12 @@ def drawn(chart: Chart, unit: str = "") -> Chart:
 
 
 def _foot(chart: Chart, more: int) -> str:
+    """Return the foot of a chart, with the number of lines or bars that are left out."""
     return ". ".join(filter(None, [chart.foot.rstrip(". "), f"And {more} more" if more > 0 else ""]))
 
 
 def _in_unit(chart: Bars, unit: str) -> Bars:
-    """Values, marks and the word `seconds` in another unit: the largest in which every bar is at least one."""
+    """Return the chart in another unit of time; without `unit`, the largest one in which every bar is at least 1."""
     smallest = min(bars.values_of(chart), default=0)
     unit = unit or next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
 
@@ -114,14 +115,16 @@ def _in_unit(chart: Bars, unit: str) -> Bars:
     return replace(
         chart,
         groups=tuple(replace(group, bars=tuple(map(bar_of, group.bars))) for group in chart.groups),
-        marks={name: {group: at / UNITS[unit] for group, at in own.items()} for name, own in chart.marks.items()},
+        marks={
+            name: {group: mark / UNITS[unit] for group, mark in marks.items()} for name, marks in chart.marks.items()
+        },
         subtitle=chart.subtitle.replace("Seconds", unit.capitalize()).replace("seconds", unit),
         unit="",
     )
 
 
 def _kept(groups: Sequence[BarGroup]) -> tuple[BarGroup, ...]:
-    """As many groups as there is room for, of the first as many bars, and those that sum up."""
+    """Return the first groups, with at most MOST_BARS bars together, and the groups that are means."""
     count, kept = 0, list[BarGroup]()
     for group in groups:
         count += len(group.bars)

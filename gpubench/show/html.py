@@ -1,6 +1,6 @@
-"""What every HTML page is made of: its frame, a policy that lets nothing but its own script and style run, tables.
+"""Parts of every HTML page: the frame with its content security policy, and tables. `page` and `site` call it.
 
-Whatever a file says becomes text: templates escape it, and what turns writing around or hides is replaced.
+Texts from files are escaped, and control characters in them are replaced.
 """
 
 import base64
@@ -23,67 +23,69 @@ ASSETS = files("gpubench.show") / "assets"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table as text, with what it is sorted by and what it leads to."""
+class HtmlCell:
+    """A cell of a table: its text, its key for sorting, and its link."""
 
     text: str
     beside: str = ""
-    """What follows it, small: an interval, a mark."""
+    """Small text after it: an interval, a mark."""
     value: str | None = None
-    """What a number is sorted by, empty where there is none; None for texts."""
+    """The number to sort by, empty where there is none; None for texts."""
     kind: str = ""
-    """Its class."""
+    """CSS class."""
     href: str = ""
     outside: bool = False
-    """Whether that leaves the site."""
+    """Whether the link leaves the site."""
     bar: tuple[int, ...] = ()
-    """Hundredths of a line: where a bar ends, and both ends of its interval."""
+    """Ends of the bar and of its interval, in percent of the cell's width."""
 
 
 @dataclass(frozen=True)
-class Line:
+class HtmlLine:
     """A line of a table."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[HtmlCell]
     id: str = ""
     filters: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a filter what it has to be set to for the line to be shown."""
+    """Value of each filter that shows the line, by the name of the filter."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as a template shows it."""
+    """A table as texts, for a template."""
 
     name: str
     heads: Sequence[tuple[Column, str]]
-    """Each with its class."""
-    lines: Sequence[Line]
+    """Columns with their CSS class."""
+    lines: Sequence[HtmlLine]
 
 
 def grid_of(table: Table) -> Grid:
-    """Its columns and lines as texts."""
+    """Return the table as texts."""
     lines = [
-        Line([cell_of(value, column) for value, column in zip(line, table.columns, strict=True)])
+        HtmlLine([cell_of(value, column) for value, column in zip(line, table.columns, strict=True)])
         for line in table.lines
     ]
     return Grid(table.name, heads_of(table.columns), lines)
 
 
 def heads_of(columns: Sequence[Column]) -> list[tuple[Column, str]]:
-    """Each column with its class."""
+    """Return each column with its CSS class."""
     return [(column, kind_of(column)) for column in columns]
 
 
 def kind_of(column: Column) -> Literal["number", "note", ""]:
-    """The class of its cells."""
+    """Return the CSS class of a column's cells."""
     return "number" if column.unit else "note" if column.note else ""
 
 
-def cell_of(value: Value, column: Column, href: str = "", *, outside: bool = False, bar: tuple[int, ...] = ()) -> Cell:
-    """The text of a value, which may lead somewhere."""
+def cell_of(
+    value: Value, column: Column, href: str = "", *, outside: bool = False, bar: tuple[int, ...] = ()
+) -> HtmlCell:
+    """Return the cell of a value, with a link if there is an `href`."""
     kind = kind_of(column)
     figure = value.value if isinstance(value, Estimate) else value
-    return Cell(
+    return HtmlCell(
         text=text_of(value, column),
         beside=interval_text(value, column),
         value=repr(float(figure)) if isinstance(figure, int | float) else "" if kind == "number" else None,
@@ -95,7 +97,7 @@ def cell_of(value: Value, column: Column, href: str = "", *, outside: bool = Fal
 
 
 def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str:
-    """A page: the template in the frame, with the style of the report and `styles`, and its script."""
+    """Return a page: the template in the frame, with the script, the common style and `styles`."""
     from markupsafe import Markup
 
     css = "\n".join([_asset("report.css"), *styles])
@@ -116,10 +118,11 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
 
 @cache
 def _environment() -> "Environment":
+    """Return the environment of the templates, which escapes every text."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    def harmless(value: object) -> object:
+    def printable(value: object) -> object:
         return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     return Environment(
@@ -128,14 +131,16 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         undefined=StrictUndefined,
         loader=FunctionLoader(_asset),
-        finalize=harmless,
+        finalize=printable,
     )
 
 
 @cache
 def _asset(name: str) -> str:
+    """Return the text of a file in ASSETS."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
+    """Return the hash of a script or style, for the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Charts with two number axes: rate against batch, scaling, a roofline, a trend."""
+"""Draws charts with two number axes: rate by batch, scaling, rooflines, trends. `charts` calls it."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,56 +16,54 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 MOST = 8
-"""As many as there are colours that can be told apart."""
+"""Maximum number of lines: that of distinct colours."""
 LETTER = 0.17
-"""Inches that a text takes in height."""
+"""Height of a text, in inches."""
 AXIS = 0.4
-"""Inches of the numbers and the name of the x axis."""
+"""Height of the numbers and the name of the x axis, in inches."""
 STYLES = {"solid": "-", "dashed": "--", "dotted": ":", "points": "none"}
 
 
 def figure_of(chart: Lines, width: float, *, framed: bool) -> "Figure":
-    """The chart in the style that is set."""
+    """Return the chart drawn in the current style."""
     lines = [line for line in map(partial(_visible, chart), chart.lines) if line.points]
     edge, soft, looks = EDGE if framed else INSET, setting("axes.edgecolor"), _looks(lines)
-    own = [line for line in lines if not line.of]
-    named = len(own) > 1 and _end_right(own, 0.3 * width)
-    keys = [Key(looks[line.name][1], looks[line.name][0], line.name) for line in own if len(own) > 1 and not named]
+    mains = [line for line in lines if not line.of]
+    named = len(mains) > 1 and _end_right(mains, 0.3 * width)
+    keys = [Key(looks[line.name][1], looks[line.name][0], line.name) for line in mains if len(mains) > 1 and not named]
     sheet = sheet_of(chart, width, keys, 2.8, framed=framed)
-    figure, height = sheet.figure, sheet.figure.get_figheight()
     sheet.text(edge, sheet.top + 0.06, chart.y, color=soft)
     sheet.text(width - edge, sheet.bottom - 0.1, chart.x, ha="right", color=soft)
-    right = width - edge - (max(wide(line.name, SMALL) for line in own) + 0.3 if named else 0.15)
-    left, bottom, top = edge, height - sheet.bottom + AXIS, height - sheet.top - 0.26
-    axes = figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
-    axes.patch.set_visible(False)
+    right = width - edge - (max(wide(line.name, SMALL) for line in mains) + 0.3 if named else 0.15)
+    left, top, bottom = edge, sheet.top + 0.26, sheet.bottom - AXIS
+    axes = sheet.plot_axes(left, top, right, bottom)
     for line in lines:
         _draw_line(axes, line, *looks[line.name])
     _set_axes(axes, chart, lines)
     if numbers := axes.get_tightbbox():
-        left += max(0.0, left - numbers.x0 / figure.dpi)
-    axes.set_position((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
+        left += max(0.0, left - numbers.x0 / sheet.figure.dpi)
+    axes.set_position(sheet.part(left, top, right, bottom))
     if named:
-        _name_ends(sheet, axes, own, {line.name: looks[line.name][0] for line in lines})
+        _name_ends(sheet, axes, mains, {line.name: looks[line.name][0] for line in lines})
     _name_points(sheet, axes, lines)
-    return figure
+    return sheet.figure
 
 
 def _visible(chart: Lines, line: Line) -> Line:
-    """Without points that a logarithmic axis has no place for."""
+    """Return the line without points that are not above 0 on a logarithmic axis."""
     kept = [p for p in line.points if (p.x > 0 or not chart.log_x) and (p.y > 0 or not chart.log_y)]
     return replace(line, points=tuple(kept))
 
 
 def _looks(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each line: those of the line that it is of, else its own."""
-    own = [line.name for line in lines if not line.of]
-    looks = dict(zip(own, zip(palette(), MARKERS, strict=False), strict=False))
+    """Return the colour and marker of each line; a line with `of` has those of that line."""
+    names = [line.name for line in lines if not line.of]
+    looks = dict(zip(names, zip(palette(), MARKERS, strict=False), strict=False))
     return {line.name: looks.get(line.of or line.name, (setting("axes.edgecolor"), "o")) for line in lines}
 
 
 def _draw_line(axes: "Axes", line: Line, colour: str, marker: str) -> None:
-    """Without markers where it is no measurement but what one is compared with."""
+    """Draw a line; dashed and dotted lines, which are no measurements, have no markers."""
     points = line.points
     lows = [0.0 if point.low is None else max(point.y - point.low, 0.0) for point in points]
     highs = [0.0 if point.high is None else max(point.high - point.y, 0.0) for point in points]
@@ -84,12 +82,11 @@ def _draw_line(axes: "Axes", line: Line, colour: str, marker: str) -> None:
 
 
 def _set_axes(axes: "Axes", chart: Lines, lines: Sequence[Line]) -> None:
-    """Scales, limits, and plain numbers along them."""
-    soft = setting("axes.edgecolor")
+    """Set the scales, limits and numbers of both axes."""
     axes.margins(x=0.02)
     ends = [end for line in lines for p in line.points for end in (p.y, p.low, p.high) if end is not None]
     if chart.reference is not None:
-        axes.axhline(chart.reference, color=soft, linewidth=1.4, zorder=1)
+        axes.axhline(chart.reference, color=setting("axes.edgecolor"), linewidth=1.4, zorder=1)
         ends.append(chart.reference)
     if chart.log_x:
         axes.set_xscale("log", base=chart.log_x)
@@ -102,13 +99,10 @@ def _set_axes(axes: "Axes", chart: Lines, lines: Sequence[Line]) -> None:
     axes.minorticks_off()
     if chart.ticks:
         axes.set_xticks([at for at, _ in chart.ticks], [fitted(name, 1.1, SMALL) for _, name in chart.ticks])
-    axes.tick_params(which="both", labelsize=SMALL, length=0, labelcolor=soft)
-    axes.grid(axis="y")
-    axes.spines[["left", "top", "right"]].set_visible(False)
 
 
 def _end_right(lines: Sequence[Line], room: float) -> bool:
-    """Whether every line ends at the right side, and its name, which fits into `room`, can stand there."""
+    """Return whether every line ends near the right side, and its name fits into `room` inches there."""
     xs = [point.x for line in lines for point in line.points]
     near = max(xs) - 0.1 * (max(xs) - min(xs))
     fit = all(line.style != "points" and wide(line.name, SMALL) < room for line in lines)
@@ -116,13 +110,13 @@ def _end_right(lines: Sequence[Line], room: float) -> bool:
 
 
 def _places(sheet: Sheet, axes: "Axes", points: Sequence[Point]) -> list[tuple[float, float]]:
-    """Inches from the upper left corner."""
-    found = axes.transData.transform([(point.x, point.y) for point in points]) / sheet.figure.dpi
-    return [(float(across), sheet.figure.get_figheight() - float(up)) for across, up in found]
+    """Return the positions of points, in inches from the upper left corner of the sheet."""
+    pixels = axes.transData.transform([(point.x, point.y) for point in points])
+    return [(float(x), sheet.figure.get_figheight() - float(y)) for x, y in pixels / sheet.figure.dpi]
 
 
 def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[str, str]) -> None:
-    """Names at the ends of their lines, moved apart, and joined to where they belong."""
+    """Write the name of each line at its end; names that would overlap are moved, and joined to their line."""
     places = _places(sheet, axes, [line.points[-1] for line in lines])
     ends = sorted(zip(places, lines, strict=True), key=lambda end: end[0][1])
     edge = max(x for x, _ in places) + 0.1
@@ -139,15 +133,15 @@ def _name_ends(sheet: Sheet, axes: "Axes", lines: Sequence[Line], colours: dict[
 
 
 def _name_points(sheet: Sheet, axes: "Axes", lines: Sequence[Line]) -> None:
-    """Each text beside its point, where it covers the fewest texts, points and lines; if farther off, with a line."""
+    """Write the text of each point beside it, where it covers the fewest texts, points and lines."""
     import numpy as np
 
     taken: list[Bbox] = []
     for line in lines:
         places = _places(sheet, axes, line.points)
         taken += [_box(x - 0.06, y, 0.12, 0.12) for x, y in places]
-        for one, two in itertools.pairwise(places) if line.style != "points" else ():
-            taken += [_box(x - 0.02, y, 0.04, 0.04) for x, y in np.linspace(one, two, 50)]
+        for start, end in itertools.pairwise(places) if line.style != "points" else ():
+            taken += [_box(x - 0.02, y, 0.04, 0.04) for x, y in np.linspace(start, end, 50)]
     for line in lines:
         for point, (x, y) in zip(line.points, _places(sheet, axes, line.points), strict=True):
             if point.text:
@@ -155,13 +149,14 @@ def _name_points(sheet: Sheet, axes: "Axes", lines: Sequence[Line]) -> None:
 
 
 def _box(left: float, middle: float, width: float, height: float) -> "Bbox":
+    """Return a box by its left side, the middle of its height, and its size, in inches."""
     from matplotlib.transforms import Bbox
 
     return Bbox.from_bounds(left, middle - height / 2, width, height)
 
 
 def _name_point(sheet: Sheet, axes: "Axes", x: float, y: float, text: str, taken: list["Bbox"]) -> None:
-    """Write it where it covers the fewest of `taken`, and add its place to these."""
+    """Write a text near (x, y) where it covers the fewest boxes of `taken`, and add its box to them."""
     width = wide(text, SMALL)
     left, right = axes.get_position().x0 * sheet.figure.get_figwidth(), sheet.figure.get_figwidth() - INSET
     room = _box(left, (sheet.top + sheet.bottom - AXIS) / 2, right - left, sheet.bottom - AXIS - sheet.top)

@@ -1,4 +1,4 @@
-"""A network and its schedule: layers folded to blocks, and both as lines of text."""
+"""A network and its schedule as lines of text, with repeated layers as blocks. `gpubench show` calls it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,116 +9,118 @@ from gpubench.show.terminal import WIDTH, table_lines, wrapped
 from gpubench.studies.section import Column, Table
 
 MOST = 22
-"""Blocks on a screen."""
+"""Maximum number of blocks on the screen."""
 NOT_NAMED = {"Flatten", "Dropout", "Identity"}
-"""Kinds of layer that a block beside others does not name."""
+"""Kinds of layer that are named only in blocks without other layers."""
 EPOCHS = 8
-"""Steps of the schedule's table."""
+"""Number of steps in the schedule's table."""
 BAR = 40
-"""Characters of the longest bar of that table, at most."""
+"""Maximum length of a bar in that table, in characters."""
 Points = tuple[tuple[float, float], ...]
-"""Epochs and values."""
+"""Pairs of an epoch and a value."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A module that calls no other, and what one sample takes of it, forward and backward."""
+    """A module without submodules, and its FLOPs for one sample, forward and backward."""
 
     name: str
     kind: str
     shape: tuple[int, ...]
-    """Of what it gives, without the batch."""
+    """Shape of its output, without the batch."""
     weights: int
     flops: float
     block: str = ""
-    """The residual block in which it lies."""
+    """Name of its residual block; empty if it is in none."""
     shortcut: bool = False
-    """Whether it lies on the way around that block."""
+    """Whether it is on the shortcut of that block."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A layer and what follows it, or a residual block; `times` in a row."""
+    """A layer and those that belong to it, or a residual block, `times` times in a row."""
 
     layers: tuple[Layer, ...]
     times: int = 1
 
     @property
     def residual(self) -> bool:
+        """Whether it is a residual block."""
         return bool(self.layers[0].block)
 
     @property
     def main(self) -> tuple[Layer, ...]:
-        """Those not on the shortcut."""
+        """Layers that are not on the shortcut."""
         return tuple(layer for layer in self.layers if not layer.shortcut)
 
     @property
     def label(self) -> str:
-        """What it is made of; of a residual block what computes."""
+        """Kinds of its layers; of a residual block only those that compute."""
         working = [layer for layer in self.main if layer.flops or not self.residual]
         return _joined([layer.kind for layer in working or self.main])
 
     @property
     def shortcut(self) -> str:
-        """What computes on the way around it; empty where that is the identity."""
+        """Kinds of the layers that compute on the shortcut; empty for an identity."""
         return _joined([layer.kind for layer in self.layers if layer.shortcut and layer.flops])
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of its output, without the batch."""
         return self.main[-1].shape
 
     @property
     def weights(self) -> int:
-        """Of all its `times`."""
+        """Weights of all repetitions."""
         return self.times * sum(layer.weights for layer in self.layers)
 
     @property
     def flops(self) -> float:
-        """Of all its `times`."""
+        """FLOPs of all repetitions, for one sample, forward and backward."""
         return self.times * sum(layer.flops for layer in self.layers)
 
 
 @dataclass(frozen=True)
-class Network:
-    """All that is shown of a model."""
+class NetworkSummary:
+    """What `gpubench show` shows of a model."""
 
     title: str
     """The suite and the model."""
     unit: str
-    """What a sample is: image, token."""
+    """Name of a sample: image, token."""
     input: tuple[int, ...]
     layers: tuple[Layer, ...]
     weights: int
     trained: int
     """Weights that are not frozen."""
     flops: float
-    """Of a sample, forward and backward."""
+    """FLOPs for one sample, forward and backward."""
     epochs: int
     schedule: Mapping[str, Points]
     note: str = ""
 
     @property
     def headline(self) -> str:
-        """How large it is."""
+        """Number of weights and FLOPs, in words."""
         frozen = self.weights - self.trained
-        some = f" ({count_text(frozen)} of them frozen)" if frozen else ""
+        frozen_text = f" ({count_text(frozen)} of them frozen)" if frozen else ""
         size, prefix = (1e9, "G") if self.flops >= 1e8 else (1e6, "M")
         work = f"{significant(self.flops / size)} {prefix}FLOP per {self.unit}, forward and backward"
-        return f"{count_text(self.weights)} weights{some}, {work}"
+        return f"{count_text(self.weights)} weights{frozen_text}, {work}"
 
 
 def count_text(number: int) -> str:
-    """`25.6 million`."""
+    """Return a number in words: `25.6 million`."""
     return f"{significant(number / 1e6)} million" if number >= 1e6 else f"{number:,}"
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """`64 x 32 x 32`."""
+    """Return a shape as text: `64 x 32 x 32`."""
     return " x ".join(f"{size:,}" for size in shape)
 
 
 def _joined(kinds: Sequence[str]) -> str:
-    """`conv 3x3, norm, ReLU`; a first word that repeats is said once: `conv 1x1, 3x3, 1x1`."""
+    """Return kinds of layers as text, without repeating a first word: `conv 1x1, 3x3, 1x1`."""
     named = [kind for kind in kinds if kind not in NOT_NAMED] or list(kinds[:1])
     texts = []
     for before, kind in zip(["", *named], named, strict=False):
@@ -128,7 +130,7 @@ def _joined(kinds: Sequence[str]) -> str:
 
 
 def blocks_of(layers: Sequence[Layer]) -> list[Block]:
-    """The layers put together, like ones in a row once."""
+    """Return the layers as blocks; equal blocks in a row become one."""
     groups: list[list[Layer]] = []
     for layer in layers:
         if groups and _belongs(layer, groups[-1][-1]):
@@ -137,48 +139,55 @@ def blocks_of(layers: Sequence[Layer]) -> list[Block]:
             groups.append([layer])
     blocks: list[Block] = []
     for block in (Block(tuple(group)) for group in groups):
-        if blocks and _looks(replace(blocks[-1], times=1)) == _looks(block):
+        if blocks and _facts(replace(blocks[-1], times=1)) == _facts(block):
             blocks[-1] = replace(blocks[-1], times=blocks[-1].times + 1)
         else:
             blocks.append(block)
     return blocks
 
 
-def _looks(block: Block) -> tuple[object, ...]:
+def _facts(block: Block) -> tuple[object, ...]:
+    """Return what is shown of a block."""
     return block.residual, block.label, block.shortcut, block.shape, block.weights, block.flops
 
 
 def _belongs(layer: Layer, before: Layer) -> bool:
-    """Whether it lies in the same residual block, or outside of any only passes on what the one before it gives."""
+    """Return whether a layer is in the same block as the layer before it.
+
+    It is if they share a residual block, or are in none and the layer does not compute or change the number of values.
+    """
     if layer.block or before.block:
         return layer.block == before.block
     return not layer.flops and (not layer.weights or math.prod(layer.shape) == math.prod(before.shape))
 
 
-def lines(network: Network, *, every: bool) -> Iterator[str]:
-    """All there is to say on a screen; `every` layer or blocks of them."""
+def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
+    """Return the lines of the screen, with `every` layer or with blocks."""
     yield from wrapped(f"{network.title}: {network.headline}.")
     yield ""
     yield from table_lines(_layers_table(network) if every else _blocks_table(network), WIDTH)
     if any(layer.block for layer in network.layers) and not every:
-        yield "+: residual; after | what computes on its shortcut, elsewhere the identity."
+        yield "+: residual block; after |: layers on its shortcut (none: identity)."
     yield ""
     yield from _schedule(network)
 
 
 def _columns(*names: str) -> tuple[Column, ...]:
-    return *map(Column, names), Column("gives"), Column("weights", "count"), Column("MFLOP", "MFLOP")
+    """Return columns of texts with these names, and those of the output shape, weights and FLOPs."""
+    return *map(Column, names), Column("output"), Column("weights", "count"), Column("MFLOP", "MFLOP")
 
 
-def _layers_table(network: Network) -> Table:
+def _layers_table(network: NetworkSummary) -> Table:
+    """Return a table with a line per layer."""
     lines = [
-        (each.name, each.kind, shape_text(each.shape), each.weights or None, each.flops / 1e6 or None)
-        for each in network.layers
+        (layer.name, layer.kind, shape_text(layer.shape), layer.weights or None, layer.flops / 1e6 or None)
+        for layer in network.layers
     ]
     return Table("layers", _columns("name", "kind"), tuple(lines))
 
 
-def _blocks_table(network: Network) -> Table:
+def _blocks_table(network: NetworkSummary) -> Table:
+    """Return a table with a line per block, at most MOST."""
     blocks = blocks_of(network.layers)
     lines: list[tuple[str | float | None, ...]] = [("input", shape_text(network.input), None, None)]
     for block in blocks[:MOST]:
@@ -191,12 +200,12 @@ def _blocks_table(network: Network) -> Table:
 
 
 def moves(points: Points) -> bool:
-    """Whether it is not the same all the time."""
+    """Return whether the value changes."""
     return len({value for _, value in points}) > 1
 
 
-def _schedule(network: Network) -> Iterator[str]:
-    """Values at some epochs, with bars for the first of them; in a line each what does not move; the note."""
+def _schedule(network: NetworkSummary) -> Iterator[str]:
+    """Return a table of the values that change, with bars for the first; a line per constant value; and the note."""
     moving = {name: dict(points) for name, points in network.schedule.items() if moves(points)}
     if moving:
         values = next(iter(moving.values()))
@@ -205,13 +214,13 @@ def _schedule(network: Network) -> Iterator[str]:
         room = min(BAR, WIDTH - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
         evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
-        # The highest stands for what is beside it.
+        # The highest value replaces its neighbours.
         for at in sorted({highest, *(at for at in evenly if abs(at - highest) > step / 4)}):
             bar = "#" * round(room * max(values[at], 0.0) / (values[highest] or 1.0))
-            lines.append((f"{round(at, 1):,.9g}", *(own[at] for own in moving.values()), bar))
+            lines.append((f"{round(at, 1):,.9g}", *(column[at] for column in moving.values()), bar))
         columns = Column("epoch"), *(Column(name, "rate") for name in moving), Column("")
         yield from table_lines(Table("schedule", columns, tuple(lines)), WIDTH)
     for name, points in network.schedule.items():
         if not moves(points):
-            yield f"{name} {points[0][1]:g}, with no schedule over the {network.epochs} epochs"
+            yield f"{name} {points[0][1]:g}, constant over the {network.epochs} epochs"
     yield from wrapped(network.note) if network.note else []

@@ -1,10 +1,10 @@
-"""A network and its schedule as one picture: blocks from top to bottom, and beside them curves over the epochs."""
+"""Draws a network as blocks from top to bottom, with its schedule beside it. `gpubench show --chart` calls it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError
-from gpubench.show.network import Block, Network, Points, blocks_of, moves, shape_text
+from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
 from gpubench.show.style import fitted, plain_numbers, style, wide, wrapped
 from gpubench.studies.section import Lines
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 KINDS = (".png", ".svg", ".pdf")
 ROWS = 13
-"""Blocks that there is room for."""
+"""Maximum number of blocks."""
 ROW = 0.5
-"""Inches from block to block, at most."""
+"""Maximum distance from block to block, in inches."""
 SHORTCUT, IDENTITY, LEFT, RIGHT, SHARE = 0.32, 0.7, 0.95, 3.72, 5.3
-"""Inches: lines of shortcuts that compute and that do not, the blocks from left to right, the end of the shares."""
+"""Positions, in inches: shortcuts that compute, identity shortcuts, both sides of blocks, right end of the shares."""
 CURVES = 5.95
-"""Inches at which the numbers of the schedule end."""
+"""Left end of the schedule's curves, in inches."""
 MOST_CURVES = 3
 LOW = 0.8
-"""Inches below which axes have room for few numbers."""
+"""Curves that are lower than this, in inches, have fewer numbers."""
 LINE = 0.19
-"""Inches from line to line."""
+"""Distance from line to line, in inches."""
 
 
-def save(network: Network, file: Path) -> None:
-    """Draw it into a file, whose name says its kind; raises UserError where that is none or cannot be written."""
+def save(network: NetworkSummary, file: Path) -> None:
+    """Draw the network into a file. Raises UserError if its name has no suffix of KINDS, or it cannot be written."""
     if file.suffix not in KINDS:
         raise UserError(f"--chart {file}: give a name that ends in {', '.join(KINDS)}")
     with style("light"):
@@ -40,8 +40,8 @@ def save(network: Network, file: Path) -> None:
             raise UserError(f"--chart {file}: cannot be written ({error.strerror})") from None
 
 
-def figure_of(network: Network) -> "Figure":
-    """The picture in the style that is set."""
+def figure_of(network: NetworkSummary) -> "Figure":
+    """Return the picture in the current style."""
     foot = "Orange: a residual shortcut, with what computes on it"
     chart = Lines(
         "",
@@ -58,7 +58,8 @@ def figure_of(network: Network) -> "Figure":
     return sheet.figure
 
 
-def _draw_blocks(sheet: Sheet, network: Network) -> None:
+def _draw_blocks(sheet: Sheet, network: NetworkSummary) -> None:
+    """Draw the blocks at the left; of too many the middle ones are left out."""
     blocks, soft = blocks_of(network.layers), setting("axes.edgecolor")
     gap = len(blocks) - ROWS + 1 if len(blocks) > ROWS else 0
     kept: list[Block | None] = [*blocks[: ROWS - 2], None, blocks[-1]] if gap else [*blocks]
@@ -76,7 +77,7 @@ def _draw_blocks(sheet: Sheet, network: Network) -> None:
 
 
 def _draw_block(sheet: Sheet, block: Block, y: float, row: float, share: float) -> None:
-    """A box that is filled by its share of the FLOPs, its shortcut to the left, what it gives to the right."""
+    """Draw a block: a box filled by its share of the FLOPs, its shortcut at the left, its output shape at the right."""
     half, blue, width = 0.36 * row, palette()[0], RIGHT - LEFT
     edge = blue if block.flops else setting("patch.facecolor")
     sheet.box(LEFT, y - half, width, 2 * half, facecolor=setting("figure.facecolor"))
@@ -95,7 +96,7 @@ def _draw_block(sheet: Sheet, block: Block, y: float, row: float, share: float) 
 
 
 def _draw_shortcut(sheet: Sheet, block: Block, y: float, row: float) -> None:
-    """A line around the block to where both are added, with what computes on it."""
+    """Draw the shortcut around a block, with the layer that computes on it, and the sign of the addition."""
     colour, up = palette()[5], 0.31 * row
     far = SHORTCUT if block.shortcut else IDENTITY
     sheet.line([LEFT, far, far, LEFT], [y - up, y - up, y + up, y + up], colour, linewidth=1.8)
@@ -106,15 +107,15 @@ def _draw_shortcut(sheet: Sheet, block: Block, y: float, row: float) -> None:
         sheet.text((SHORTCUT + LEFT) / 2 - 0.04, y, text, ha="center")
 
 
-def _draw_schedule(sheet: Sheet, network: Network) -> None:
-    """A pair of axes for each curve, one below the other, and below them the note."""
+def _draw_schedule(sheet: Sheet, network: NetworkSummary) -> None:
+    """Draw the curves of the schedule one below the other, and the note below them."""
     curves = [(name, points) for name, points in network.schedule.items() if moves(points)] or [
         *network.schedule.items()
     ]
     right = SIZE[0] - EDGE - 0.08
-    said = wrapped(network.note, right - CURVES + 0.4, SMALL, 5)
-    bottom = sheet.bottom - LINE * len(said)
-    for number, line in enumerate(said):
+    note = wrapped(network.note, right - CURVES + 0.4, SMALL, 5)
+    bottom = sheet.bottom - LINE * len(note)
+    for number, line in enumerate(note):
         sheet.text(CURVES - 0.4, bottom + LINE * (number + 0.5), line, color=setting("axes.edgecolor"))
     curves = curves[:MOST_CURVES]
     height = (bottom - 0.3 - sheet.top) / max(len(curves), 1)
@@ -127,10 +128,8 @@ def _draw_schedule(sheet: Sheet, network: Network) -> None:
 
 
 def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: float) -> "Axes":
-    width, height = SIZE[0], sheet.figure.get_figheight()
-    place = (CURVES, height - bottom, right - CURVES, bottom - top)
-    axes = sheet.figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
-    axes.patch.set_visible(False)
+    """Draw a curve over the epochs and return its axes."""
+    axes = sheet.plot_axes(CURVES, top, right, bottom)
     values = [value for _, value in points]
     axes.plot([epoch for epoch, _ in points], values, color=palette()[0], linewidth=2.0)
     axes.margins(x=0.0)
@@ -140,7 +139,4 @@ def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: 
         plain_numbers(axis, 0)
     if bottom - top < LOW:
         axes.locator_params(axis="y", nbins=3, steps=[1, 2, 5, 10])
-    axes.tick_params(labelsize=SMALL, length=0, labelcolor=setting("axes.edgecolor"))
-    axes.grid(axis="y")
-    axes.spines[["left", "top", "right"]].set_visible(False)
     return axes

@@ -1,25 +1,25 @@
-"""Figures as text, with as many digits as mean something; the same in every face."""
+"""Numbers as text, rounded to their significant digits. Every module that shows results calls it."""
 
 import math
 
 from gpubench.studies.section import Column, Estimate, Value
 
 LEAST_P = 0.0001
-"""A p value below it is only said to be."""
+"""Smaller p values are shown as `<0.0001`."""
 
 
 def text_of(value: Value, column: Column) -> str:
-    """A cell of a table, without its interval; empty where there is nothing."""
+    """Return a cell of a table as text, without its interval; empty for None."""
     if isinstance(value, Estimate):
         half = (value.high - value.low) / 2 if value.low is not None and value.high is not None else None
         return number(value.value, column, half)
     if isinstance(value, tuple):
-        return ", ".join(f"{each:,.0f}" if each >= 1e5 else f"{each:.6g}" for each in value)
+        return ", ".join(f"{figure:,.0f}" if figure >= 1e5 else f"{figure:.6g}" for figure in value)
     return value if isinstance(value, str) else "" if value is None else number(value, column)
 
 
 def interval_text(value: Value, column: Column) -> str:
-    """Both ends of an interval: `1.33 to 1.58`; empty where there is none."""
+    """Return an interval as text, `1.33 to 1.58`; empty where there is none."""
     if not isinstance(value, Estimate) or value.low is None or value.high is None:
         return ""
     half = (value.high - value.low) / 2
@@ -27,7 +27,7 @@ def interval_text(value: Value, column: Column) -> str:
 
 
 def number(value: float, column: Column, half_width: float | None = None) -> str:
-    """A figure in the unit of its column; `half_width` is that of its interval."""
+    """Return a figure in the unit of its column; `half_width` is half the width of its interval."""
     if not math.isfinite(value):
         return ""
     if column.places is not None:
@@ -47,7 +47,7 @@ def number(value: float, column: Column, half_width: float | None = None) -> str
 
 
 def significant(value: float, half_width: float | None = None) -> str:
-    """Three digits, or as many as an interval of `half_width` to either side leaves a meaning."""
+    """Return the value with three digits, or with the digits that are significant for an interval of +-`half_width`."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
@@ -57,7 +57,7 @@ def significant(value: float, half_width: float | None = None) -> str:
 
 
 def size_text(size: float) -> str:
-    """Bytes as powers of 1024."""
+    """Return bytes as text in B, KiB, MiB or GiB."""
     unit = "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
@@ -67,7 +67,7 @@ def size_text(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: `2.1 s`, `1 min 40`, `35 min`, `1 h 45`."""
+    """Return seconds as text: `2.1 s`, `1 min 40`, `35 min`, `1 h 45`."""
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 570:

@@ -1,6 +1,6 @@
-"""An answer as one HTML file: opens offline, asks nothing of any network, and carries its rows.
+"""Results as one HTML file that opens offline and contains its rows. `report` and the site call it.
 
-Every text of a row is escaped; the page's own policy lets only the script and the style run that it was written with.
+Every text of a row is escaped. The page's content security policy allows only its built-in script and style.
 """
 
 import io
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
-from gpubench.show.charts import drawn, figure_of, worth_drawing
+from gpubench.show.charts import charts_of, drawn, figure_of, worth_drawing
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import Answer, Chart, Section
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 FIRST = 8
-"""Findings that are seen at once."""
+"""Results that are visible without unfolding."""
 OPEN = 2
-"""Of more sections than these each is folded."""
+"""Sections are folded if there are more of them."""
 WIDTH = 4.6
-"""Inches of a chart: its smallest text is 10 pixels high on a phone that is 390 wide."""
+"""Width of a chart, in inches: its smallest text is 10 pixels high on a phone that is 390 pixels wide."""
 VARIABLES = {
     **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
     BLUE["page"]: "--blue",
 }
-"""Colours of a chart that the page's style sets, light or dark."""
+"""CSS variable of each chart colour that differs between light and dark pages."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 HREF = "{http://www.w3.org/1999/xlink}href"
 
 
 def write(answer: Answer, out: Path) -> str:
-    """Write the page, return the line to print. Raises UserError."""
+    """Write the page; return the line to print. Raises UserError if `out` cannot be written."""
     page = page_of(answer).encode()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,12 +49,12 @@ def write(answer: Answer, out: Path) -> str:
 
 
 def page_of(answer: Answer, home: str = "") -> str:
-    """The whole page; `home` is the address of a page that it belongs to."""
+    """Return the page as HTML; `home` is the address of the site's first page, empty for a single page."""
     from markupsafe import Markup
 
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
-    first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][: int(folded)]
+    first = [chart for finding in answer.findings for chart in worth_drawing(finding.charts)][: int(folded)]
     with style("page"):
         lead = inline(first, "lead", looks)
         sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
@@ -65,7 +65,7 @@ def page_of(answer: Answer, home: str = "") -> str:
         title=f"gpubench: {suites}",
         answer=answer,
         read=" ".join(read_of(answer)),
-        told=[each.sentence for each in answer.compared if each.sentence != answer.headline],
+        sentences=[finding.sentence for finding in answer.compared if finding.sentence != answer.headline],
         first=FIRST,
         suites=suites,
         sections=sections,
@@ -77,22 +77,22 @@ def page_of(answer: Answer, home: str = "") -> str:
 
 
 def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
-    charts = worth_drawing([*(chart for each in section.findings for chart in each.charts), *section.charts])
+    """Return a section with its charts and tables, as the template needs them."""
     return {
-        "is": section,
-        "charts": inline(charts, f"c{number}", looks),
+        "section": section,
+        "charts": inline(charts_of(section), f"c{number}", looks),
         "tables": [grid_of(table) for table in section.tables],
     }
 
 
 def inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> "list[tuple[Chart, Markup]]":
-    """Each with its picture as markup: its styles are classes, which `looks` has, and its ids nobody else's.
+    """Return each chart with its picture as SVG, drawn in the current style, which must be `page`.
 
-    Drawn in the style that is set, which is `page`.
+    Styles become CSS classes, which are added to `looks`; ids begin with `prefix`, so they are unique on the page.
     """
     from markupsafe import Markup
 
-    found = []
+    pictures = []
     for at, chart in enumerate(map(drawn, charts)):
         picture = io.BytesIO()
         figure_of(chart, width=WIDTH, framed=False).savefig(picture, format="svg", metadata={"Date": None})
@@ -100,16 +100,16 @@ def inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> "list
         root = ET.fromstring(text)
         root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": chart.title}
         _trim(root, f"{prefix}-{at}-", looks)
-        found.append((chart, Markup(ET.tostring(root, encoding="unicode"))))
-    return found
+        pictures.append((chart, Markup(ET.tostring(root, encoding="unicode"))))
+    return pictures
 
 
 def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
-    """Leave out what nothing needs, and shorten the rest."""
+    """Make the SVG shorter: remove what is not needed, round numbers, and replace styles with classes."""
     element.tag = element.tag.removeprefix(SVG)
     for name in ("d", "x", "y"):
         if value := element.get(name):
-            element.set(name, DECIMAL.sub(lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value.strip()))
+            element.set(name, DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip()))
     element.attrib.pop("clip-path", None)  # nothing is drawn outside
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
@@ -133,17 +133,17 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
 
 
 def rules_of(looks: Mapping[str, str]) -> list[str]:
-    """The classes of pictures as CSS."""
+    """Return the CSS rule of each class in `looks`."""
     return [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
 
 
 def _declarations(look: str) -> str:
-    """A style of matplotlib's in the page's fonts and colours."""
-    found = []
+    """Return a style that matplotlib wrote, with the page's font and colours."""
+    declarations = []
     for declaration in filter(None, look.split(";")):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":
             value = f"{value.partition('px')[0]}px system-ui, sans-serif"
         if name != "font-family":
-            found.append(f"{name}: {f'var({VARIABLES[value]})' if value in VARIABLES else value}")
-    return "; ".join(found)
+            declarations.append(f"{name}: {f'var({VARIABLES[value]})' if value in VARIABLES else value}")
+    return "; ".join(declarations)

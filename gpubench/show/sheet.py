@@ -1,4 +1,4 @@
-"""An empty chart: title, subtitle and key above, the foot below; what is drawn on it is laid out in inches."""
+"""An empty chart with title, subtitle, key and foot, drawn on in inches. `bars`, `lines` and `network_chart` use it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = (8.0, 4.5)
-"""Inches: 1200 x 675 pixels at 150 dots, of which SMALL has 20."""
+"""Width and height of a chart, in inches: 1200 x 675 pixels at 150 dots per inch."""
 SMALL, NORMAL = 9.6, 10.5
+"""Font sizes, in points; SMALL is 20 pixels high."""
 TITLES = (15.0, 14.0, 13.0)
-"""The title takes one line in the largest that it can, else two."""
+"""Font sizes of the title, in points: the largest with which it fits into one line, else into two."""
 TITLE_LINE, SUBTITLE_LINE, KEY_LINE, FOOT_LINE = 0.285, 0.215, 0.25, 0.19
-"""Inches from line to line."""
+"""Distance from line to line, in inches."""
 EDGE, INSET = 0.27, 0.04
-"""Inches of the margin, with a frame and without."""
+"""Width of the margin, in inches, with a frame and without."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the key: `box`, `mark` or a marker, its colour and its words."""
+    """An entry of the key: its look (`box`, `mark` or a marker), colour and text."""
 
     look: str
     colour: str
@@ -33,45 +34,60 @@ class Key:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A figure that is drawn on in inches from its upper left corner."""
+    """A figure to draw on, in inches from its upper left corner."""
 
     figure: "Figure"
     axes: "Axes"
     top: float
-    """Where there is room for what is drawn, and where it ends."""
+    """Upper end of the part to draw on."""
     bottom: float
+    """Lower end of the part to draw on."""
 
     def text(self, x: float, y: float, text: str, size: float = SMALL, *, paper: bool = False, **look: Any) -> None:
-        """Beside (x, y), in the middle of its height; on `paper` it hides the lines behind it."""
+        """Write a text beside (x, y); on `paper` it hides the lines behind it."""
         if paper:
             look["bbox"] = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
         self.axes.text(x, y, text, **{"fontsize": size, "va": "center_baseline", **look})
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, **look: Any) -> None:
-        """Points that are joined, or with a `marker` marked."""
+        """Draw a line through points, or a `marker` at a point."""
         self.axes.plot(xs, ys, **{"color": colour, "linewidth": 1.0, "clip_on": False, **look})
 
     def box(self, x: float, y: float, width: float, height: float, **look: Any) -> None:
-        """A rectangle with its upper left corner at (x, y)."""
+        """Draw a rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_patch(Rectangle((x, y), width, height, **{"linewidth": 0, **look}))
 
+    def part(self, left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+        """Return a rectangle as matplotlib places axes: left, bottom, width and height, as shares of the figure."""
+        width, height = self.figure.get_size_inches()
+        return left / width, 1 - bottom / height, (right - left) / width, (bottom - top) / height
+
+    def plot_axes(self, left: float, top: float, right: float, bottom: float) -> "Axes":
+        """Return new axes on this part of the sheet, with horizontal grid lines and no frame."""
+        axes = self.figure.add_axes(self.part(left, top, right, bottom))
+        axes.patch.set_visible(False)
+        axes.tick_params(which="both", labelsize=SMALL, length=0, labelcolor=setting("axes.edgecolor"))
+        axes.grid(axis="y")
+        axes.spines[["left", "top", "right"]].set_visible(False)
+        return axes
+
 
 def setting(name: str) -> Any:
-    """A colour of the style that is set."""
+    """Return a colour of the current style."""
     import matplotlib
 
     return matplotlib.rcParams[name]  # type: ignore[index]
 
 
 def palette() -> list[str]:
-    """The colours of things that have none of their own."""
+    """Return the colours of the current style, in order."""
     return list(setting("axes.prop_cycle").by_key()["color"])
 
 
 def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """One with the words of the chart, and between them at least `needed` inches."""
+    """Return a sheet with the texts of the chart and at least `needed` inches of height to draw on."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")
@@ -107,7 +123,7 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
 
 
 def _places(keys: Sequence[Key], room: float) -> list[tuple[float, int]]:
-    """Where each entry begins, and in which row; as many are in a row as there is room for."""
+    """Return the left end, in inches, and the row of each entry of the key; rows are at most `room` inches wide."""
     places: list[tuple[float, int]] = []
     x, row = 0.0, 0
     for key in keys:
@@ -120,6 +136,7 @@ def _places(keys: Sequence[Key], room: float) -> list[tuple[float, int]]:
 
 
 def _draw_key(sheet: Sheet, key: Key, left: float, y: float, room: float) -> None:
+    """Draw an entry of the key and its text."""
     if key.look == "box":
         sheet.box(left, y - 0.075, 0.26, 0.15, facecolor=key.colour)
     elif key.look == "mark":

@@ -1,4 +1,4 @@
-"""How every chart looks: one style in a light and a dark theme, its footer, and the rows it is saved with."""
+"""The style of every chart, in a light and a dark theme; measures, shortens and wraps its texts, and saves it."""
 
 import warnings
 from bisect import bisect
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.ticker import Locator
 
-# Okabe and Ito (2008): told apart with any colour vision.
+# Okabe and Ito (2008): distinct with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
 MARKERS = "osD^vPX*"
 FONT = "DejaVu Sans"
@@ -29,16 +29,16 @@ STYLE = {
 INK = {
     "light": ("#ffffff", "#1b1f24", "#555555", "#dddddd", "#aab2bb"),
     "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44", "#56616d"),
-    # An HTML page makes variables of these, which its reader's choice of light or dark sets.
+    # An HTML page replaces these with CSS variables, which differ between light and dark.
     "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc"),
 }
-"""Background, text, secondary text and lines, grid, and bars that are not in colour."""
+"""Colours of the background, text, secondary text and lines, grid, and grey bars."""
 BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}
-"""The first colour: that of the light theme is too dark for the other one."""
+"""The first colour of each theme."""
 
 
 def themed(theme: str) -> dict[str, object]:
-    """The style in `light`, `dark` or `page`; `patch.facecolor` is that of bars that are not in colour."""
+    """Return the settings of the theme `light`, `dark` or `page`; `patch.facecolor` is the colour of grey bars."""
     from cycler import cycler
 
     names = ("figure.facecolor", "text.color", "axes.edgecolor", "grid.color", "patch.facecolor")
@@ -48,7 +48,7 @@ def themed(theme: str) -> dict[str, object]:
 
 @contextmanager
 def style(theme: str) -> Iterator[None]:
-    """In which charts are drawn and saved; signs that no font here has are boxes, without a warning."""
+    """Set the style in which charts are drawn and saved; characters without a glyph give no warning."""
     import matplotlib
 
     with matplotlib.rc_context(themed(theme)), warnings.catch_warnings():  # type: ignore[arg-type]
@@ -57,11 +57,11 @@ def style(theme: str) -> Iterator[None]:
 
 
 LONGEST = 1000
-"""Characters that are looked at: no line of a chart has so many, but a field may have millions."""
+"""Maximum length of a text in a chart, in characters: a field of a file may have millions."""
 
 
 def shortened(text: str, characters: int) -> str:
-    """A long name with its middle left out: the end often tells cards apart."""
+    """Return the text; if too long, without its middle: the end of a card's name often matters."""
     if len(text) <= characters:
         return text
     head = (characters - 1) * 3 // 5
@@ -70,7 +70,7 @@ def shortened(text: str, characters: int) -> str:
 
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
-    """Inches that a text takes; of a very long one those of its beginning."""
+    """Return the width of a text, in inches; of a very long one that of its beginning."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -79,13 +79,13 @@ def wide(text: str, size: float, weight: str = "normal") -> float:
 
 
 def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
-    """The text, `shortened` where it is wider than `inches`."""
+    """Return the text, `shortened` if it is wider than `inches`."""
     more = bisect(range(4, len(text) + 1), inches, key=lambda kept: wide(shortened(text, kept), size, weight))
     return shortened(text, 3 + more)
 
 
 def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
-    """At most `most` lines of at most `inches`."""
+    """Return a text as at most `most` lines of at most `inches`."""
     lines = [""]
     for word in shortened(text, LONGEST).split():
         longer = f"{lines[-1]} {word}".strip()
@@ -98,13 +98,13 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
 
 
 def plain_numbers(axis: "Axis", base: int) -> None:
-    """Few numbers as they are, not powers, along an axis whose scale is set; `base` 0 is linear."""
+    """Label an axis with few numbers, without powers; `base` is that of a logarithmic axis, 0 of a linear one."""
     axis.set_major_locator(locator(*axis.get_view_interval(), base))
     axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 
 def locator(low: float, high: float, base: int) -> "Locator":
-    """Of the numbers along an axis; less than two decades have 1, 2 and 5 of each."""
+    """Return the locator of an axis; logarithmic axes of less than two decades have ticks at 1, 2 and 5."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     if not base:
@@ -113,7 +113,7 @@ def locator(low: float, high: float, base: int) -> "Locator":
 
 
 def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:
-    """Write the figure as each of `kinds`; PNG and SVG carry `table`, the CSV of the rows behind them."""
+    """Write the figure in each of `kinds` and return the paths; PNG and SVG contain `table`, the CSV of its rows."""
     about = {
         "png": {"Software": "gpubench", **png_parts(table)},
         "svg": {"Date": None, "Creator": "gpubench", "Description": svg_description(table)},

@@ -1,4 +1,4 @@
-"""An answer in a terminal: findings on one screen of 80 columns, and on request every section in full."""
+"""Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
 
 import math
 import re
@@ -14,27 +14,30 @@ from gpubench.studies.words import gain, read_of
 
 WIDTH, LINES = 79, 25
 NAME, FROM = 36, 16
-"""Columns of a name, and in a table of findings the least of where they come from."""
+"""Maximum width of a model's name, and minimum width of the column `from`, in characters."""
 FOLDS = 3
-"""Lines that a text in a table may take."""
+"""Maximum lines of a text in a table."""
 MOST = 12
-"""Findings on the screen."""
+"""Maximum results on the screen."""
 COLUMNS = ("speedup", "95%", "verdict", "what", "from")
 KEYS = 3
-"""At most so many of the first columns say which line it is."""
+"""Maximum number of key columns: the first columns, which identify a line."""
 LONGEST = 34
-"""Columns of a text in a table that is too wide otherwise."""
+"""Width of a text, in characters, in a table that would be too wide."""
 LEGEND = {
-    "^~": "~: projected from a sample of the run.",
-    r"\*$": "*: something speaks against it, as its sentence says.",
-    "#": "#: which of several cards or machines of that name.",
+    "^~": "~: projected from a sample.",
+    r"\*$": "*: has a caveat.",
+    "#": "#: number of the card or machine, where several have that name.",
 }
-"""What signs in a table of findings mean, by how they are found."""
-CHARTS = "Charts: --charts DIR. A page to pass on: gpubench report FILES."
+"""Explanation of each sign in a table of results, by the pattern that matches the sign."""
+CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
 def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
-    """At most LINES lines, none wider than WIDTH; `in_full` where the sections follow."""
+    """Return one screen of results: at most LINES lines of at most WIDTH characters.
+
+    `in_full`: every section is printed below it.
+    """
     head = [*wrapped(answer.headline)[:4], ""]
     findings = answer.compared[:MOST]
     by_model = _by_model(findings, duration if answer.unit == "s" else significant)
@@ -51,7 +54,7 @@ def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
-    """Every section: its findings, tables and notes, as wide as the terminal; 80 columns in a pipe."""
+    """Return every section with its results, tables and notes, as wide as the terminal; 80 columns in a pipe."""
     width = (width or shutil.get_terminal_size((WIDTH + 1, LINES)).columns) - 1
     lines: list[str] = []
     for section in answer.sections:
@@ -62,6 +65,7 @@ def everything(answer: Answer, width: int | None = None, *, every_table: bool = 
 
 
 def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
+    """Return a section with its results, tables and notes."""
     yield from wrapped(section.title, width)
     yield "-" * min(cell_len(section.title), width)
     yield from _items([finding.sentence for finding in section.findings], width)
@@ -74,19 +78,23 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
 
 
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
-    """Each text as an item whose further lines are set in."""
+    """Return each text as an item of a list."""
     for text in texts:
-        first, *more = wrapped(text, width - 2)
-        yield f"- {first}"
-        yield from (f"  {line}" for line in more)
+        yield from _indented("- ", text, width)
+
+
+def _indented(head: str, text: str, width: int) -> Iterator[str]:
+    """Return the text after `head`, further lines indented as far as the first."""
+    first, *more = wrapped(text, width - len(head))
+    yield head + first
+    yield from (" " * len(head) + line for line in more)
 
 
 def table_lines(table: Table, width: int) -> list[str]:
-    """A table no wider than `width`.
+    """Return a table of at most `width` characters per line.
 
-    Columns without anything in them are left out; texts and counts that are the same in all lines go into the heading,
-    notes below the table. Long texts are folded where it is too wide, and then it is parted into blocks, each of which
-    repeats the columns that tell the lines apart.
+    Empty columns are left out. Texts and counts that are equal in all lines go into the heading, notes below the table.
+    Where the table is too wide, long texts are wrapped, and then it is split into blocks that repeat the key columns.
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
     columns: list[tuple[Column, list[str]]] = []
@@ -97,7 +105,7 @@ def table_lines(table: Table, width: int) -> list[str]:
             continue
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
-        elif _same(texts, column, at):
+        elif _belongs_in_heading(texts, column, at):
             head.append(f"{column.name} {texts[0]}")
         else:
             columns.append((column, texts))
@@ -110,31 +118,24 @@ def table_lines(table: Table, width: int) -> list[str]:
     lines = wrapped(", ".join(head), width)
     for block in _blocks(columns, width):
         lines += block
-    return lines + [line for text, mark in notes.items() for line in _noted(mark, text, width)]
+    return lines + [line for text, mark in notes.items() for line in _indented(f"  {mark}: ", text, width)]
 
 
-def _same(texts: Sequence[str], column: Column, at: int) -> bool:
-    """Whether a column says one thing of all lines; of a single line only what does not say which it is."""
+def _belongs_in_heading(texts: Sequence[str], column: Column, at: int) -> bool:
+    """Return whether a column is equal in all lines; of a table with a single line, whether it is a text and no key."""
     if len(texts) == 1:
         return not column.unit and at >= KEYS
     return column.unit in {"", "count"} and len(set(texts)) == 1
 
 
 def _mark(number: int) -> str:
-    """a, b ... z, aa ..."""
+    """Return the mark of a note: a, b ... z, aa ..."""
     letter = chr(ord("a") + number % 26)
     return letter if number < 26 else _mark(number // 26 - 1) + letter
 
 
-def _noted(mark: str, text: str, width: int) -> Iterator[str]:
-    head = f"  {mark}: "
-    first, *more = wrapped(text, width - len(head))
-    yield head + first
-    yield from (" " * len(head) + line for line in more)
-
-
 def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator[list[str]]:
-    """The columns as lines, in as many blocks as the width takes; each begins with what tells the lines apart."""
+    """Return the lines of each block; every block fits into `width` and begins with the key columns."""
     if not columns:
         return
     widths = [_widest(*column) for column in columns]
@@ -149,14 +150,14 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
             used += 2 + widths[rest[0]]
             chosen.append(rest.pop(0))
         block = [columns[at] for at in chosen]
-        own = [widths[at] for at in chosen]
+        block_widths = [widths[at] for at in chosen]
         right = [bool(column.unit) for column, _ in block]
         yield [
-            *_folded([column.name for column, _ in block], own, right, width),
+            *_folded([column.name for column, _ in block], block_widths, right, width),
             *(
                 line
                 for at in range(len(columns[0][1]))
-                for line in _folded([texts[at] for _, texts in block], own, right, width)
+                for line in _folded([texts[at] for _, texts in block], block_widths, right, width)
             ),
         ]
         if not rest:
@@ -164,7 +165,7 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
 
 
 def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> int:
-    """How many of the first columns, all texts, tell the lines apart and leave half of the width; one at least."""
+    """Return the number of key columns: texts that identify each line, in at most 2/3 of the width. At least 1."""
     for count in range(1, KEYS + 1):
         chosen = columns[:count]
         if any(column.unit for column, _ in chosen) or sum(widths[:count]) + 2 * count > width * 2 // 3:
@@ -175,11 +176,12 @@ def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], wi
 
 
 def _widest(column: Column, texts: Sequence[str]) -> int:
+    """Return the width of the longest cell of a column with its heading, in characters."""
     return max(cell_len(column.name), *map(cell_len, texts))
 
 
 def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], width: int) -> Iterator[str]:
-    """The cells of a line of a table, those that are too long for their column on further lines."""
+    """Return a line of a table; cells that are too long for their column continue on further lines."""
     cells = [[text] if cell_len(text) <= wide else folded(text, wide) for text, wide in zip(texts, widths, strict=True)]
     for at in range(max(map(len, cells))):
         parts = [
@@ -190,32 +192,34 @@ def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], 
 
 
 def folded(text: str, width: int) -> list[str]:
-    """At most FOLDS lines of so many columns, broken at words; what is longer lacks its middle."""
+    """Return a text as at most FOLDS lines of `width` characters; of a longer text the middle is left out."""
     lines = wrapped(" ".join(fitted(word, width) for word in text.split()), width)
     return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
 
 
 def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
-    own = [bool(each.figure) for each in findings]
-    head = ("" if all(own) else "value" if any(own) else gain, *COLUMNS[1:])
-    cells = [cells_of(each) for each in findings]
+    """Return the table of results, headed `gain` unless a result has a figure that is not a gain."""
+    figures = [bool(finding.figure) for finding in findings]
+    head = ("" if all(figures) else "value" if any(figures) else gain, *COLUMNS[1:])
+    cells = [cells_of(finding) for finding in findings]
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
-    # What is left beside the figures is shared by what is compared and where it comes from.
+    # The columns `what` and `from` share the width that the others leave.
     room = WIDTH - 1 - sum(width + 2 for width in widths[:3] if width) - 2
     widths[3:] = _shares(cells, widths[3], widths[4], room)
     columns = [at for at in range(len(head)) if any(line[at] for line in cells)]
-    for line, each in zip([head, *cells], [None, *findings], strict=True):
+    for line, finding in zip([head, *cells], [None, *findings], strict=True):
         texts = list(line)
-        if each and cell_len(texts[4]) > widths[4]:
-            texts[4] = shown(_from(each, on=""))
-        across = [widths[at] for at in columns]
-        yield from _folded([texts[at] for at in columns], across, [at == 0 for at in columns], WIDTH)
+        if finding and cell_len(texts[4]) > widths[4]:
+            texts[4] = shown(_from(finding, on=""))
+        used = [widths[at] for at in columns]
+        yield from _folded([texts[at] for at in columns], used, [at == 0 for at in columns], WIDTH)
 
 
 def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:
-    """Of the room as much for what is compared and for where it comes from as folds the fewest lines."""
+    """Return the widths of the columns `what` and `from` with which the table has the fewest lines."""
 
     def lines(origin: int) -> int:
+        """Return the number of lines of the table, for a width of `from`."""
         widths = (room - origin, origin)
         return sum(max(len(folded(text, wide)) for text, wide in zip(line[3:], widths, strict=True)) for line in cells)
 
@@ -225,64 +229,69 @@ def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:
+    """Return the text with spaces up to `width` characters, aligned left or right."""
     gap = " " * (width - cell_len(text))
     return gap + text if right else text + gap
 
 
-def cells_of(each: Finding) -> tuple[str, str, str, str, str]:
-    """Its line in a table: value, interval, verdict, what, from; LEGEND says what its signs mean."""
-    interval = f"{gain(each.interval[0])}-{gain(each.interval[1])}" if each.interval else ""
-    place = f" on {each.place}" if each.place else ""
+def cells_of(finding: Finding) -> tuple[str, str, str, str, str]:
+    """Return the line of a result in a table: value, interval, verdict, what, from. LEGEND explains the signs."""
+    interval = f"{gain(finding.interval[0])}-{gain(finding.interval[1])}" if finding.interval else ""
+    place = f" on {finding.place}" if finding.place else ""
     line = (
-        f"{'~' * each.projected}{each.figure or gain(each.value)}",
+        f"{'~' * finding.projected}{finding.figure or gain(finding.value)}",
         interval,
-        f"{'partly' if each.sure else each.verdict}{'*' * bool(each.doubts)}",
-        each.what + place,
-        _from(each, each.on),
+        f"{'undecided' if finding.sure else finding.verdict}{'*' * bool(finding.doubts)}",
+        finding.what + place,
+        _from(finding, finding.on),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
 
-def _from(each: Finding, on: str) -> str:
-    """Where it comes from; its models are the part that never tells it from another."""
-    return ", ".join(part for part in (each.origin, *each.settings, on) if part)
+def _from(finding: Finding, on: str) -> str:
+    """Return the origin of a result, its settings and its models."""
+    return ", ".join(part for part in (finding.origin, *finding.settings, on) if part)
 
 
 def legend(findings: Sequence[Finding]) -> list[str]:
-    """What the signs in a table of these findings mean."""
-    cells = [cells_of(each) for each in findings]
+    """Return the explanation of each sign in a table of these results."""
+    cells = [cells_of(finding) for finding in findings]
     return [
-        said
-        for sign, said in LEGEND.items()
+        explanation
+        for sign, explanation in LEGEND.items()
         if any(re.search(sign, text) for line in cells for text in (line[0], line[2], line[3]))
     ]
 
 
 def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> list[str]:
-    """Models down, what each side takes across; none where the findings are more than this table can hold.
+    """Return a table with a line per model and a column per card; empty where the results do not fit such a table.
 
-    It holds one pair of cards in one suite, in one precision or two, without a verdict; precisions become sentences.
+    They fit if they compare one pair of cards in one suite and at most two precisions, with 1 run per card. Results
+    that compare precisions become sentences below the table.
     """
-    cards = sorted((each for each in findings if each.kind == "card"), key=lambda each: each.precision != "fp32")
-    others = [each for each in findings if each.kind != "card"]
-    known = [{part.model: part for part in each.parts} for each in cards]
-    alike = {(each.what, each.verdict, each.settings) for each in cards}
-    plain = all(
-        not (each.unit or each.caveats or each.projected or each.figure) and each.verdict == "one run" for each in cards
+    cards = sorted(
+        (finding for finding in findings if finding.kind == "card"), key=lambda card: card.precision != "fp32"
     )
-    whole = all(len(own) == len(each.parts) for own, each in zip(known, cards, strict=True))  # each model once
-    if not (len(alike) == 1 and len({each.where for each in cards}) == len(cards) <= 2 and plain and whole):
+    others = [finding for finding in findings if finding.kind != "card"]
+    parts_by_model = [{part.model: part for part in card.parts} for card in cards]
+    alike = {(card.what, card.verdict, card.settings) for card in cards}
+    plain = all(
+        not (card.unit or card.caveats or card.projected or card.figure) and card.verdict == "one run" for card in cards
+    )
+    unique_models = all(len(parts) == len(card.parts) for parts, card in zip(parts_by_model, cards, strict=True))
+    if not (len(alike) == 1 and len({card.where for card in cards}) == len(cards) <= 2 and plain and unique_models):
         return []
-    if len({each.suite for each in findings}) > 1 or any(each.kind != "precision" for each in others):
+    if len({finding.suite for finding in findings}) > 1 or any(other.kind != "precision" for other in others):
         return []
-    head = ["", *(text for each in cards for text in (_short(each.baseline), _short(each.subject), "speedup"))]
+    head = ["", *(text for card in cards for text in (_short(card.baseline), _short(card.subject), "speedup"))]
     lines = []
-    for model in dict.fromkeys(name for own in known for name in own):
-        parts = [own.get(model) for own in known]
-        texts = [(figure(p.baseline), figure(p.subject), gain(p.value)) if p else ("", "", "") for p in parts]
-        lines.append([fitted(model, NAME), *(text for three in texts for text in three)])
+    for model in dict.fromkeys(name for parts in parts_by_model for name in parts):
+        line = [fitted(model, NAME)]
+        for part in (parts.get(model) for parts in parts_by_model):
+            line += [figure(part.baseline), figure(part.subject), gain(part.value)] if part else ["", "", ""]
+        lines.append(line)
     if len(lines) > 1:
-        means = [f"{gain(each.value)}{'*' * bool(each.doubts)}" for each in cards]
+        means = [f"{gain(card.value)}{'*' * bool(card.doubts)}" for card in cards]
         lines.append(["mean", *(text for mean in means for text in ("", "", mean))])
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
@@ -290,42 +299,43 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
         for line in [head, *lines]
     ]
     over = " " * (widths[0] + 1)
-    for at, each in enumerate(cards):
-        over += "  " + each.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
-    doubts = [f"* in {each.precision}: {'; '.join(each.doubts)}." for each in cards if each.doubts]
-    said = [line for text in [*doubts, *(each.sentence for each in others)] for line in wrapped(text)]
-    drawn = [line.rstrip() for line in [over, *drawn, *([""] if said else []), *said]]
+    for at, card in enumerate(cards):
+        over += "  " + card.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
+    doubts = [f"* in {card.precision}: {'; '.join(card.doubts)}." for card in cards if card.doubts]
+    below = [line for text in [*doubts, *(other.sentence for other in others)] for line in wrapped(text)]
+    drawn = [line.rstrip() for line in [over, *drawn, *([""] if below else []), *below]]
     return drawn if max(map(cell_len, drawn)) <= WIDTH else []
 
 
 def _short(card: str) -> str:
+    """Return a card's name for the head of a column."""
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
 def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iterator[str]:
-    """What was read, what else there is beside these findings, and how to see it."""
+    """Return what was read, what is not on the screen, the options that print it, and the legend."""
     parts = read_of(answer)
     more = len(answer.compared) - len(findings)
     plural = "s" * (more > 1)
     if in_full:
-        parts += [f"{more} more finding{plural} below."] if more else []
+        parts += [f"{more} more result{plural} below."] if more else []
     else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} kind{'s' * (left > 1)} of rows not compared (--all says why)."] if left else []
-        parts.append(f"{more} more finding{plural}: --all." if more else "Every case: --all.")
-        suites = list(dict.fromkeys(each.suite for each in answer.findings))
+        parts += [f"{left} group{'s' * (left > 1)} had no counterpart (--all lists them)."] if left else []
+        parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
+        suites = list(dict.fromkeys(finding.suite for finding in answer.findings))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(*(each.cases for each in answer.findings if each.names_bound))
-        parts += ["Why: --only roofline."] if any(each.cases & explained for each in findings) else []
+        explained = frozenset[int]().union(*(finding.cases for finding in answer.findings if finding.names_bound))
+        parts += ["Why: --only roofline."] if any(finding.cases & explained for finding in findings) else []
     yield from wrapped(" ".join(parts))
-    if any(each.baseline for each in findings):
-        good = "as fast" if answer.gain == "speedup" else "as good"
-        signs = " ".join([f"A / B: how many times {good} A is; below 1 it is worse.", *legend(findings)])
-        yield from wrapped(signs if in_full else signs.replace("its sentence says", "its sentence (--all) says"))
+    if any(finding.baseline for finding in findings):
+        better = "faster" if answer.gain == "speedup" else "better"
+        signs = " ".join([f"A / B: above 1, A is {better}.", *legend(findings)])
+        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."))
 
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:
-    """Broken at words to a width, without what steers a terminal."""
+    """Return a text as lines of at most `width` characters, broken at words, without control characters."""
     lines, line = [], ""
     for word in shown(text).split():
         if line and cell_len(line) + 1 + cell_len(word) > width:
@@ -333,11 +343,11 @@ def wrapped(text: str, width: int = WIDTH) -> list[str]:
             line = word
         else:
             line = f"{line} {word}" if line else word
-    return [cut(each, width) for each in [*lines, line]]
+    return [cut(line, width) for line in [*lines, line]]
 
 
 def fitted(text: str, width: int) -> str:
-    """A name in so many columns: without what steers a terminal, and where it is long without its middle."""
+    """Return a name in at most `width` characters: without control characters, and if too long without its middle."""
     text = shown(text)
     while cell_len(text) > width:
         keep = max(1, len(text) - max(3, math.ceil((cell_len(text) - width) / 2) + 2))
@@ -347,10 +357,10 @@ def fitted(text: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """No wider than this; what is missing at the end is marked."""
+    """Return the text in at most `width` characters; two dots mark a missing end."""
     if cell_len(text) <= width:
         return text
-    text = text[: 4 * width]  # of a text of megabytes not one letter after the other
+    text = text[: 4 * width]  # fast for texts of megabytes
     while cell_len(text) > width - 2:
         text = text[:-1]
     return text.rstrip() + ".."

@@ -1,4 +1,4 @@
-"""An answer as Markdown, CSV or JSON: all findings, all tables, nothing drawn."""
+"""All results and tables as Markdown, CSV or JSON. The commands `compare` and `cards` call it."""
 
 import json
 import math
@@ -14,51 +14,49 @@ from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Sec
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
-"""Raised when a field of the JSON is taken away or changes its meaning; docs/comparing.md describes it."""
+"""Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
 JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "about", "failed", "stopped", "missed")
 
 
 def rendered(answer: Answer, name: str) -> str:
-    """The whole answer in the format `name`, one of FORMATS."""
+    """Return all results in the format `name`, a key of FORMATS."""
     return FORMATS[name](answer)
 
 
 def as_json(answer: Answer) -> str:
-    """Everything: findings, and each section with its tables, described charts, notes and what was left out."""
+    """Return all results and sections, with tables, names of charts, notes and what was left out, as JSON."""
     whole = {
         "version": JSON_VERSION,
         "headline": answer.headline,
         **{name: getattr(answer, name) for name in JSON_FACTS},
-        "findings": [_finding(each) for each in answer.findings],
-        "sections": [_section(each) for each in answer.sections],
+        "findings": [_finding(finding) for finding in answer.findings],
+        "sections": [_section(section) for section in answer.sections],
         "left_out": answer.left_out,
         "problems": answer.problems,
     }
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 
-def _finding(each: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Return a result with its models, as JSON has it."""
     hidden = {"charts", "cases", "parts"}
-    facts = {field.name: _plain(getattr(each, field.name)) for field in fields(each) if field.name not in hidden}
-    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in each.parts]
-    return facts | {"sentence": each.sentence, "where": each.where, "parts": parts}
+    facts = {field.name: _plain(getattr(finding, field.name)) for field in fields(finding) if field.name not in hidden}
+    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in finding.parts]
+    return facts | {"sentence": finding.sentence, "where": finding.where, "parts": parts}
 
 
-def _section(each: Section) -> dict[str, Any]:
+def _section(section: Section) -> dict[str, Any]:
+    """Return a section, as JSON has it."""
     return {
-        "study": each.study,
-        "suite": each.suite,
-        "title": each.title,
-        "findings": [finding.sentence for finding in each.findings],
-        "tables": [_table(table) for table in each.tables],
-        "charts": [_chart(chart) for chart in each.charts],
-        "notes": each.notes,
-        "recipe": each.recipe,
-        "left_out": each.left_out,
+        **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
+        "findings": [finding.sentence for finding in section.findings],
+        "tables": [_table(table) for table in section.tables],
+        "charts": [_chart(chart) for chart in section.charts],
     }
 
 
 def _table(table: Table) -> dict[str, Any]:
+    """Return a table with its columns and lines, as JSON has it."""
     columns = [
         {"name": c.name, "unit": c.unit, "better": c.better, **({"level": c.level} if c.level != 95 else {})}
         for c in table.columns
@@ -71,54 +69,56 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
+    """Return the name, kind and title of a chart, as JSON has it."""
     return {"name": chart.name, "kind": "bars" if isinstance(chart, Bars) else "lines", "title": chart.title}
 
 
 def _plain(value: Any) -> Any:
-    """What JSON knows: NaN and infinity as null, an estimate as an object."""
+    """Return a value that JSON has: NaN and infinity become null, an estimate becomes an object."""
     if isinstance(value, Estimate):
         return {"value": _plain(value.value), "low": _plain(value.low), "high": _plain(value.high)}
     if isinstance(value, float):
         return None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 1e15 else value
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return dict(value) if hasattr(value, "items") else value
 
 
 def as_csv(answer: Answer) -> str:
-    """Every table in one, for a spreadsheet: a line says which section and table it is of, and fills its columns."""
+    """Return all tables as one CSV table for a spreadsheet; its first columns name the section and the table."""
     tables = [(section, table) for section in answer.sections for table in section.tables]
     names = ["section", "study", "table", "sentence", "verdict", "value", "low", "high", "figure"]
     names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat_names(table))]))
     lines: list[dict[str, Any]] = [
         {
-            "section": each.suite,
-            "study": each.kind,
+            "section": finding.suite,
+            "study": finding.kind,
             "table": "findings",
-            "sentence": each.sentence,
-            "verdict": each.verdict,
-            "value": each.value,
-            "figure": each.figure,
-            **dict(zip(("low", "high"), each.interval or (None, None), strict=True)),
+            "sentence": finding.sentence,
+            "verdict": finding.verdict,
+            "value": finding.value,
+            "figure": finding.figure,
+            **dict(zip(("low", "high"), finding.interval or (None, None), strict=True)),
         }
-        for each in answer.findings
+        for finding in answer.findings
     ]
     for section, table in tables:
         about = {"section": section.title, "study": section.study, "table": table.name}
         lines += [about | dict(zip(flat_names(table), line, strict=True)) for line in flat(table)]
-    return csv_text([shown(name) for name in names], ([_harmless(line.get(name)) for name in names] for line in lines))
+    return csv_text([shown(name) for name in names], ([_shown(line.get(name)) for name in names] for line in lines))
 
 
-def _harmless(value: Any) -> Any:
+def _shown(value: Any) -> Any:
+    """Return the value, a text without control characters."""
     return shown(value) if isinstance(value, str) else value
 
 
 def as_markdown(answer: Answer) -> str:
-    """The findings, then a heading and its tables for each section, for an issue or a README."""
+    """Return the results, then each section with its tables, as Markdown for an issue or a README."""
     parts = [f"{_escaped(answer.headline)}\n"]
     if answer.findings:
         header = [answer.gain, "95%", "verdict", "what", "from"]
-        parts.append(_grid(header, [list(cells_of(each)) for each in answer.findings], {answer.gain, "95%"}))
+        parts.append(_grid(header, [list(cells_of(finding)) for finding in answer.findings], {answer.gain, "95%"}))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
     if read := read_of(answer):
         parts.append(f"{_escaped(' '.join(read))}\n")
@@ -153,12 +153,14 @@ def _markdown_table(table: Table) -> str:
 
 
 def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:
+    """Return a table as Markdown; the columns named in `right` are right-aligned."""
     rule = ["---:" if name in right else "---" for name in header]
     rows = [[_escaped(name) for name in header], rule, *([_escaped(cell) for cell in line] for line in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 
 def _escaped(text: str) -> str:
+    """Return a text in which no character is Markdown or HTML syntax, without control characters."""
     for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\["), ("\n", " ")):
         text = text.replace(plain, safe)
     return shown(text)

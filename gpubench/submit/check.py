@@ -18,30 +18,20 @@ from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED
 
 PROVENANCE = (
-    "card",
-    "device",
-    "device_hash",
-    "cpu",
-    "os",
-    "torch",
-    "torchvision",
-    "fastai",
-    "python",
-    "gpubench",
-    "session",
-    "started",
-    "params",
-)
+    "card", "device", "device_hash", "cpu", "os", "torch", "torchvision", "fastai", "python", "gpubench", "session",
+    "started", "params",
+)  # fmt: skip
+"""Columns that rows of gpubench's trials may not leave empty."""
 PUBLISHED = ("card", "source", "params")
-"""Columns that a published figure needs."""
-OWN = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
-"""Columns that only a run of gpubench fills."""
+"""Columns that rows of published figures may not leave empty."""
+MEASURED = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
+"""Columns that are filled only in rows of gpubench's trials."""
 FEWEST = {"sampled": 6, "full": 1, "quick": 6, "published": 1}
-"""Trials a case, by mode."""
+"""Minimum trials per case, by mode."""
 WITHOUT_DIGEST = ("0", "1")
 """The versions of gpubench whose rows have no digest: 0.1 and its patches."""
 MOST_NAMED = 3
-"""Lines of one kind that are named one by one."""
+"""Maximum lines with the same problem that are named."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,7 @@ class Report:
     """The outcome for one file."""
 
     missing: list[str] = field(default_factory=list)
-    """What must change before a pull request, in sentences; empty where nothing must."""
+    """What must change before a pull request, in sentences."""
     notes: list[str] = field(default_factory=list)
     """What could not be checked, for the reviewer."""
 
@@ -70,15 +60,16 @@ def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, R
 
 
 def _ours(rows: Iterable[SubmittedRow]) -> list[SubmittedRow]:
-    """The rows of trainings that gpubench ran and that ended, whether or not they reached their goal."""
+    """Return the rows of trainings that gpubench ran and that ended, with or without reaching their goal."""
     return [row for row in rows if row.trained and not row.published]
 
 
 def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
+    """Return what must change in a file; `shared` are its problems in comparison with other rows."""
     yield from loaded.problems
     if loaded.frame.empty:
         if not loaded.problems:
-            yield f"{path}: no row to publish"
+            yield f"{path}: no rows"
         return
     if unknown := [name for name in loaded.places[0].header if name not in COLUMNS]:
         yield harmless(f"columns: {', '.join(unknown[:MOST_NAMED])[:200]}: not columns of gpubench; remove them")
@@ -91,7 +82,7 @@ def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: I
 
 
 def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
-    """A sentence for each problem; of several in one column the first ones, and how many more there are."""
+    """Return a sentence for each problem, at most MOST_NAMED for each column, then the number of other lines."""
     cells: dict[str, dict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in problems:
         cells[problem.column][problem.place.line].append(problem)
@@ -100,27 +91,31 @@ def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
             reasons = "; ".join(list(dict.fromkeys(problem.reason for problem in lines[line]))[:2])
             yield harmless(f"line {line}, {column} is {lines[line][0].value}: {reasons}")
         if len(lines) > MOST_NAMED:
-            yield f"{column}: the same in {len(lines) - MOST_NAMED} more lines"
+            yield f"{column}: problems in {len(lines) - MOST_NAMED} more lines"
 
 
 def _provenance(frame: pd.DataFrame) -> Iterator[str]:
-    own = frame["source"] == ""
-    for rows, names, whose in ((frame[own], PROVENANCE, ""), (frame[~own], PUBLISHED, " of a published figure")):
+    """Return which columns about the origin of rows are empty, or contradict it."""
+    measured = frame["source"] == ""
+    for rows, names, whose in (
+        (frame[measured], PROVENANCE, ""),
+        (frame[~measured], PUBLISHED, " of a published figure"),
+    ):
         for name in names:
             lacking = int((rows[name].astype(str) == "").sum())
             if lacking:
                 yield f"provenance: {lacking} row(s){whose} without {name}"
-    edited = int((frame[own]["commit"].str.endswith("+")).sum())
+    edited = int((frame[measured]["commit"].str.endswith("+")).sum())
     if edited:
-        yield f"provenance: {edited} row(s) by an edited checkout (commit ends in +): commit the edit, or use a release"
-    named = frame[~own & (frame["status"] == "ok")]
-    both = (named["mode"] != "published") | (named[list(OWN)] != "").any(axis=1)
+        yield f"provenance: {edited} row(s) of an edited gpubench (commit ends in +): commit it, or use a release"
+    named = frame[~measured & (frame["status"] == "ok")]
+    both = (named["mode"] != "published") | (named[list(MEASURED)] != "").any(axis=1)
     if both.any():
-        yield f"provenance: {int(both.sum())} row(s) with a source that are not published figures, but of a run here"
+        yield f"provenance: {int(both.sum())} row(s) with a source were measured here: leave source empty"
 
 
 def _without_digest(rows: Iterable[SubmittedRow]) -> Iterator[str]:
-    """Rows without a digest that a version wrote which adds one, or whose file has the column."""
+    """Return how many rows lack the digest that their version of gpubench writes."""
     lacking = [
         row.place.line
         for row in rows
@@ -133,10 +128,10 @@ def _without_digest(rows: Iterable[SubmittedRow]) -> Iterator[str]:
 
 
 def _implausible(frame: pd.DataFrame) -> Iterator[str]:
-    """Figures that are impossible, measured here or published elsewhere."""
+    """Return which figures are impossible, in measured or published rows."""
     ended = frame[frame["status"].isin(TRAINED)]
     rate = ended["samples_per_second"]
-    # A published figure may be an accuracy, or a gain in its table, and have no time.
+    # A published row may have an accuracy or a table instead of a time.
     stated = (ended["mode"] == "published") & (ended["accuracy"].notna() | (ended["table"] != ""))
     checks = {
         "seconds that are not above 0": ended["seconds"] <= 0,
@@ -151,30 +146,31 @@ def _implausible(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _trials(frame: pd.DataFrame) -> Iterator[str]:
+    """Return which cases have too few trials."""
     ended = frame[frame["status"].isin(TRAINED)]
     if ended.empty:
-        yield "trials: no row is of a training that ended"
+        yield "trials: no training ended"
     lacking: Counter[str] = Counter()
     for _, case in ended.groupby(alike.SUBMITTED, dropna=False, sort=False):
         first = case.iloc[0]
         least = FEWEST.get(first["mode"], 6)
         name = harmless(f"{first['model']} {first['precision']}")
         if first["mode"] == "quick":
-            lacking[f"{name} was timed by --quick, a first look: run it without"] += 1
+            lacking[f"{name} was measured with --quick; measure it without"] += 1
         elif len(case) < least:
-            lacking[f"{name} has {len(case)} of the {least} that a {first['mode']} case needs"] += 1
+            lacking[f"{name} has {len(case)} of {least} trials that a {first['mode']} case needs"] += 1
     for what, cases in lacking.items():
         yield f"trials: {what}" + (f" ({cases} cases)" if cases > 1 else "")
 
 
 def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
-    """What could not be checked."""
+    """Return what could not be checked."""
     ours = _ours(rows)
     if not ours:
         return
     header = loaded.places[0].header
     if DIGEST not in header:
-        yield f"no {DIGEST}: edited rows cannot be found"
+        yield f"no {DIGEST}: edited rows cannot be detected"
     if absent := [name for name in COLUMNS if name not in header and name != DIGEST]:
         named = ", ".join(absent[:MOST_NAMED])
         more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""

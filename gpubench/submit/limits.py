@@ -48,9 +48,9 @@ FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 CLOCK_ERROR = timedelta(days=1)
 """Largest difference between the clocks of two computers."""
 SAME_PEAK = 1.1
-"""A training's rate over the measured peak of its device, at most: the peak was measured under another load."""
+"""Maximum FLOP/s of a training over the measured peak of its device: the peak was measured at another time."""
 MEMORY_SLACK = 1.05
-"""Memory used over memory of the card, at most: tools count the card's memory in different ways."""
+"""Maximum memory used over the memory of the card: tools count the card's memory in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)
 """Relative rounding error of two figures of DIGITS digits."""
 REQUIRED = (
@@ -58,32 +58,34 @@ REQUIRED = (
     "startup_seconds", "laps", "precision_error", "precision_proof", "peak_memory_bytes", "processes", "mode", "trial",
     "seed", "card_memory_bytes", "suite_digest", "suite_version", "threads", "cpu_count", "batch_size", "batch_policy",
 )  # fmt: skip
-"""Columns that every row of a finished training has."""
+"""Columns that no row of a finished training may leave empty."""
 COUNTED = ("step_samples", "bytes_per_sample", "ops_per_step")
-"""The same, of a training that was not compiled."""
+"""Columns that no row of a finished training without torch.compile may leave empty."""
 HOST = ("container", "load_average", "host_reference_seconds")
-"""The same, of the host; files of an older gpubench lack these columns."""
+"""Columns about the host, which may not be empty either; files of an older gpubench lack them."""
 MODES = ("sampled", "full", "quick")
 
 
 def problems(row: SubmittedRow) -> Iterator[Problem]:
-    """The problems of one row of a training that gpubench ran."""
+    """Return the problems of one row of a training that gpubench ran."""
     if not row.known("torch") and not row.known("precision_proof"):
-        yield row.problem("torch", "rows of a suite without torch are not accepted: nothing proves their precision")
+        yield row.problem(
+            "torch", "rows of a suite without torch are not accepted: they have no proof of their precision"
+        )
         return
-    yield from _of_required(row)
-    yield from _of_suite(row)
-    yield from _of_goal(row)
-    yield from _of_times(row)
-    yield from _of_marks(row)
-    yield from _of_date(row)
-    yield from _of_card(row)
-    yield from _of_work(row)
-    yield from _of_precision(row)
+    yield from _check_required(row)
+    yield from _check_suite(row)
+    yield from _check_goal(row)
+    yield from _check_times(row)
+    yield from _check_marks(row)
+    yield from _check_date(row)
+    yield from _check_card(row)
+    yield from _check_work(row)
+    yield from _check_precision(row)
 
 
-def _of_required(row: SubmittedRow) -> Iterator[Problem]:
-    """Cells that may not be empty."""
+def _check_required(row: SubmittedRow) -> Iterator[Problem]:
+    """Return the cells that may not be empty, and modes that do not exist."""
     compiled = "compile=true" in row.text("params")
     for name in (*REQUIRED, *HOST, *(() if compiled else COUNTED)):
         if not row.known(name) and (name in REQUIRED or row.has(name)):
@@ -93,42 +95,45 @@ def _of_required(row: SubmittedRow) -> Iterator[Problem]:
     if row.text("mode") not in MODES:
         yield row.problem("mode", f"must be one of {', '.join(MODES)}")
     if row.known("odd_flops_share") and not row.known("flops_per_sample"):
-        yield row.problem("flops_per_sample", "odd_flops_share needs it")
+        yield row.problem("flops_per_sample", "empty, but odd_flops_share is not")
     if row.has("run_samples") and row.number("samples") > 0 and not row.known("run_samples"):
-        yield row.problem("run_samples", "a training has samples")
+        yield row.problem("run_samples", "empty, but samples is not")
     if row.known("measured_peak_flops") and not row.known("op_overhead_seconds"):
-        yield row.problem("op_overhead_seconds", "it is measured together with measured_peak_flops")
+        yield row.problem("op_overhead_seconds", "empty, but measured_peak_flops is not")
     if not row.known("data") and any(row.known(name) for name in QUALITIES):
-        yield row.problem("data", "a quality needs data")
+        yield row.problem("data", "empty, but the row has a quality")
 
 
-def _of_suite(row: SubmittedRow) -> Iterator[Problem]:
-    """A built-in suite that was never released, a model that it does not have, or a missing quality."""
+def _check_suite(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the suite was released, has this model, and has its quality in the row."""
     name, digest = row.text("suite"), row.text("suite_digest")
     built_in, suite = _built_in(name), suite_of(row)
     if built_in and digest not in {built_in.digest, *RELEASED}:
-        yield row.problem("suite_digest", f"no release has such a suite {name}; rename a suite of your own")
+        yield row.problem(
+            "suite_digest", f"no release of gpubench has this version of {name}; give a changed suite another name"
+        )
     if suite is None:
         return
     if row.text("model") not in suite.models:
         yield row.problem("model", f"{name} has {', '.join(suite.models)}")
     if row.learns and suite.quality in QUALITIES and not row.known(suite.quality):
-        yield row.problem(suite.quality, f"{name} has it after every full run on real data")
+        yield row.problem(suite.quality, f"{name} must have it after every full run on real data")
 
 
 def suite_of(row: SubmittedRow) -> Suite | None:
-    """The suite of the row; None where this gpubench has none of that name and code."""
+    """Return the suite of the row; None if this gpubench has no suite with that name and digest."""
     loaded = _built_in(row.text("suite"))
     return loaded.suite if loaded and loaded.digest == row.text("suite_digest") else None
 
 
 @cache
 def _built_in(name: str) -> files.LoadedSuite | None:
+    """Return the built-in suite with this name, None if there is none."""
     return files.find(name) if name in files.built_in_names() else None
 
 
-def _of_goal(row: SubmittedRow) -> Iterator[Problem]:
-    """A status that the quality, the goal or the reason contradicts."""
+def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the status agrees with the quality, the goal and the reason."""
     passed = row.text("status") == "ok"
     share = row.number("success_rate")
     if share == (0 if passed else 1):
@@ -146,8 +151,8 @@ def _of_goal(row: SubmittedRow) -> Iterator[Problem]:
         yield row.problem("status", f"{suite.quality} is {row.number(suite.quality):g}, and the goal is {goal:g}")
 
 
-def _of_times(row: SubmittedRow) -> Iterator[Problem]:
-    """Seconds and rates that contradict each other, or that are not above 0."""
+def _check_times(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that seconds and rates agree with each other."""
     seconds, train, valid = map(row.number, ("seconds", "train_seconds", "valid_seconds"))
     if train + valid > seconds + 2 * ROUNDED * max(train, valid):
         yield row.problem("seconds", f"training and validation alone take {shown_cell(train + valid)} s")
@@ -155,30 +160,31 @@ def _of_times(row: SubmittedRow) -> Iterator[Problem]:
     if row.text("measured") not in {"measured", "projected"}:
         yield row.problem("measured", "must be `measured` or `projected`")
     if math.isnan(low) != math.isnan(high):
-        yield row.problem("seconds_low", "a band has two ends")
+        yield row.problem("seconds_low", "seconds_low and seconds_high must both be set or both be empty")
     elif row.text("measured") == "measured" and not math.isnan(low):
-        yield row.problem("seconds_low", "a measured time has no band")
+        yield row.problem("seconds_low", "a measured time has no interval")
     elif low > seconds or high < seconds:
-        yield row.problem("seconds", f"its band is {shown_cell(low)} to {shown_cell(high)} s")
+        yield row.problem("seconds", f"its interval is {shown_cell(low)} to {shown_cell(high)} s")
     stall, rate, resident = map(row.number, ("data_stall", "samples_per_second", "resident_samples_per_second"))
     if resident > 0 and abs(1 - rate / resident - stall) > 3 * ROUNDED * (1 + rate / resident):
         yield row.problem("data_stall", f"the two rates give {shown_cell(1 - rate / resident)}")
 
 
-def _of_marks(row: SubmittedRow) -> Iterator[Problem]:
-    """Marks that other columns contradict."""
+def _check_marks(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the marks agree with the other columns."""
     marks, load = row.text("marks").split(), row.text("foreign_load")
-    follow = {
+    expected = {
         "unsteady": row.text("steady").startswith("unsteady"),
         "resumed": bool(row.text("resumed")),
         "shared": "compute" in load or "of the CPUs" in load,
     }
-    for mark, present in follow.items():
+    for mark, present in expected.items():
         if present != (mark in marks) and row.has("marks"):
             yield row.problem("marks", f"other columns give {'' if present else 'not '}{mark}")
 
 
-def _of_date(row: SubmittedRow) -> Iterator[Problem]:
+def _check_date(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the trial started after the first release and before now."""
     started = started_at(row)
     if started is None:
         yield row.problem("started", "must be a time in UTC, ISO 8601")
@@ -189,50 +195,51 @@ def _of_date(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def started_at(row: SubmittedRow) -> datetime | None:
-    """The start of the trial; None where the cell is no time with a zone."""
+    """Return the start of the trial; None if the cell is not a time with a zone."""
     try:
-        found = datetime.fromisoformat(row.text("started"))
+        started = datetime.fromisoformat(row.text("started"))
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return started if started.tzinfo else None
 
 
-def _of_card(row: SubmittedRow) -> Iterator[Problem]:
+def _check_card(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the card agrees with the device and the memory."""
     card, cpu = row.text("card"), row.text("cpu")
     if not row.accelerator and card != cpu:
-        yield row.problem("card", f"the device is a CPU, and it is {shown_cell(cpu)}")
+        yield row.problem("card", f"the device is the CPU {shown_cell(cpu)}")
     elif row.text("device").startswith("cuda") and card == cpu:
         yield row.problem("card", f"the device is {row.text('device')}, not a CPU")
-    own, used = row.number("card_memory_bytes"), row.number("peak_memory_bytes")
-    if used > own * MEMORY_SLACK:
-        yield row.problem("peak_memory_bytes", f"the card has {shown_cell(own)}")
-    if row.number("device_memory_bytes") > own * MEMORY_SLACK:
-        yield row.problem("device_memory_bytes", f"the card has {shown_cell(own)}")
+    memory, used = row.number("card_memory_bytes"), row.number("peak_memory_bytes")
+    if used > memory * MEMORY_SLACK:
+        yield row.problem("peak_memory_bytes", f"the card has {shown_cell(memory)}")
+    if row.number("device_memory_bytes") > memory * MEMORY_SLACK:
+        yield row.problem("device_memory_bytes", f"the card has {shown_cell(memory)}")
     named = re.search(r"(\d+) ?GB\b", card)
-    if named and row.accelerator and own > int(named[1]) * 1.1e9:
-        yield row.problem("card_memory_bytes", f"the card's name says {named[0]}")
+    if named and row.accelerator and memory > int(named[1]) * 1.1e9:
+        yield row.problem("card_memory_bytes", f"the card's name has {named[0]}")
 
 
-def _of_work(row: SubmittedRow) -> Iterator[Problem]:
-    """More FLOP/s or bytes/s than the card can do."""
+def _check_work(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that FLOP/s and bytes/s are below the peaks of the card."""
     rate = row.number("samples_per_second")
-    if row.text("resumed"):  # the counted step may be of a later stage, which is heavier than the whole run
+    if row.text("resumed"):  # the counted step may be of a later stage, with more FLOPs per sample
         rate = math.nan
-    done = row.number("flops_per_sample") * rate / peaks_used(row.cells)
+    flops = row.number("flops_per_sample") * rate / peaks_used(row.cells)
     peak, moved = row.number("measured_peak_flops"), row.number("measured_bandwidth_bytes_per_second")
-    if done > peak * SAME_PEAK:
+    if flops > peak * SAME_PEAK:
         yield row.problem(
             "samples_per_second",
-            f"that is {shown_cell(done)} FLOP/s, and the peak measured on the card is {shown_cell(peak)}",
+            f"that is {shown_cell(flops)} FLOP/s, and the peak measured on the card is {shown_cell(peak)}",
         )
     card = listed_peaks.find(row.text("card"), row.number("card_memory_bytes"))
     if card is None:
         return
     listed = card.peak(row.text("precision")) or math.inf
-    if done > listed * IMPOSSIBLE:
+    if flops > listed * IMPOSSIBLE:
         yield row.problem(
             "samples_per_second",
-            f"that is {shown_cell(done)} FLOP/s, and {card.name} is specified for {shown_cell(listed)}",
+            f"that is {shown_cell(flops)} FLOP/s, and {card.name} is specified for {shown_cell(listed)}",
         )
     if peak > listed * IMPOSSIBLE:
         yield row.problem("measured_peak_flops", f"the specified peak of {card.name} is {shown_cell(listed)}")
@@ -242,12 +249,12 @@ def _of_work(row: SubmittedRow) -> Iterator[Problem]:
         )
 
 
-def _of_precision(row: SubmittedRow) -> Iterator[Problem]:
-    """A proof of another precision than the row has."""
+def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
+    """Check that the proof is one of the row's precision."""
     precision, proof = PRECISIONS.get(row.text("precision")), row.text("precision_proof")
     if precision is None or (precision.tf32 and not row.accelerator):
-        known = [name for name, known_precision in PRECISIONS.items() if row.accelerator or not known_precision.tf32]
-        yield row.problem("precision", f"must be one of {', '.join(known)}")
+        names = [name for name, choice in PRECISIONS.items() if row.accelerator or not choice.tf32]
+        yield row.problem("precision", f"must be one of {', '.join(names)}")
         return
     low, high = precision.band
     error, probe = row.number("precision_error"), proof.partition(";")[0]
@@ -271,5 +278,5 @@ def _of_precision(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def _part(proof: str, name: str) -> str:
-    """The part of a proof that begins with this word."""
+    """Return the part of a proof that begins with this word; empty if there is none."""
     return next((part for part in proof.split("; ") if part.startswith(name)), "")

@@ -1,4 +1,4 @@
-"""A row of a submitted file with its place and its laps, and a problem of such a row."""
+"""Rows of submitted files with their laps, and problems of such rows. Every module of `submit` uses it."""
 
 import json
 import math
@@ -10,15 +10,16 @@ from gpubench.rows.read import Loaded, Place
 from gpubench.suite.trial import TRAINED, Lap
 
 KINDS = ("warmup", "timed", "resident")
+"""Kinds of laps."""
 LAP_SECONDS = 1e-6
-"""Laps are written to the microsecond."""
+"""Resolution of laps, in seconds."""
 MOST_SHOWN = 60
-"""Characters of a cell in a message."""
+"""Maximum length of a cell in a message, in characters."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A cell that cannot be right."""
+    """A cell that is wrong."""
 
     place: Place
     column: str
@@ -34,36 +35,36 @@ class SubmittedRow:
     place: Place
     cells: Mapping[str, Any]
     laps: tuple[Lap, ...] | None
-    """None where the cell has no laps."""
+    """None if the cell is no list of laps."""
 
     def number(self, column: str) -> float:
-        """The cell of a column of numbers, NaN where it is empty."""
+        """Return the cell of a column of numbers, NaN if it is empty."""
         return float(self.cells[column])
 
     def text(self, column: str) -> str:
-        """The cell of a column of texts, empty where there is none."""
+        """Return the cell of a column of texts."""
         return str(self.cells[column])
 
     def problem(self, column: str, reason: str) -> Problem:
-        """The problem that this cell has."""
+        """Return a problem of this cell."""
         return Problem(self.place, column, shown_cell(self.cells[column]), reason)
 
     def has(self, column: str) -> bool:
-        """Whether the file has the column; files of an older gpubench may lack some."""
+        """Return whether the file has the column; files of an older gpubench may lack some."""
         return column in self.place.header
 
     def known(self, *columns: str) -> bool:
-        """Whether none of these cells is empty."""
+        """Return whether none of these cells is empty."""
         return all(self.cells[name] != "" and self.cells[name] == self.cells[name] for name in columns)
 
     @property
     def published(self) -> bool:
-        """Whether somebody else measured and published its figures."""
+        """Whether its figures were published elsewhere, not measured with gpubench."""
         return bool(self.text("source"))
 
     @property
     def trained(self) -> bool:
-        """Whether its training ended, with or without reaching the goal."""
+        """Whether its training ended, with or without reaching its goal."""
         return self.text("status") in TRAINED
 
     @property
@@ -78,12 +79,13 @@ class SubmittedRow:
 
 
 def rows_of(loaded: Loaded) -> list[SubmittedRow]:
-    """Return every row that `load` read with `keep`."""
+    """Return the rows of files that `load` read with `keep`."""
     records = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
     return [_row(place, {str(name): cell for name, cell in cells.items()}) for place, cells in records]
 
 
 def _row(place: Place, cells: Mapping[str, Any]) -> SubmittedRow:
+    """Return a row with its laps."""
     try:
         laps = tuple(_lap(*lap) for lap in json.loads(str(cells["laps"])))
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -92,7 +94,7 @@ def _row(place: Place, cells: Mapping[str, Any]) -> SubmittedRow:
 
 
 def _lap(phase: str, epoch: int, kind: Any, steps: int, samples: int, seconds: float, wait: float) -> Lap:
-    """Return the lap. Raises ValueError or TypeError for values that no lap has."""
+    """Return the lap. Raises ValueError or TypeError if a value is not valid."""
     whole = all(type(count) is int for count in (epoch, steps, samples)) and steps >= 0 and samples >= 0
     timed = math.isfinite(seconds) and math.isfinite(wait) and -LAP_SECONDS <= wait <= seconds + 2 * LAP_SECONDS
     if not (isinstance(phase, str) and kind in KINDS and whole and timed):
@@ -101,7 +103,7 @@ def _lap(phase: str, epoch: int, kind: Any, steps: int, samples: int, seconds: f
 
 
 def shown_cell(value: object) -> str:
-    """A cell as a message shows it."""
+    """Return a cell as a message shows it."""
     if isinstance(value, float):
         return "empty" if math.isnan(value) else f"{value:.6g}"
     text = str(value)

@@ -18,31 +18,30 @@ PRIVATE = {
 VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
 """Columns whose dots are versions, not addresses."""
 LISTS = ("laps", "batch_curve", "table")
-"""Columns that have a JSON list, which may be long."""
+"""Columns that contain a JSON list, which may be long."""
 MOST_CHARACTERS = 1000
-"""Characters of a cell that is no list."""
+"""Maximum length of a cell that is no list, in characters."""
 MOST_IN_LIST = 100
-"""Characters of a text in a list: the name of a phase or of a column."""
+"""Maximum length of a text in a list, such as the name of a phase, in characters."""
 
 
 def problems(texts: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each kind of such text in a column; the cells are text as it is in the file."""
+    """Return a sentence for each kind of such text in a column; `texts` has the cells as they are in the file."""
     for name in texts.columns:
         hits: Counter[str] = Counter()
         for text, rows in Counter(map(str, texts[name])).items():
             for kind in _kinds(name, text):
                 hits[kind] += rows
         for kind, rows in hits.items():
-            advice = (
-                "; blank it out, and say so in the pull request: submit will report the row as changed"
-                if kind in PRIVATE
-                else ""
-            )
-            yield f"{'private' if kind in PRIVATE else 'text'}: column {name} has {kind} in {rows} row(s){advice}"
+            if kind in PRIVATE:
+                advice = "replace it, and note that in the pull request: submit will report the row as changed"
+                yield f"private: column {name} has {kind} in {rows} row(s); {advice}"
+            else:
+                yield f"text: column {name} has {kind} in {rows} row(s)"
 
 
 def _kinds(name: str, text: str) -> Iterator[str]:
-    """What is wrong with a cell of this column."""
+    """Return what is wrong with a cell of this column."""
     if not text:
         return
     for kind, pattern in PRIVATE.items():
@@ -62,20 +61,20 @@ def _kinds(name: str, text: str) -> Iterator[str]:
 
 
 def _texts_in_list(text: str) -> list[str] | None:
-    """Every text in a JSON list, however deep; None where the cell is no such list."""
+    """Return every text in a JSON list and in lists and objects inside; None if the cell is no JSON list."""
     try:
         waiting = [json.loads(text)]
     except (ValueError, RecursionError):
         return None
     if not isinstance(waiting[0], list):
         return None
-    found: list[str] = []
+    texts: list[str] = []
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, dict):
             waiting += [*value, *value.values()]
         elif isinstance(value, list):
             waiting += value
-    return found
+    return texts

@@ -15,23 +15,24 @@ FIGURES = (
     "seconds", "train_seconds", "valid_seconds", "samples_per_second", "resident_samples_per_second", "loader_wait",
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
 )  # fmt: skip
-"""Figures that never agree in two trials by chance, three together."""
+"""Figures of a trial."""
 FEWEST_FIGURES = 3
+"""Two trials with at least so many figures, all equal, are copies."""
 NAMED_TRIALS = 6
-"""Missing trials that a message names."""
+"""Maximum missing trials that a message names."""
 Shape = tuple[object, ...]
 
 
 def problems(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow] = ()) -> Iterator[Problem]:
-    """What the rows of the files show together, and beside those that are already published."""
-    own = [row for row in rows if not row.published]
-    yield from _missing_trials(own)
-    yield from _twice(own)
+    """Return the problems of rows in comparison with each other and with `published` rows."""
+    measured = [row for row in rows if not row.published]
+    yield from _missing_trials(measured)
+    yield from _twice(measured)
     yield from _copies(rows, published)
 
 
 def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, list[SubmittedRow]]:
-    """The rows that agree in these columns."""
+    """Return the rows by their cells in these columns."""
     groups: dict[Shape, list[SubmittedRow]] = defaultdict(list)
     for row in rows:
         groups[tuple(str(row.cells[name]) for name in columns)].append(row)
@@ -39,7 +40,7 @@ def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, lis
 
 
 def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Cases without some of the trials of their run: somebody may have dropped slow ones, or missed goals."""
+    """Return cases that lack trials of their run: slow or failed ones may have been removed."""
     failed = _by((row for row in rows if not row.trained), ASKED)
     last = {
         session: max((int(row.number("trial")) for row in group if row.known("trial")), default=0)
@@ -49,7 +50,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
         present = {int(row.number("trial")) for row in [*case, *others] if row.known("trial")}
-        # Rounds that --until adds leave out cases without a result.
+        # Trials that --until adds leave out cases without a result.
         goes_on = not first.known("until") or any(row.text("status") == "ok" for row in case)
         end = last[first.text("session")] if goes_on else max(present)
         missing = [trial for trial in range(end + 1) if trial not in present]
@@ -58,28 +59,28 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
             yield first.problem(
                 "trial",
                 f"trial(s) {named} of {first.text('model')} {first.text('precision')} are missing; send every trial of"
-                " a run, slow ones and missed goals too, and resume a run that was interrupted",
+                " a run, also slow and failed ones, and resume a run that was interrupted",
             )
         for row in case:
             if row.number("seed") - row.number("trial") != first.number("seed") - first.number("trial"):
-                yield row.problem("trial", f"its seed does not fit: line {first.place.line} is of the same case")
+                yield row.problem("trial", f"its seed does not match that of line {first.place.line}, the same case")
 
 
 def _twice(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """A trial of a case that occurs twice."""
+    """Return trials that occur twice."""
     for group in _by((row for row in rows if row.trained), (*alike.SUBMITTED, "trial")).values():
         for row in group[1:]:
             yield row.problem("trial", f"{_where(group[0], row)} is the same trial of the same case")
 
 
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Rows with the laps of another row, with its laps times one factor, or with its figures."""
-    mine = {id(row): at for at, row in enumerate(rows)}
+    """Return rows with the laps of another row, with its laps times a factor, or with its figures."""
+    submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
     pairs = [*_same_laps(every), *_same_figures(every)]
-    for original, row, how in sorted(pairs, key=lambda pair: id(pair[0]) in mine):  # published originals first
-        if id(row) not in mine or id(row) in copied or _is_itself(original, row):
+    for original, row, how in sorted(pairs, key=lambda pair: id(pair[0]) in submitted):  # published originals first
+        if id(row) not in submitted or id(row) in copied or _is_itself(original, row):
             continue
         copied.add(id(row))
         column = "laps" if row.laps else "seconds"
@@ -87,7 +88,7 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
 
 
 def _same_laps(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Pairs of an earlier and a later row whose laps are the same, or the same times one factor."""
+    """Return pairs of an earlier and a later row whose laps are equal, or equal times a factor."""
     groups: dict[Shape, list[SubmittedRow]] = defaultdict(list)
     for row in rows:
         if row.laps:
@@ -107,7 +108,7 @@ def _same_laps(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, Sub
 
 
 def _same_figures(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Pairs of an earlier and a later row whose figures are the same."""
+    """Return pairs of an earlier and a later row whose figures are equal."""
     for group in _by(rows, FIGURES).values():
         if sum(group[0].known(name) for name in FIGURES) >= FEWEST_FIGURES:
             for row in group[1:]:
@@ -115,12 +116,12 @@ def _same_figures(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, 
 
 
 def _is_itself(original: SubmittedRow, row: SubmittedRow) -> bool:
-    """Whether it is the published row that the file had before."""
+    """Return whether the original is the same row in the published version of its file."""
     same_file = original.place.path != row.place.path and original.place.path.name == row.place.path.name
     return same_file and all(str(original.cells[name]) == str(cell) for name, cell in row.cells.items())
 
 
 def _where(other: SubmittedRow, row: SubmittedRow) -> str:
-    """The place of another row, as a message about this one names it."""
+    """Return the place of another row, for a message about this row."""
     place = other.place
     return f"line {place.line}" if place.path == row.place.path else f"{place.path}, line {place.line}"

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filtering and unfolding of gpubench's pages. Everything it shows is set as text, never as markup.
+// Sorts, filters and unfolds tables of gpubench's pages. It sets all content as text, never as markup.
 (() => {
   const status = document.getElementById("status");
 
@@ -21,7 +21,7 @@
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
-      if (x === "" || y === "") return (x === "") - (y === ""); // the empty ones stay at the end
+      if (x === "" || y === "") return (x === "") - (y === ""); // empty cells stay at the end
       const order = head.classList.contains("number") ? x - y : x.localeCompare(y, "en", { numeric: true });
       return down ? -order : order;
     });
@@ -36,7 +36,7 @@
   const search = document.getElementById("filter");
   const selects = [...document.querySelectorAll("select[data-filter]")];
   const filters = document.getElementById("filters");
-  if (filters) filters.hidden = false; // without a script they would do nothing
+  if (filters) filters.hidden = false; // filters need this script
 
   function filter() {
     const words = (search?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
@@ -45,7 +45,7 @@
     let shown = 0;
     for (const row of document.querySelectorAll("table[data-sortable] tbody tr")) {
       const text = row.textContent.toLowerCase();
-      // A table without such a filter is not held against it.
+      // A filter does not apply to a table without its attribute.
       const fits = set.every(({ dataset, value }) => (row.dataset[dataset.filter] ?? value) === value);
       row.hidden = !(fits && words.every((word) => text.includes(word)));
       shown += !row.hidden;

@@ -1,5 +1,4 @@
-"""A static site out of rows: findings and rankings, a page for each suite and each card, addresses for every row.
+"""Makes a static site from rows: results and rankings, and a page for each suite and each card.
 
-`tables` makes the lines, `addresses` says where everything is, `pages` puts it together. Nothing here reads or writes
-a file; commands do.
+`tables` makes the tables, `addresses` the links, `pages` the pages. The command `site` calls it and writes the files.
 """

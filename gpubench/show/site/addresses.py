@@ -1,4 +1,4 @@
-"""Where everything is on a site, and where a source is on the web: names of files, anchors, and links."""
+"""Links of a site: to its pages and rows, and to sources on the web. `pages` and `tables` call it."""
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
@@ -17,51 +17,53 @@ WEB = re.compile(
     r"(?:@(?P<commit>[0-9a-f]{7,40}))?(?:[,;\s].*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-"""A place on the web at the beginning of a source, and the commit it was read at: a host, a path, no user, no query."""
+"""Matches a source that begins with a host and a path, with an optional commit; a user or a query does not match."""
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Of pages and rows, as a page in a folder `root` away from the first one needs them."""
+    """The links to the pages and rows of a site."""
 
     cards: dict[str, str]
+    """File name of each card's page, without suffix."""
     suites: dict[str, str]
+    """File name of each suite's page, without suffix."""
     rows: dict[tuple[str, int], str]
+    """Anchor of each row, by its file and line."""
     root: str = ""
+    """Path from the page with the links to the folder of the first page."""
 
     def card(self, name: str, anchor: str = "") -> str:
-        """Of a card's page, or a place in it."""
+        """Return the link to a card's page, or to an anchor in it."""
         return f"{self.root}card/{self.cards[name]}.html{'#' if anchor else ''}{anchor}"
 
     def suite(self, name: str, anchor: str = "") -> str:
-        """Of a suite's page; empty for one without any."""
-        return (
-            f"{self.root}suite/{self.suites[name]}.html{'#' if anchor else ''}{anchor}" if name in self.suites else ""
-        )
+        """Return the link to a suite's page, or to an anchor in it; empty for a suite without a page."""
+        if name not in self.suites:
+            return ""
+        return f"{self.root}suite/{self.suites[name]}.html{'#' if anchor else ''}{anchor}"
 
     def row(self, row: Row) -> str:
-        """Of a row in its card's page."""
+        """Return the link to a row in its card's page."""
         return self.card(row.card, self.anchor(row))
 
     def anchor(self, row: Row) -> str:
-        """Its file and line; they stay what they are when files of other names join."""
+        """Return the anchor of a row: its file and line. It does not change when files with other names are added."""
         return self.rows[row.file, row.line]
 
 
 def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[Row], root: str = "") -> Addresses:
-    """With names that a file may have, each once."""
+    """Return the links of a site with these pages and rows, with unique file names."""
     anchors = {(row.file, row.line): f"{PurePath(row.file).stem}-{row.line}" for row in rows}
-    return Addresses(_unique(cards), _unique(suites), _unique_of(anchors), root)
+    return Addresses(
+        _unique({card: card for card in cards}), _unique({suite: suite for suite in suites}), _unique(anchors), root
+    )
 
 
-def _unique(names: Iterable[str]) -> dict[str, str]:
-    return _unique_of({name: name for name in names})
-
-
-def _unique_of(names: Mapping[Key, str]) -> dict[Key, str]:
-    """Each key with the slug of its name, numbered where an earlier one has it."""
+def _unique(names: Mapping[Key, str]) -> dict[Key, str]:
+    """Return the slug of each key's name, with a number where an earlier name has the same slug."""
+    slugs: dict[Key, str] = {}
     taken: set[str] = set()
-    found = {}
     for key, name in names.items():
         plain = stem = slug(name) or "unnamed"
         number = 1
@@ -69,20 +71,20 @@ def _unique_of(names: Mapping[Key, str]) -> dict[Key, str]:
             number += 1
             stem = f"{plain}-{number}"
         taken.add(stem)
-        found[key] = stem
-    return found
+        slugs[key] = stem
+    return slugs
 
 
 def source_link(source: str) -> str:
-    """The https address that a source begins with, at its commit; empty where it begins with none."""
-    found = WEB.fullmatch(source)
-    if not found:
+    """Return the https link to a source at its commit; empty if the source does not begin with an address."""
+    match = WEB.fullmatch(source)
+    if not match:
         return ""
-    place, commit = found["place"], found["commit"]
+    place, commit = match["place"], match["commit"]
     tree = f"/tree/{commit}" if commit and place.lower().startswith("github.com/") else ""
     return f"https://{place}{tree}"
 
 
 def figure_link(figure: Figure) -> str:
-    """The file that a published figure was read from, at its commit."""
+    """Return the link to the file that a published figure was read from, at its commit."""
     return f"https://github.com/{quote(figure.source)}/blob/{quote(figure.commit)}/{quote(figure.file)}"

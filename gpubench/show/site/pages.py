@@ -1,4 +1,4 @@
-"""The pages of a site: the first one, one for each suite that has findings or tables, one for each card."""
+"""Makes the pages of a site: the first one, one for each suite and one for each card. The command `site` calls it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,29 +19,30 @@ from gpubench.studies.words import gain, read_of, times
 
 
 @dataclass(frozen=True)
-class Told:
-    """A finding: what it says leads to its evidence, what it rests on follows."""
+class LinkedResult:
+    """A result as a sentence with a link to its section."""
 
-    said: str
+    sentence: str
     basis: str
+    """What follows the sentence: models, trials and caveats."""
     href: str
 
 
 def pages(contents: Contents) -> Iterator[tuple[str, str]]:
-    """Each page's place below the site's folder, and its text."""
+    """Return the path of each page in the site's folder, and its HTML."""
     suites = {name: answers.only(contents.answer, name) for name in _suites(contents.answer)}
     cards = dict.fromkeys([*(row.card for row in contents.rows), *(line.card for line in contents.ranking.lines)])
     here = addresses(cards, suites, contents.rows)
     evidence = {
         id(finding): (name, f"section-{at}")
-        for name, own in suites.items()
-        for at, section in enumerate(own.sections, start=1)
+        for name, of_suite in suites.items()
+        for at, section in enumerate(of_suite.sections, start=1)
         for finding in section.findings
     }
     yield "index.html", _index(contents, here, evidence, list(suites))
-    for name, own in suites.items():
-        cases = frozenset[int]().union(*(section.cases for section in own.sections))
-        carried = replace(own, table=lambda _, cases=cases: contents.answer.table(cases))  # type: ignore[misc]
+    for name, of_suite in suites.items():
+        cases = frozenset[int]().union(*(section.cases for section in of_suite.sections))
+        carried = replace(of_suite, table=lambda _, cases=cases: contents.answer.table(cases))  # type: ignore[misc]
         yield here.suite(name), page_of(carried, home="../index.html")
     below = replace(here, root="../")
     for card in cards:
@@ -49,19 +50,25 @@ def pages(contents: Contents) -> Iterator[tuple[str, str]]:
 
 
 def _suites(answer: Answer) -> list[str]:
+    """Return the names of the suites, in the order of their sections."""
     return list(dict.fromkeys(section.suite for section in answer.sections))
 
 
-def _told(findings: Sequence[Finding], to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> list[Told]:
-    return [Told(each.said, each.sentence[len(each.said) :], to.suite(*evidence[id(each)])) for each in findings]
+def _linked(findings: Sequence[Finding], to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> list[LinkedResult]:
+    """Return each result with the link to its section."""
+    return [
+        LinkedResult(finding.said, finding.sentence[len(finding.said) :], to.suite(*evidence[id(finding)]))
+        for finding in findings
+    ]
 
 
 def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str, str]], suites: Sequence[str]) -> str:
+    """Return the first page."""
     answer, looks = contents.answer, dict[str, str]()
-    first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][:1]
+    first = [chart for finding in answer.findings for chart in worth_drawing(finding.charts)][:1]
     with style("page"):
         lead = inline(first, "lead", looks)
-    own = dict.fromkeys(each.card for each in contents.standings)
+    measured = {standing.card for standing in contents.standings}
     return rendered(
         "site.html",
         rules_of(looks),
@@ -69,14 +76,16 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         description=answer.headline,
         answer=answer,
         read=" ".join(read_of(answer)),
-        told=_told([each for each in answer.compared if each.sentence != answer.headline], here, evidence),
+        results=_linked(
+            [finding for finding in answer.compared if finding.sentence != answer.headline], here, evidence
+        ),
         first=FIRST,
         lead=lead,
         suites=[(name, here.suite(name)) for name in suites],
         filters={
-            "suite": sorted({each.suite for each in contents.standings}),
-            "precision": sorted({each.precision for each in contents.standings}),
-            "card": [*sorted(own), *sorted({line.card for line in contents.ranking.lines} - set(own))],
+            "suite": sorted({standing.suite for standing in contents.standings}),
+            "precision": sorted({standing.precision for standing in contents.standings}),
+            "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
         cases=tables.cases(_in_order(contents.standings, suites), here),
         ranking=tables.ranking(contents.ranking, here),
@@ -86,14 +95,15 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
 
 
 def _in_order(standings: Sequence[Standing], suites: Sequence[str]) -> list[Standing]:
-    """Those of the suite with the first finding first."""
+    """Return the standings in the order of `suites`."""
     order = {name: at for at, name in enumerate(suites)}
-    return sorted(standings, key=lambda each: order.get(each.suite, len(order)))
+    return sorted(standings, key=lambda standing: order.get(standing.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> str:
-    cases = [each for each in contents.standings if each.card == card]
-    rows = {(row.file, row.line): row for each in cases for row in each.rows}
+    """Return the page of a card."""
+    cases = [standing for standing in contents.standings if standing.card == card]
+    rows = {(row.file, row.line): row for case in cases for row in case.rows}
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
     findings = [finding for finding in contents.answer.findings if not measured.isdisjoint(finding.cases)]
@@ -103,7 +113,7 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
         description=f"How fast {card} trains.",
         card=card,
         lead=_lead(contents.ranking, card),
-        told=_told(findings, to, evidence),
+        results=_linked(findings, to, evidence),
         first=FIRST,
         cases=tables.cases(cases, to),
         rows=tables.rows(rows.values(), to),
@@ -112,13 +122,13 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
 
 
 def _lead(ranking: Ranking, card: str) -> str:
-    """What the published figures say of it, in a sentence."""
+    """Return a sentence with the rank and the speed of a card by published figures."""
     line = next((line for line in ranking.lines if line.card == card), None)
     if line is None or not line.ratios:
-        return "No figure that others published is used for it."
-    said = [f"{card} is in tier {line.tier} of {max(each.tier for each in ranking.lines)}"] if line.tier else []
-    for kind, each in line.ratios.items():
+        return "No published figure of it is used."
+    parts = [f"{card} is in tier {line.tier} of {max(line.tier for line in ranking.lines)}"] if line.tier else []
+    for kind, ratio in line.ratios.items():
         than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
-        sure = f" (90%: {gain(each.low)} to {gain(each.high)})" if each.low != each.high else ""
-        said.append(f"{times(each.value)}{than} in {CLASSES[kind].called}{sure}")
-    return f"By published figures: {', '.join(said)}."
+        interval = f" (90%: {gain(ratio.low)} to {gain(ratio.high)})" if ratio.low != ratio.high else ""
+        parts.append(f"{times(ratio.value)}{than} in {CLASSES[kind].called}{interval}")
+    return f"By published figures: {', '.join(parts)}."

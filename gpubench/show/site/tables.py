@@ -1,13 +1,13 @@
-"""The tables of a site: every case in its place, published speeds, the rows and the published figures of a card.
+"""Tables of a site: cases with their rank, the ranking by published figures, and the rows and figures of a card.
 
-Rows and published figures never share a table.
+`pages` calls it. No table has both rows and published figures.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.show.html import Cell, Grid, Line, cell_of, heads_of
+from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import CLASSES, Figure, Published
 from gpubench.studies.cards.model import Ratio
@@ -17,9 +17,9 @@ from gpubench.studies.standings.standings import Row, Standing
 from gpubench.studies.words import author, name
 
 LONGEST = 110
-"""Characters of a recipe or a note beside a case; the suite's page and the rows have all of it."""
+"""Maximum length of a recipe or a note, in characters; the suite's page and the rows have the whole text."""
 IMPORTED = "imported"
-"""The mark of a case that somebody published, which was not measured with gpubench."""
+"""Mark of a case that was published elsewhere and not measured with gpubench."""
 CASES = (
     Column("place", "count"),
     Column("card"),
@@ -62,113 +62,114 @@ FIGURES = (
 
 
 def cases(standings: Sequence[Standing], to: Addresses) -> Grid:
-    """Every case; its figure leads to its rows."""
-    return Grid("cases", heads_of(CASES), [_case(each, to) for each in standings])
+    """Return the table of all cases, with links from the seconds to the rows."""
+    return Grid("cases", heads_of(CASES), [_case(standing, to) for standing in standings])
 
 
-def _case(each: Standing, to: Addresses) -> Line:
+def _case(standing: Standing, to: Addresses) -> HtmlLine:
+    """Return the line of a case."""
     values: dict[str, Value] = {
-        "card": each.label,
-        "seconds": each.seconds,
-        "precision": each.precision,
-        "samples/s": each.rate,
-        "suite": each.suite,
-        "model": each.model,
-        "batch": each.batch,
-        "recipe": name(each.recipe, LONGEST),
-        "runs": each.trials or None,
-        "submissions": each.submissions,
-        "source": author(each.source),
-        "notes": name(each.notes, LONGEST),
+        "card": standing.label,
+        **{column: getattr(standing, column) for column in ("seconds", "precision", "suite", "model", "batch")},
+        "samples/s": standing.rate,
+        "recipe": name(standing.recipe, LONGEST),
+        "runs": standing.trials or None,
+        "submissions": standing.submissions,
+        "source": author(standing.source),
+        "notes": name(standing.notes, LONGEST),
     }
     cells = _cells(CASES, values)
-    bar = () if math.isnan(each.share) else (round(100 * each.share),)
-    row = to.row(each.rows[0]) if each.rows else ""
-    place = f"{each.place} of {each.of}" if each.place else ""
-    cells["place"] = Cell(place, value=str(each.place or ""), kind="number")
-    cells["card"] = replace(cells["card"], kind="name", href=to.card(each.card), beside=IMPORTED if each.source else "")
+    bar = () if math.isnan(standing.share) else (round(100 * standing.share),)
+    row = to.row(standing.rows[0]) if standing.rows else ""
+    place = f"{standing.place} of {standing.of}" if standing.place else ""
+    cells["place"] = HtmlCell(place, value=str(standing.place or ""), kind="number")
+    cells["card"] = replace(
+        cells["card"], kind="name", href=to.card(standing.card), beside=IMPORTED if standing.source else ""
+    )
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
-    cells["suite"] = replace(cells["suite"], href=to.suite(each.suite))
-    cells["source"] = replace(cells["source"], href=source_link(each.source), outside=True)
-    if "agree, " in each.submissions:
+    cells["suite"] = replace(cells["suite"], href=to.suite(standing.suite))
+    cells["source"] = replace(cells["source"], href=source_link(standing.source), outside=True)
+    if "agree, " in standing.submissions:
         cells["submissions"] = replace(cells["submissions"], kind="agree")
-    return Line(list(cells.values()), filters={"suite": each.suite, "precision": each.precision, "card": each.card})
+    return HtmlLine(
+        list(cells.values()), filters={"suite": standing.suite, "precision": standing.precision, "card": standing.card}
+    )
 
 
-def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, Cell]:
-    """A cell for each column by its name, empty where there is no value."""
+def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, HtmlCell]:
+    """Return a cell for each column by its name, empty where there is no value."""
     return {column.name: cell_of(values.get(column.name), column) for column in columns}
 
 
-def ranking(found: Ranking, to: Addresses) -> Grid:
-    """Cards by what others published; each leads to its figures."""
+def ranking(ranked: Ranking, to: Addresses) -> Grid:
+    """Return the ranking of cards by published figures, with links to the figures."""
     columns = [Column("tier", "count"), Column("card")]
-    columns += [Column(CLASSES[kind].head, "ratio", "higher") for kind in found.classes]
+    columns += [Column(CLASSES[kind].head, "ratio", "higher") for kind in ranked.classes]
     columns += [Column("sources", "count"), Column("figures", "count")]
-    most = max((ratio.value for line in found.lines for ratio in line.ratios.values()), default=1.0)
+    most = max((ratio.value for line in ranked.lines for ratio in line.ratios.values()), default=1.0)
     lines = []
-    for line in found.lines:
+    for line in ranked.lines:
         figures = to.card(line.card, "published")
         cells = [cell_of(line.tier or None, columns[0]), cell_of(line.card, columns[1], to.card(line.card))]
-        for kind, column in zip(found.classes, columns[2:], strict=False):
+        for kind, column in zip(ranked.classes, columns[2:], strict=False):
             cells.append(_ratio(line.ratios.get(kind), column, figures, most))
         cells += [cell_of(line.sources, columns[-2]), cell_of(line.figures, columns[-1], figures)]
-        lines.append(Line(cells, filters={"card": line.card}))
+        lines.append(HtmlLine(cells, filters={"card": line.card}))
     return Grid("published", heads_of(columns), lines)
 
 
-def _ratio(ratio: Ratio | None, column: Column, href: str, most: float) -> Cell:
+def _ratio(ratio: Ratio | None, column: Column, href: str, most: float) -> HtmlCell:
+    """Return the cell of a ratio, with a bar relative to the largest ratio `most`."""
     if ratio is None:
         return cell_of(None, column)
-    if ratio.low == ratio.high:  # a card over itself
+    if ratio.low == ratio.high:  # the reference card itself
         return cell_of(ratio.value, column, href, bar=(round(100 * ratio.value / most),))
     ends = [min(100, round(100 * end / most)) for end in (ratio.value, ratio.low, ratio.high)]
     return cell_of(Estimate(ratio.value, ratio.low, ratio.high), column, href, bar=tuple(ends))
 
 
-def rows(found: Iterable[Row], to: Addresses) -> Grid:
-    """Every row with its file and line."""
-    return Grid("rows", heads_of(ROWS), [_row(each, to) for each in found])
+def rows(measured: Iterable[Row], to: Addresses) -> Grid:
+    """Return the table of rows with their files and lines."""
+    return Grid("rows", heads_of(ROWS), [_row(row, to) for row in measured])
 
 
-def _row(each: Row, to: Addresses) -> Line:
-    facts, place, source = each.facts, to.anchor(each), str(each.facts["source"])
+def _row(row: Row, to: Addresses) -> HtmlLine:
+    """Return the line of a row."""
+    facts, anchor, source = row.facts, to.anchor(row), str(row.facts["source"])
     values: dict[str, Value] = {
         **{column: str(facts[column]) for column in ("suite", "model", "precision", "torch", "status", "source")},
-        "batch": _known(facts["batch_size"]),
-        "seconds": _known(facts["seconds"]),
-        "samples/s": _known(facts["samples_per_second"]),
+        "batch": _not_nan(facts["batch_size"]),
+        "seconds": _not_nan(facts["seconds"]),
+        "samples/s": _not_nan(facts["samples_per_second"]),
         "notes": "; ".join(filter(None, (str(facts["marks"]), str(facts["reason"])))),
     }
     cells = _cells(ROWS, values)
-    cells["row"] = Cell(f"{each.file}, line {each.line}", kind="row", href=f"#{place}")
+    cells["row"] = HtmlCell(f"{row.file}, line {row.line}", kind="row", href=f"#{anchor}")
     cells["source"] = replace(cells["source"], href=source_link(source), outside=True)
-    return Line(list(cells.values()), id=place)
+    return HtmlLine(list(cells.values()), id=anchor)
 
 
-def _known(value: float) -> float | None:
+def _not_nan(value: float) -> float | None:
+    """Return the value, None for NaN."""
     return None if math.isnan(value) else value
 
 
 def figures(published: Published, card: str) -> Grid:
-    """What others published of a card, each with the file it was read from; what is not used says why."""
-    used = [(cell.kind, each, "") for cell in published.cells if cell.card == card for each in cell.figures]
-    against = [("", each, reason) for each, reason in published.left_out if each.card == card]
-    return Grid("figures", heads_of(FIGURES), [_figure(*each) for each in [*used, *against]])
+    """Return the published figures of a card with their sources, and why some are not used."""
+    used = [(cell.kind, figure, "") for cell in published.cells if cell.card == card for figure in cell.figures]
+    unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
+    return Grid("figures", heads_of(FIGURES), [_figure(*line) for line in [*used, *unused]])
 
 
-def _figure(kind: str, each: Figure, reason: str) -> Line:
+def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
+    """Return the line of a published figure; `reason` is why it is not used."""
     values: dict[str, Value] = {
-        "workload": each.workload,
-        "figure": each.figure,
-        "unit": each.unit,
+        **{column: getattr(figure, column) for column in ("workload", "figure", "unit", "precision", "batch")},
         "class": kind,
-        "precision": each.precision,
-        "batch": each.batch,
-        "year": str(each.year),
-        "source": f"{each.source}, line {each.line}",
+        "year": str(figure.year),
+        "source": f"{figure.source}, line {figure.line}",
         "why it is not used": reason,
     }
     cells = _cells(FIGURES, values)
-    cells["source"] = replace(cells["source"], href=figure_link(each), outside=True)
-    return Line(list(cells.values()))
+    cells["source"] = replace(cells["source"], href=figure_link(figure), outside=True)
+    return HtmlLine(list(cells.values()))
