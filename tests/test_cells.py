@@ -9,12 +9,12 @@ from facts import lacking
 from rows import cell, row, rows
 
 from gpubench.analysis.cells import (
+    card_label,
     cells_of,
-    circumstanced,
     completed,
     holes_of,
     in_order,
-    list_bad,
+    list_without_value,
     only_sums,
     recipe_of,
     short,
@@ -328,7 +328,7 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
         row(trial=3, energy_joules=None),
     )
     left_out = []
-    list_bad(frame, left_out, "energy")
+    list_without_value(frame, left_out, "energy")
     assert len(left_out) == 3
     assert lacking(left_out[0], "resnet18 fp32", "RTX 2080 Ti", 2, "failed", "it\ufffd broke") == []
     assert lacking(left_out[1], "zoo fp32", 1, "out_of_memory") == []
@@ -361,10 +361,10 @@ def test_a_card_without_its_makers_words(name, expected):
 
 
 def test_what_makes_it_another_card():
-    assert circumstanced("NVIDIA A100", "", "") == "A100"
-    assert circumstanced("NVIDIA A100", "", "0") == "A100"
-    assert circumstanced("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
-    assert circumstanced("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
+    assert card_label("NVIDIA A100", "", "") == "A100"
+    assert card_label("NVIDIA A100", "", "0") == "A100"
+    assert card_label("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
+    assert card_label("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
 
 
 def labels(frame):
