@@ -34,13 +34,10 @@ def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     The values of the groups are inverse accuracies. The ratios that are returned are of the accuracies themselves.
     """
     differences = [_difference(c) for c in comparisons]
-    family = [
-        (at, d.p)
-        for at, (c, d) in enumerate(zip(comparisons, differences, strict=True))
-        if d is not None and not c.verdict
-    ]
-    adjusted = dict(zip([at for at, _ in family], stats.holm([p for _, p in family]), strict=True))
-    return [_judge(c, d, adjusted.get(at, 1.0)) for at, (c, d) in enumerate(zip(comparisons, differences, strict=True))]
+    pairs = list(zip(comparisons, differences, strict=True))
+    family = {at: d.p for at, (c, d) in enumerate(pairs) if d is not None and not c.verdict}
+    adjusted = dict(zip(family, stats.holm(list(family.values())), strict=True))
+    return [_judge(c, d, adjusted.get(at, 1.0)) for at, (c, d) in enumerate(pairs)]
 
 
 def _difference(c: Comparison) -> Difference | None:

@@ -75,7 +75,7 @@ class Result:
 
     groups: list[Group]
     left_out: list[str]
-    """Rows without a value, with the reason."""
+    """Rows that are not compared, with the reason."""
     problems: list[str]
     failed: int = 0
     """Number of rows that should have a value and have none."""
@@ -203,9 +203,8 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     trained = rows[rows["status"].isin(TRAINED)]
     unfinished = rows.drop(index=trained.index)
     # A trial that ended is kept before one that was interrupted.
-    unfinished = unfinished.assign(ended=unfinished["status"] != "interrupted").sort_values(
-        ["ended", "status", "reason"]
-    )
+    unfinished["ended"] = unfinished["status"] != "interrupted"
+    unfinished = unfinished.sort_values(["ended", "status", "reason"])
     tried = trial[unfinished.index]
     ran_again = tried.index[tried.isin(trial[trained.index]) | tried.duplicated(keep="last")]
     copies = trained.index[trained.drop(columns=DIGEST, errors="ignore").duplicated()]

@@ -21,7 +21,7 @@ class Mean:
     precision: str
     batch_policy: str
     value: float | None
-    """None where both sides have less than half of the cases."""
+    """None where fewer than half of the cases are common."""
     common: int
     all_cases: int
     interval: tuple[float, float] | None = None

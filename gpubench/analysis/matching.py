@@ -87,9 +87,7 @@ def pairs_along(
         if axis_value(cell, axis) == local:
             lone = len(bucket) == 1 and not (by_model or allow_mismatch)
             if lone and (explicit or axis == "card"):
-                left_out.append(
-                    f"{_case_text(cell)}: not compared along {axis}, no other {axis} has a row of the same kind"
-                )
+                left_out.append(f"{_case(cell)}: not compared along {axis}, no other {axis} has a row of the same kind")
             continue
         partners = bucket.get(local, [])
         if allow_mismatch and not partners:
@@ -97,21 +95,17 @@ def pairs_along(
         if partners:
             pairs.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
         elif explicit or axis == "card":
-            left_out.append(f"{_case_text(cell)}: {local} has no row of the same kind")
+            left_out.append(f"{_case(cell)}: {local} has no row of the same kind")
     return pairs
 
 
 def _most_alike(axis: str, cell: Cell, candidates: Sequence[Cell]) -> list[Cell]:
     """Return the groups of its suite, model, card and precision class that differ in the fewest columns of the key."""
     free = {axis, *FOLLOWS.get(axis, ())}
+    columns = [column for column in ("suite", "model", "card") if column not in free]
 
     def required(c: Cell) -> tuple[str, ...]:
-        full = str(c.precision in FULL)
-        return tuple(
-            value
-            for column, value in (("suite", c.suite), ("model", c.model), ("card", str(c.card)), ("precision", full))
-            if column not in free
-        )
+        return *texts_of(c, columns), "" if "precision" in free else str(c.precision in FULL)
 
     alike = [c for c in candidates if required(c) == required(cell)]
     fewest = min((len(mismatch(axis, cell, c)) for c in alike), default=0)
@@ -129,16 +123,16 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
         free.add("nodes")
     differences = []
     for column in KEY:
-        one, two = text_of(subject.row[column]), text_of(other.row[column])
-        if column == "fixed_batch" and one != two:  # 0 where another policy chose the batch
-            one, two = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
-        if column in free or one == two:
+        first, second = text_of(subject.row[column]), text_of(other.row[column])
+        if column == "fixed_batch" and first != second:  # 0 where another policy chose the batch
+            first, second = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
+        if column in free or first == second:
             continue
         if column == "params":
-            words, other_words = set(one.split()), set(two.split())
-            one, two = " ".join(sorted(words - other_words)), " ".join(sorted(other_words - words))
+            first_words, second_words = set(first.split()), set(second.split())
+            first, second = " ".join(sorted(first_words - second_words)), " ".join(sorted(second_words - first_words))
         name = {"fixed_batch": "batch", "basis": "measured"}.get(column, column)
-        differences.append(f"{name} ({one or 'none'} / {two or 'none'})")
+        differences.append(f"{name} ({first or 'none'} / {second or 'none'})")
     return differences
 
 
@@ -197,7 +191,7 @@ def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, 
     )
 
 
-def _case_text(cell: Cell) -> str:
+def _case(cell: Cell) -> str:
     batch = cell.batch_policy if cell.batch_policy != "fixed" else f"{cell.batch_size:.0f}"
     return f"{cell.suite} {cell.model} {cell.precision} batch {batch} on {cell.label}"
 

@@ -69,6 +69,7 @@ class Metric:
         return 1 / value if self.inverse else value
 
 
+CHEAPER = ("cheaper", "dearer")
 SECONDS = Metric("seconds", "seconds", "s", "seconds")
 METRICS = {
     metric.name: metric
@@ -88,19 +89,12 @@ METRICS = {
             "dollars/run",
             "dollars",
             "seconds, and the card a price (--price); or stated dollars",
-            words=("cheaper", "dearer"),
+            words=CHEAPER,
         ),
         Metric(
-            "value",
-            "samples/dollar",
-            "samples/dollar",
-            "a rate and a price (--price)",
-            inverse=True,
-            words=("cheaper", "dearer"),
+            "value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True, words=CHEAPER
         ),
-        Metric(
-            "cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=("cheaper", "dearer")
-        ),
+        Metric("cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=CHEAPER),
         Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
         Metric(
