@@ -150,7 +150,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     rows = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
         cudnn_benchmark=_map_texts(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
         threads_asked=_map_texts(frame["params"], lambda text: params_of(text).get("threads", "").lstrip("0")),
-        params=recipe_of(frame["params"]),
+        params=_map_texts(frame["params"], lambda text: params_without(text, STACK_PARAMS)),
     )
     if "identity" not in frame:
         rows = rows.assign(identity=rows.groupby(IDENTITY, sort=False, dropna=False).ngroup())
@@ -189,11 +189,6 @@ def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
     """Return the names of the cards, with CPU in the name of each CPU."""
     cards = frame["card"].astype(str)
     return cards.where((frame["device"] != "cpu") | cards.str.contains("CPU"), CPU + cards)
-
-
-def recipe_of(params: "pd.Series[str]") -> "pd.Series[str]":
-    """Return `params` without the parameters that belong to the stack."""
-    return _map_texts(params, lambda text: params_without(text, STACK_PARAMS))
 
 
 def _map_texts(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[str]":

@@ -15,7 +15,6 @@ from gpubench.analysis.verdicts import Comparison
 class Mean:
     """Geometric mean of a subject's ratios over the cases that both sides have."""
 
-    axis: str
     subject_name: str
     other_name: str
     precision: str
@@ -69,7 +68,7 @@ def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
     for (subject, other), by_case in ratios.items():
         used = [by_case[case] for case in common] if len(common) * 2 >= len(cases) else []
         value = stats.geometric_mean([r.value for r in used]) if used else None
-        means.append(Mean("card", subject, other, *setting, value, len(common), len(cases), interval_of(used)))
+        means.append(Mean(subject, other, *setting, value, len(common), len(cases), interval_of(used)))
     return means
 
 
