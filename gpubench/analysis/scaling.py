@@ -141,16 +141,16 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
     keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
     curves = []
-    for known, rows in alike_rows(ok, keys):
+    for shared, rows in alike_rows(ok, keys):
         if rows["processes"].nunique() < 2:
             continue
         counts = sorted({int(count) for count in rows["processes"]})
         by_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
         rates = {count: float(column.dropna().median()) for count, column in by_count.items()}
         trials = {count: len(column) for count, column in by_count.items()}
-        gradients, sent, samples = _gradients_of(rows, float(known["batch_size"]))
+        gradients, sent, samples = _gradients_of(rows, float(shared["batch_size"]))
         points, fit = _points(rates, trials, gradients, samples, alpha_beta, to)
-        curves.append(Curve(known, samples, sent, min(rates), points, fit, cases_of(rows)))
+        curves.append(Curve(shared, samples, sent, min(rates), points, fit, cases_of(rows)))
     return curves
 
 
@@ -242,7 +242,7 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
     """Return the all-reduce tables by card, stack and number type."""
     ok = frame[(frame["status"] == "ok") & only_sums(frame)]
     tables = []
-    for known, rows in alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
+    for shared, rows in alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
         lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         for _, row in rows.iterrows():
             for key, seconds, busbw in _sums_in(row):
@@ -255,7 +255,7 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
             name: fit_sums([line for line in messages if line.algorithm == name], name)
             for name in dict.fromkeys(line.algorithm for line in medians)
         }
-        tables.append(Sums(known, medians, {name: fit for name, fit in fits.items() if fit}, cases_of(rows)))
+        tables.append(Sums(shared, medians, {name: fit for name, fit in fits.items() if fit}, cases_of(rows)))
     return tables
 
 

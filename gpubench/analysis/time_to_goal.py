@@ -101,9 +101,9 @@ def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
     curves = []
     for names, series in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
         if series["processes"].nunique() > 1:
-            known = dict(zip([*SERIES, "goal"], names, strict=True))
+            shared = dict(zip([*SERIES, "goal"], names, strict=True))
             sources = tuple(dict.fromkeys(series["source"]))
-            curves.append(GoalCurve(known, _reaches(series), sources, series["params"].nunique(), cases_of(series)))
+            curves.append(GoalCurve(shared, _reaches(series), sources, series["params"].nunique(), cases_of(series)))
     return curves
 
 
