@@ -16,7 +16,6 @@ from gpubench.analysis.cells import (
     in_order,
     list_without_value,
     only_sums,
-    recipe_of,
     short,
     text_of,
     texts_of,
@@ -25,7 +24,8 @@ from gpubench.analysis.compare import once
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
-from gpubench.rows.alike import CELL, READ_IDENTITY
+from gpubench.rows.alike import CELL, READ_IDENTITY, STACK_PARAMS
+from gpubench.rows.params import params_without
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, NUMBERS
 
@@ -120,7 +120,7 @@ def test_rows_that_agree_in_all_that_tells_them_apart_have_one_number(frame_of, 
     ],
 )
 def test_a_recipe_is_without_the_stack(params, recipe):
-    assert recipe_of(pd.Series([params, params])).tolist() == [recipe, recipe]
+    assert params_without(params, STACK_PARAMS) == recipe
 
 
 def test_sums_of_gradients_train_nothing():
