@@ -198,7 +198,8 @@ def gate(
         together = days is None
         pairs = list(zip(ours, theirs, strict=True))
         test = stats.p_above if together else lambda a, b, limit: stats.specimens_p_above([a], [b], limit)
-        lows = [stats.ratio(a, b, same_session=together).low or 0.0 for a, b in pairs]
+        ratios = [stats.ratio(a, b) if together else stats.specimens_ratio([a], [b]) for a, b in pairs]
+        lows = [ratio.low or 0.0 for ratio in ratios]
         alarms += any(surely_above([test(a, b, limit) for a, b in pairs], lows, limit))
     return alarms / count
 

@@ -9,14 +9,13 @@ from facts import lacking
 from rows import cell, row, rows
 
 from gpubench.analysis.cells import (
+    card_label,
     cells_of,
-    circumstanced,
     completed,
     holes_of,
     in_order,
-    list_bad,
+    list_without_value,
     only_sums,
-    recipe_of,
     short,
     text_of,
     texts_of,
@@ -25,7 +24,8 @@ from gpubench.analysis.compare import once
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
-from gpubench.rows.alike import CELL, READ_IDENTITY
+from gpubench.rows.alike import CELL, READ_IDENTITY, STACK_PARAMS
+from gpubench.rows.params import params_without
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, NUMBERS
 
@@ -120,7 +120,7 @@ def test_rows_that_agree_in_all_that_tells_them_apart_have_one_number(frame_of, 
     ],
 )
 def test_a_recipe_is_without_the_stack(params, recipe):
-    assert recipe_of(pd.Series([params, params])).tolist() == [recipe, recipe]
+    assert params_without(params, STACK_PARAMS) == recipe
 
 
 def test_sums_of_gradients_train_nothing():
@@ -328,7 +328,7 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
         row(trial=3, energy_joules=None),
     )
     left_out = []
-    list_bad(frame, left_out, "energy")
+    list_without_value(frame, left_out, "energy")
     assert len(left_out) == 3
     assert lacking(left_out[0], "resnet18 fp32", "RTX 2080 Ti", 2, "failed", "it\ufffd broke") == []
     assert lacking(left_out[1], "zoo fp32", 1, "out_of_memory") == []
@@ -361,10 +361,10 @@ def test_a_card_without_its_makers_words(name, expected):
 
 
 def test_what_makes_it_another_card():
-    assert circumstanced("NVIDIA A100", "", "") == "A100"
-    assert circumstanced("NVIDIA A100", "", "0") == "A100"
-    assert circumstanced("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
-    assert circumstanced("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
+    assert card_label("NVIDIA A100", "", "") == "A100"
+    assert card_label("NVIDIA A100", "", "0") == "A100"
+    assert card_label("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
+    assert card_label("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
 
 
 def labels(frame):

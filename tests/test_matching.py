@@ -4,7 +4,7 @@ import pytest
 from facts import lacking
 from rows import cell
 
-from gpubench.analysis.matching import axis_value, bucket_of, mismatch, other_stack, pairs_along, wished
+from gpubench.analysis.matching import axis_value, bucket_of, mismatch, named_baseline, other_stack, pairs_along
 from gpubench.errors import UserError
 
 A, B, C = (cell(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
@@ -33,7 +33,7 @@ def test_a_card_goes_by_its_label_and_the_rest_by_what_they_hold():
 )
 def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
     cells = [A, B, on("B200 mini"), on("A100", precision="fp16"), on("B200", precision="fp16-pure")]
-    assert wished(wish, ["card", "precision"], cells) == found
+    assert named_baseline(wish, ["card", "precision"], cells) == found
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
 )
 def test_a_baseline_that_is_none_says_which_there_are(wish, axes, words):
     with pytest.raises(UserError, match=words):
-        wished(wish, axes, [A, B])
+        named_baseline(wish, axes, [A, B])
 
 
 def test_a_baseline_of_nothing():
     with pytest.raises(UserError, match="--baseline A100: there is nothing to compare"):
-        wished("A100", ["card"], [])
+        named_baseline("A100", ["card"], [])
 
 
 def pairs(axis, *cells, wish=None, explicit=True, **options):

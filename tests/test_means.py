@@ -27,7 +27,7 @@ def test_two_cases_of_two_and_eight():
     one = case("a", Ratio(2.0, 2 / math.exp(0.3), 2 * math.exp(0.5), 0.01))
     two = case("b", Ratio(8.0, 8 / math.exp(0.4), 8 * math.exp(1.2), 0.01))
     (mean,) = means(one, two)
-    assert (mean.axis, mean.subject_name, mean.other_name) == ("card", "3090", "1080")
+    assert (mean.subject_name, mean.other_name) == ("3090", "1080")
     assert (mean.precision, mean.batch_policy, mean.common, mean.all_cases) == ("fp32", "fixed", 2, 2)
     assert mean.value == pytest.approx(4)
     # Of one session: half widths 0.3 and 0.4 are 0.5 together, 0.5 and 1.2 are 1.3; the mean has half of each.
@@ -89,7 +89,7 @@ def test_another_precision_or_batch_policy_has_a_mean_of_its_own_and_another_axi
 
 
 def test_the_mean_the_other_way_round():
-    mean = Mean("card", "a", "b", "fp32", "fixed", 4.0, 2, 3, (2.0, 8.0))
+    mean = Mean("a", "b", "fp32", "fixed", 4.0, 2, 3, (2.0, 8.0))
     assert (mean.inverse.value, mean.inverse.interval) == (0.25, (0.125, 0.5))
-    none = Mean("card", "a", "b", "fp32", "fixed", None, 1, 3)
+    none = Mean("a", "b", "fp32", "fixed", None, 1, 3)
     assert (none.inverse.value, none.inverse.interval) == (None, None)

@@ -98,11 +98,11 @@ def test_verdicts(a, b, expected):
 
 def test_one_specimen_each_needs_more_than_a_few_percent():
     a, b = [1.04, 1.041, 1.042, 1.039, 1.04, 1.038], [1.0, 1.001, 1.002, 0.999, 1.0, 0.998]
-    inside, across = stats.ratio(a, b), stats.ratio(a, b, same_session=False)
+    inside, across = stats.ratio(a, b), stats.specimens_ratio([a], [b])
     assert stats.verdict(inside, inside.p, 6) == "slower"
     assert stats.verdict(across, across.p, 6) == "unsure"
     assert across.specimens
-    far = stats.ratio([x * 1.3 for x in a], b, same_session=False)
+    far = stats.specimens_ratio([[x * 1.3 for x in a]], [b])
     assert stats.verdict(far, far.p, 6) == "slower"
 
 
@@ -292,7 +292,7 @@ def test_a_lone_specimen_with_a_single_trial_gives_a_ratio_alone(sides):
 def test_two_trials_of_a_lone_specimen_or_one_of_each_of_two_give_an_interval():
     assert stats.specimens_ratio([[2.0, 2.1]], [[1.0, 1.1]]).low is not None
     assert stats.specimens_ratio([[2.0], [2.1]], [[1.0], [1.1]]).low is not None
-    assert stats.ratio([2.0, 2.1], [1.0, 1.1], same_session=False).specimens == 1
+    assert stats.specimens_ratio([[2.0, 2.1]], [[1.0, 1.1]]).specimens == 1
 
 
 def test_specimens_that_agree_exactly():

@@ -1,4 +1,4 @@
-"""Rows to cells, cells to pairs, pairs to verdicts: arithmetic and rules, no sentences and no drawing.
+"""Group rows, pair the groups and judge their ratios. It prints nothing and draws no charts.
 
 Imports `rows`, and the terms of `suite`. `studies`, `interop` and `commands` call it.
 """

@@ -1,4 +1,4 @@
-"""Geometric means of ratios over the cases that all compared sides have."""
+"""Geometric means of ratios over the cases that all compared sides have. `compare` and `studies.pairs` call it."""
 
 import math
 from collections import defaultdict
@@ -15,45 +15,46 @@ from gpubench.analysis.verdicts import Comparison
 class Mean:
     """Geometric mean of a subject's ratios over the cases that both sides have."""
 
-    axis: str
     subject_name: str
     other_name: str
     precision: str
     batch_policy: str
     value: float | None
-    """None under half of the cases."""
+    """None where fewer than half of the cases are common."""
     common: int
     all_cases: int
     interval: tuple[float, float] | None = None
-    """95%; None where a ratio has none."""
+    """95% interval; None where a ratio has none."""
 
     @property
     def inverse(self) -> "Mean":
-        """The baseline over the subject."""
+        """The mean of the inverse ratios: baseline over subject."""
         interval = (1 / self.interval[1], 1 / self.interval[0]) if self.interval else None
         return replace(self, value=1 / self.value if self.value else None, interval=interval)
 
 
 def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
-    """One per card, precision and batch policy against the baseline, over the cases that every compared card has.
+    """Return a mean per card, precision and batch policy, over the cases that all compared cards have.
 
-    A card that is slower in fp32 and faster in fp16 would look like its equal in a mean over both.
+    In one mean over all precisions, a card that is slower in fp32 and faster in fp16 would seem equal.
     """
     cards = [c for c in comparisons if c.axis == "card"]
-    kinds = dict.fromkeys(map(_kind, (c.subject for c in cards)))
+    settings = dict.fromkeys(map(_setting, (c.subject for c in cards)))
     return [
         mean
-        for kind in kinds
-        for mean in _means([c for c in cards if _kind(c.subject) == kind], [c for c in cells if _kind(c) == kind])
+        for setting in settings
+        for mean in _means(
+            [c for c in cards if _setting(c.subject) == setting], [c for c in cells if _setting(c) == setting]
+        )
     ]
 
 
-def _kind(cell: Cell) -> tuple[str, str]:
+def _setting(cell: Cell) -> tuple[str, str]:
     return str(cell.precision), str(cell.batch_policy)
 
 
 def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
-    """Of comparisons of cards in one precision."""
+    """Return the means of comparisons of cards that have one precision and batch policy."""
     sides = {c.other_name for c in cards} | {c.subject_name for c in cards}
     cases = {bucket_of(cell, "card") for cell in cells if axis_value(cell, "card") in sides}
     if len(cases) < 2:
@@ -61,21 +62,21 @@ def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
     ratios: dict[tuple[str, str], dict[tuple[str, ...], stats.Ratio]] = defaultdict(dict)
     for c in cards:
         ratios[c.subject_name, c.other_name][bucket_of(c.subject, "card")] = c.ratio
-    kind = _kind(cards[0].subject)
+    setting = _setting(cards[0].subject)
     common = set.intersection(*map(set, ratios.values()))
     means = []
     for (subject, other), by_case in ratios.items():
         used = [by_case[case] for case in common] if len(common) * 2 >= len(cases) else []
         value = stats.geometric_mean([r.value for r in used]) if used else None
-        means.append(Mean("card", subject, other, *kind, value, len(common), len(cases), interval_of(used)))
+        means.append(Mean(subject, other, *setting, value, len(common), len(cases), interval_of(used)))
     return means
 
 
 def interval_of(ratios: Sequence[stats.Ratio]) -> tuple[float, float] | None:
-    """Of the geometric mean, from the ratios' own intervals.
+    """Return the 95% interval of the geometric mean of ratios, or None where a ratio has none.
 
-    Cases of one session err independently, so half widths add as squares. Two specimens may differ in all cases
-    alike, so there they add as they are.
+    Cases of one session have independent errors, so the squares of half widths are added. Two specimens may differ
+    by the same factor in all cases, so there the half widths are added.
     """
     ends = [(r.value, r.low, r.high) for r in ratios if r.low is not None and r.high is not None]
     if not ends or len(ends) < len(ratios):

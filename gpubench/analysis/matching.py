@@ -1,4 +1,4 @@
-"""Which cell is compared with which: buckets of like cells, the baseline, the closest partner."""
+"""Choose which groups are compared: the baseline, and the counterpart of each group. `compare` calls it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -21,71 +21,71 @@ FOLLOWS = {
     "nodes": {"link"},
     "processes": {"nodes", *LINK},
 }
-"""Columns that a compared column brings with it."""
+"""For a compared column: the columns that change with it."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
-"""Batch policies that hold for mixed precision alone, and the one of the fp32 row to compare with."""
-
+"""Batch policies of mixed precision, and the policy of the fp32 row to compare with."""
 
 PLAIN = "plain"
-"""The model of an ablation that has no change."""
+"""The model of an ablation without a change."""
+
 TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
-"""What a change and the plain model it is held against agree in, beside what their group shares."""
+"""Columns in which a change and its plain model agree, beside those that their workload shares."""
 
 
 def axis_value(cell: Cell, axis: str) -> str:
-    """What a cell is called along `axis`."""
+    """Return the value of a group along `axis`, as text."""
     return cell.label if axis == "card" else text_of(cell.row[axis])
 
 
-def wished(wish: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, str]:
-    """(axis, value) that --baseline names: a value or an unmistakable part of one."""
-    there = {(axis, axis_value(cell, axis)) for cell in cells for axis in axes}
-    exact = [pair for pair in there if pair[1].lower() == wish.lower()]
-    matched = exact or [pair for pair in there if wish.lower() in pair[1].lower()]
+def named_baseline(name: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, str]:
+    """Return (axis, value) of --baseline, which is a value or a part of only one. Raises UserError."""
+    values = {(axis, axis_value(cell, axis)) for cell in cells for axis in axes}
+    exact = [pair for pair in values if pair[1].lower() == name.lower()]
+    matched = exact or [pair for pair in values if name.lower() in pair[1].lower()]
     if len(matched) != 1:
-        names = sorted({value for axis, value in matched or there if matched or axis == axes[0]})
+        names = sorted({value for axis, value in matched or values if matched or axis == axes[0]})
         what = "it could be" if matched else "there is"
-        raise UserError(f"--baseline {wish}: {what} {', '.join(names) or 'nothing to compare'}")
+        raise UserError(f"--baseline {name}: {what} {', '.join(names) or 'nothing to compare'}")
     return matched[0]
 
 
 def pairs_along(
     axis: str,
     cells: Sequence[Cell],
-    wish: tuple[str, str] | None,
+    baseline: tuple[str, str] | None,
     left_out: list[str],
     *,
     explicit: bool,
     allow_mismatch: bool = False,
     best_is_base: bool = False,
 ) -> list[tuple[Cell, Cell]]:
-    """(subject, other): every other value of `axis` against the baseline, wherever the rest of the key agrees.
+    """Return (subject, other) for each value of `axis` and the baseline, where the rest of the key agrees.
 
-    With `allow_mismatch`, a cell without such a partner gets the one of its suite and model that is most alike. The
-    baseline that nobody named is the worst, so that ratios are gains; with `best_is_base` the best, so that they are
+    With `allow_mismatch`, a group without a counterpart gets the most similar one of its suite and model. The
+    default baseline is the slowest value, so that ratios are gains; with `best_is_base` the best, so that they are
     losses.
     """
     values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
     if len(values) < 2:
         return []
-    base = wish[1] if wish and wish[0] == axis else _own_base(axis, cells, best=best_is_base)
-    own_local = axis == "batch_size" and not wish  # under `max` it differs from model to model
+    base = baseline[1] if baseline and baseline[0] == axis else _default_baseline(axis, cells, best=best_is_base)
+    by_model = axis == "batch_size" and not baseline  # the batch of `max` differs between models
     if base not in values:
         left_out.append(f"{cells[0].suite}: {base} has no row here, so nothing is compared along {axis}")
         return []
     buckets: dict[tuple[str, ...], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         buckets[bucket_of(cell, axis)][axis_value(cell, axis)].append(cell)
-    found = []
+    pairs = []
     for cell in cells:
         bucket = buckets[bucket_of(cell, axis)]
         local = base
-        if own_local:
-            every = [c for own in bucket.values() for c in own]
-            local = axis_value((min if best_is_base else max)(every, key=lambda c: c.median), axis)
+        if by_model:
+            alike = [c for members in bucket.values() for c in members]
+            local = axis_value((min if best_is_base else max)(alike, key=lambda c: c.median), axis)
         if axis_value(cell, axis) == local:
-            lone = len(bucket) == 1 and not (own_local or allow_mismatch)
+            lone = len(bucket) == 1 and not (by_model or allow_mismatch)
             if lone and (explicit or axis == "card"):
                 left_out.append(f"{_case(cell)}: not compared along {axis}, no other {axis} has a row of the same kind")
             continue
@@ -93,31 +93,27 @@ def pairs_along(
         if allow_mismatch and not partners:
             partners = _most_alike(axis, cell, [c for c in cells if axis_value(c, axis) == local])
         if partners:
-            found.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
+            pairs.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
         elif explicit or axis == "card":
             left_out.append(f"{_case(cell)}: {local} has no row of the same kind")
-    return found
+    return pairs
 
 
-def _most_alike(axis: str, cell: Cell, others: Sequence[Cell]) -> list[Cell]:
-    """Those of its suite, model and card, in full or in mixed precision as it is, that differ in the fewest keys."""
+def _most_alike(axis: str, cell: Cell, candidates: Sequence[Cell]) -> list[Cell]:
+    """Return the groups of its suite, model, card and precision class that differ in the fewest columns of the key."""
     free = {axis, *FOLLOWS.get(axis, ())}
+    columns = [column for column in ("suite", "model", "card") if column not in free]
 
-    def kind(c: Cell) -> tuple[str, ...]:
-        full = str(c.precision in FULL)
-        return tuple(
-            value
-            for column, value in (("suite", c.suite), ("model", c.model), ("card", str(c.card)), ("precision", full))
-            if column not in free
-        )
+    def required(c: Cell) -> tuple[str, ...]:
+        return *texts_of(c, columns), "" if "precision" in free else str(c.precision in FULL)
 
-    alike = [c for c in others if kind(c) == kind(cell)]
+    alike = [c for c in candidates if required(c) == required(cell)]
     fewest = min((len(mismatch(axis, cell, c)) for c in alike), default=0)
     return [c for c in alike if len(mismatch(axis, cell, c)) == fewest]
 
 
 def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
-    """Each part of the key in which two cells differ although it was not to be compared, with both values."""
+    """Return the columns of the key, beside the compared ones, in which two groups differ, with both values."""
     free = {axis, *FOLLOWS.get(axis, ())}
     if axis == "precision" and TWIN_POLICIES.get(subject.batch_policy) == other.batch_policy:
         free.add("batch_policy")
@@ -125,23 +121,23 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
         free.add("basis")
     if subject.processes != other.processes:
         free.add("nodes")
-    found = []
+    differences = []
     for column in KEY:
-        one, two = text_of(subject.row[column]), text_of(other.row[column])
-        if column == "fixed_batch" and one != two:  # which is 0 where another policy chose it
-            one, two = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
-        if column in free or one == two:
+        first, second = text_of(subject.row[column]), text_of(other.row[column])
+        if column == "fixed_batch" and first != second:  # 0 where another policy chose the batch
+            first, second = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
+        if column in free or first == second:
             continue
         if column == "params":
-            ours, theirs = set(one.split()), set(two.split())
-            one, two = " ".join(sorted(ours - theirs)), " ".join(sorted(theirs - ours))
+            first_words, second_words = set(first.split()), set(second.split())
+            first, second = " ".join(sorted(first_words - second_words)), " ".join(sorted(second_words - first_words))
         name = {"fixed_batch": "batch", "basis": "measured"}.get(column, column)
-        found.append(f"{name} ({one or 'none'} / {two or 'none'})")
-    return found
+        differences.append(f"{name} ({first or 'none'} / {second or 'none'})")
+    return differences
 
 
 def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
-    """What must agree with the other side: the key without the axis, and outside the card axis the card."""
+    """Return what must agree with the counterpart: the key without the axis, and the card where it is not the axis."""
     free = {axis, *FOLLOWS.get(axis, ())}
     columns = [column for column in KEY if column not in free and column != "batch_policy"]
     if axis != "card":
@@ -155,15 +151,15 @@ def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
 
 
 def other_stack(axis: str, subject: Cell, other: Cell) -> list[str]:
-    """The columns of the stack in which two cells differ although they were not to be compared."""
-    columns = [column for column in STACK if column != axis and not _excused(column, axis, subject, other)]
+    """Return the columns of the stack, beside the compared ones, in which two groups differ."""
+    columns = [column for column in STACK if column != axis and not _may_differ(column, axis, subject, other)]
     return [column for column in columns if _minor(subject.row[column], column) != _minor(other.row[column], column)]
 
 
-def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
-    """Whether two cells may differ in a column of the stack.
+def _may_differ(column: str, axis: str, subject: Cell, other: Cell) -> bool:
+    """Return whether two groups may differ in a column of the stack.
 
-    A CPU's own number of threads, that nobody asked for, is part of it where it is compared with another CPU.
+    Two CPUs may have different default numbers of threads; numbers that the user chose must agree.
     """
     if column in LINK:
         return not (subject.row[column] and other.row[column])
@@ -174,7 +170,7 @@ def _excused(column: str, axis: str, subject: Cell, other: Cell) -> bool:
 
 
 def _minor(value: Any, column: str) -> str:
-    """A version's first two numbers (cuDNN writes 91002 for 9.10.2); other facts as they are."""
+    """Return a version's first two numbers (cuDNN writes 91002 for 9.10.2), and other values as text."""
     text = text_of(value)
     if column not in SOFTWARE:
         return text
@@ -184,7 +180,7 @@ def _minor(value: Any, column: str) -> str:
 
 
 def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, bool, bool, int]:
-    """Of several partners the one that shares most circumstances."""
+    """Return a sort key of counterparts: the largest shares most with the subject."""
     return (
         subject.batch_policy == other.batch_policy,
         -len(other_stack(axis, subject, other)),
@@ -200,60 +196,59 @@ def _case(cell: Cell) -> str:
     return f"{cell.suite} {cell.model} {cell.precision} batch {batch} on {cell.label}"
 
 
-def _own_base(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
-    """fp32 among precisions, else of the values with most cases to compare the slowest, or the best.
+def _default_baseline(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
+    """Return fp32 among precisions, else the slowest (or the best) of the values with the most shared cases.
 
-    Those that are slowest of all often lack the cases that are too much for them; with such a baseline the other
-    values would not be compared there at all.
+    The slowest value of all often has no time for large cases. As a baseline it would leave them uncompared.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for cell in cells:
         times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
     if axis == "precision" and "fp32" in times:
         return "fp32"
-    owners = Counter(case for own in times.values() for case in own)
-    shared = {value: sum(owners[case] > 1 for case in own) for value, own in times.items()}
+    counts = Counter(case for by_case in times.values() for case in by_case)
+    shared = {value: sum(counts[case] > 1 for case in by_case) for value, by_case in times.items()}
     widest = [value for value in times if shared[value] == max(shared.values())]
     common = set.intersection(*(set(times[value]) for value in widest))
 
     def slowness(value: str) -> float:
-        own = times[value]
-        return stats.geometric_mean([own[case] for case in common or own])
+        by_case = times[value]
+        return stats.geometric_mean([by_case[case] for case in common or by_case])
 
     return (min if best else max)(widest, key=slowness)
 
 
 def is_ablation(cell: Cell) -> bool:
-    """Whether its suite's models are `plain` with a change each."""
+    """Return whether the models of its suite are `plain` with one change each."""
     return "ablation" in cell.studies.split()
 
 
 def switches_of(cells: Sequence[Cell]) -> frozenset[str]:
-    """The parameters that changes of ablations set: those in which the models of one session differ."""
+    """Return the parameters that the changes of ablations set: those that differ between models of one session."""
     values: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in cells:
         for part in cell.parts or (cell,):
             if is_ablation(part) and part.session:
                 for name, value in params_of(part.params).items():
                     values[part.suite, part.session, part.card][name].add(value)
-    return frozenset(name for own in values.values() for name, found in own.items() if len(found) > 1)
+    return frozenset(name for by_name in values.values() for name, texts in by_name.items() if len(texts) > 1)
 
 
-def kind_of(cell: Cell, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
-    """What the cells of one group agree in: `shared`; of an ablation without what its changes set."""
+def workload_key(cell: Cell, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
+    """Return what the groups of one workload agree in: `shared`, without the parameters that an ablation changes."""
     if not is_ablation(cell) or "params" not in shared:
         return texts_of(cell, shared)
     rest = [column for column in shared if column not in {"params", "processes"}]
     return (*texts_of(cell, rest), params_without(cell.params, switches))
 
 
-def against_plain(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """(change, plain) for each change of an ablation that ran beside `plain`."""
-    own = [cell for cell in cells if is_ablation(cell) and not cell.parts]
-    found = []
-    for cell in own:
-        beside = [c for c in own if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(cell, TOGETHER)]
-        # A change may be the precision itself; else its own plain is the one of its precision.
+def plain_pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Return (change, plain) for each change of an ablation that ran in one session with `plain`."""
+    ablations = [cell for cell in cells if is_ablation(cell) and not cell.parts]
+    pairs = []
+    for cell in ablations:
+        beside = [c for c in ablations if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(cell, TOGETHER)]
+        # Prefer the plain model of the same precision; there is none where the change is the precision.
         alike = [c for c in beside if c.precision == cell.precision]
-        found += [(cell, plain) for plain in alike or beside[:1] if cell.model != PLAIN]
-    return found
+        pairs += [(cell, plain) for plain in alike or beside[:1] if cell.model != PLAIN]
+    return pairs

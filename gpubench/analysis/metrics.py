@@ -1,4 +1,4 @@
-"""What is asked of the rows: which ones (--where), and which figure of them (--metric, with --price)."""
+"""Select rows (--where) and compute their values (--metric, --price). `compare` calls it."""
 
 import difflib
 import math
@@ -21,54 +21,55 @@ from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
 Prices = Path | Mapping[str, Any]
-"""A TOML file, or what such a file holds: by words of the card's name dollars per hour, or a table."""
+"""A TOML file, or its content: dollars per hour, or a table, by words of the card's name."""
 SOME = 12
-"""Values that a message can name."""
+"""Maximum number of values in an error message."""
 OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro", "mig"})
-"""Words of a name that make it another card's: an RTX 4070 is no RTX 4070 Ti."""
+"""Words that make a name another card's: an RTX 4070 Ti is no RTX 4070."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure to compare. Inside, less is always better: of a rate the inverse is compared."""
+    """A value to compare, of which less is always better: the inverse of a rate is compared."""
 
     name: str
     title: str
     """Heading of its column."""
     unit: str
-    """Of the figure that is shown, as faces read it."""
+    """Unit of the value that is shown."""
     lacking: str
-    """What a row needs that has no value."""
+    """What a row without a value lacks."""
     inverse: bool = False
     words: tuple[str, str] = ("faster", "slower")
     statuses: frozenset[str] = frozenset({"ok"})
-    """Of the rows that count."""
+    """Statuses of the rows that are compared."""
     by_loss: bool = False
     """Judged by the difference from the best, not by a ratio to the worst (see `accuracies_judged`)."""
 
     @property
     def gain(self) -> str:
-        """Heading of how many times better one is than the other."""
+        """Heading of the column with how many times better the subject is."""
         if self.by_loss:
             return "ratio"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
 
     def gain_of(self, ratio: Ratio) -> Ratio:
-        """How many times better the subject is: of a ratio of the values that are compared, of which less is better.
+        """Return how many times better the subject is, from a ratio of values of which less is better.
 
-        Ratios of accuracies come back from their judge as those of the accuracies themselves.
+        The ratios of `accuracies_judged` already are of accuracies, of which more is better.
         """
         return ratio if self.by_loss else ratio.inverse
 
     def word_of(self, verdict: str) -> str:
-        """A verdict in the words of this metric: `cheaper` for `faster`."""
+        """Return a verdict in the words of this metric: `cheaper` for `faster`."""
         return dict(zip(("faster", "slower"), self.words, strict=True)).get(verdict, verdict)
 
     def shown(self, value: float) -> float:
-        """The figure a reader expects, from the one that is compared."""
+        """Return the value to show, from the value that is compared."""
         return 1 / value if self.inverse else value
 
 
+CHEAPER = ("cheaper", "dearer")
 SECONDS = Metric("seconds", "seconds", "s", "seconds")
 METRICS = {
     metric.name: metric
@@ -88,19 +89,12 @@ METRICS = {
             "dollars/run",
             "dollars",
             "seconds, and the card a price (--price); or stated dollars",
-            words=("cheaper", "dearer"),
+            words=CHEAPER,
         ),
         Metric(
-            "value",
-            "samples/dollar",
-            "samples/dollar",
-            "a rate and a price (--price)",
-            inverse=True,
-            words=("cheaper", "dearer"),
+            "value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True, words=CHEAPER
         ),
-        Metric(
-            "cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=("cheaper", "dearer")
-        ),
+        Metric("cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=CHEAPER),
         Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
         Metric(
@@ -126,17 +120,17 @@ METRICS = {
 
 
 def metric_named(name: str) -> Metric:
-    """Raises UserError."""
+    """Return the metric of this name. Raises UserError."""
     if name not in METRICS:
         raise UserError(f"--metric {name}: there is {', '.join(METRICS)}")
     return METRICS[name]
 
 
 def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.DataFrame:
-    """The frame with a column `value`, of which less is better; NaN where a row has none.
+    """Return the frame with a column `value`, of which less is better; NaN where a row has none.
 
-    Of `time-to-goal` they are those of a run: how many reach the goal is a matter of the whole case, and of
-    `goal.expected`. Raises UserError where a price is needed and not given.
+    The value of `time-to-goal` is the time of one run; `time_to_goal.expected` divides it by the share of runs that
+    reach the goal. Raises UserError where a price is needed and not given.
     """
     nothing = pd.Series(math.nan, index=frame.index)
     seconds = frame["seconds"]
@@ -158,7 +152,7 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
 
 
 def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
-    """Of the whole run: what its row states, else what its seconds cost."""
+    """Return the dollars of each whole run: those in its row, else its hours times the hourly price."""
     stated = frame["dollars"]
     if prices is None and stated.notna().any():
         return stated
@@ -166,32 +160,33 @@ def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
 
 
 def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
+    """Return the dollars per hour of all processes of each row."""
     if prices is None:
         raise UserError("a cost needs the cards' prices: --price prices.toml (docs/comparing.md shows one)")
     table = read_prices(prices) if isinstance(prices, Path) else hourly_prices(prices, "prices")
-    each = {card: price_of(str(card), table) for card in frame["card"].unique()}
-    return frame["card"].map(each).astype(float) * frame["processes"].fillna(1)
+    by_card = {card: price_of(str(card), table) for card in frame["card"].unique()}
+    return frame["card"].map(by_card).astype(float) * frame["processes"].fillna(1)
 
 
 def price_of(card: str, table: Mapping[str, float]) -> float:
-    """Of several entries that mean the card the longest."""
+    """Return a card's dollars per hour, from the longest name that means it; NaN where none does."""
     fitting = [name for name in table if means(name, card)]
     return table[max(fitting, key=len)] if fitting else math.nan
 
 
 def means(name: str, card: str) -> bool:
-    """Whether a name means a card: it has all words of the name, and none beside them that makes it another card."""
-    wished, own = words_of(name), words_of(card)
-    return bool(wished) and wished <= own and not OTHER_CARD & (own - wished)
+    """Return whether a name means a card: the card has all its words, and no more words of OTHER_CARD."""
+    name_words, card_words = words_of(name), words_of(card)
+    return bool(name_words) and name_words <= card_words and not OTHER_CARD & (card_words - name_words)
 
 
 def words_of(name: str) -> set[str]:
-    """Letters and digits of a name, word by word."""
+    """Return the words of a name, in lower case and without punctuation."""
     return set(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 def read_prices(path: Path) -> dict[str, float]:
-    """Dollars per hour by card: `hourly`, or `price` over `years` of use (`use` is the share of hours, 1 if absent).
+    """Return dollars per hour by card: `hourly`, or `price` over `years` (`use` is the share of hours; default 1).
 
     Raises UserError.
     """
@@ -204,8 +199,8 @@ def read_prices(path: Path) -> dict[str, float]:
     return hourly_prices(table, f"--price {path}")
 
 
-def hourly_prices(table: Mapping[str, Any], whence: str) -> dict[str, float]:
-    """Dollars per hour by card, of a table as `read_prices` reads one, or of plain numbers. Raises UserError."""
+def hourly_prices(table: Mapping[str, Any], source: str) -> dict[str, float]:
+    """Return dollars per hour by card, from the table of such a file or from plain numbers. Raises UserError."""
     hourly = {}
     for card, entry in table.items():
         try:
@@ -215,20 +210,20 @@ def hourly_prices(table: Mapping[str, Any], whence: str) -> dict[str, float]:
         except BROKEN:
             value = math.nan
         if not PLAUSIBLE[0] < value < PLAUSIBLE[1]:
-            raise UserError(f'{whence}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
+            raise UserError(f'{source}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
         hourly[card] = value
     return hourly
 
 
-def did_you_mean(wrong: str, there: Iterable[str]) -> str:
-    """The nearest of what is there, as the end of a sentence; empty where nothing is near."""
-    names = {name.lower(): name for name in there}
+def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
+    """Return the nearest choice as the end of a sentence; empty where none is near."""
+    names = {name.lower(): name for name in choices}
     nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
 def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
-    """Rows that fulfil every `column=value` (or `column!=value`), as texts without regard to case; UserError."""
+    """Return the rows that match every `column=value` (or `column!=value`), ignoring case. Raises UserError."""
     for where in wheres:
         column, equals, value = where.partition("=")
         negated = column.endswith("!")
@@ -245,13 +240,13 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
             texts = (texts.astype(str).str.lower() == "true").astype(str)
         texts, wanted = texts.astype(str), value.strip().lower()
         fits = texts.str.lower() == wanted
-        if column == "card":  # or as the tables call it
-            called = {name: short(name).lower() for name in texts.unique()}
-            fits |= texts.map({name: wanted.removeprefix(CPU.lower()) == text for name, text in called.items()})
-        left = frame[~fits if negated else fits]
-        if left.empty:
-            there = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})
-            some = f"; there is {', '.join(there)}" if len(there) <= SOME else ""
-            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), there) or some}")
-        frame = left
+        if column == "card":  # the short name of the tables fits, too
+            short_names = {name: short(name).lower() for name in texts.unique()}
+            fits |= texts.map({name: wanted.removeprefix(CPU.lower()) == text for name, text in short_names.items()})
+        kept = frame[~fits if negated else fits]
+        if kept.empty:
+            choices = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})
+            some = f"; there is {', '.join(choices)}" if len(choices) <= SOME else ""
+            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), choices) or some}")
+        frame = kept
     return frame

@@ -1,4 +1,4 @@
-"""The Mann-Whitney test and the interval that inverts it. Floats in, floats out."""
+"""The Mann-Whitney test and the interval from it, on floats. `stats` calls it."""
 
 import math
 from bisect import bisect_left
@@ -10,19 +10,19 @@ from statistics import NormalDist
 import numpy as np
 
 EXACT_UP_TO = 2500
-"""Product of the sides' trials up to which U's distribution is counted; beyond it the normal limit does."""
+"""Product of the sides' trials up to which U's distribution is counted; above it the normal limit is used."""
 
 
 def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """log x - log y of every pair, in order; all that the test and its interval need to know."""
+    """Return log x - log y of all pairs, sorted: the input of the test and its interval."""
     log_a, log_b = [math.log(x) for x in a], [math.log(y) for y in b]
     return sorted(x - y for x in log_a for y in log_b)
 
 
 def p_value(a: Sequence[float], b: Sequence[float], differences: Sequence[float]) -> float:
-    """Two-sided p value that both samples come from one distribution (Mann and Whitney 1947).
+    """Return the two-sided p value that both samples have one distribution (Mann and Whitney 1947).
 
-    Exact for samples whose product is at most EXACT_UP_TO: with ties, over all ways to split these very values.
+    Exact where the product of the sizes is at most EXACT_UP_TO; with ties, over all ways to split these values.
     """
     n, m = len(a), len(b)
     if n * m > EXACT_UP_TO:
@@ -31,13 +31,13 @@ def p_value(a: Sequence[float], b: Sequence[float], differences: Sequence[float]
         return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
     if len({*a, *b}) < n + m:
         return _p_with_ties(a, b)
-    # The counts are here for the interval; scipy.stats would cost a second to import for the same number.
+    # The interval needs the same counts. To import scipy.stats for this number would take a second.
     u = bisect_left(differences, 0.0)
     return min(1.0, 2 * sum(_orders(n, m)[: min(u, n * m - u) + 1]) / math.comb(n + m, n))
 
 
 def _p_with_ties(a: Sequence[float], b: Sequence[float]) -> float:
-    """Of the rank sum's distribution over all choices of len(a) of the values, tied values having their mean rank."""
+    """Return the p value from the rank sums of all choices of len(a) values. Tied values have their mean rank."""
     values = np.array([*a, *b])
     # Twice the mean rank is a whole number.
     doubled = [int((values < value).sum() + (values <= value).sum()) + 1 for value in values]
@@ -47,13 +47,13 @@ def _p_with_ties(a: Sequence[float], b: Sequence[float]) -> float:
     for rank in doubled:
         ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
     below = np.cumsum(ways[n])
-    own = sum(doubled[:n])
-    least, most = below[own], below[-1] - (below[own - 1] if own else 0)
+    rank_sum = sum(doubled[:n])
+    least, most = below[rank_sum], below[-1] - (below[rank_sum - 1] if rank_sum else 0)
     return min(1.0, 2 * float(min(least, most) / below[-1]))
 
 
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
-    """Interval of the shift between samples of `n` and `m` (Hodges and Lehmann 1963), from their log differences.
+    """Return the interval of the log shift between samples of `n` and `m` (Hodges and Lehmann 1963).
 
     None where even complete separation is likelier than 1 - `confidence`: with fewer than 4 a side at 95%.
     """
@@ -63,7 +63,7 @@ def shift_interval(differences: Sequence[float], n: int, m: int, confidence: flo
 
 @lru_cache(maxsize=64)
 def _orders(n: int, m: int) -> tuple[int, ...]:
-    """How many orders of n + m untied values give U = 0, 1, ... n*m (a Gaussian binomial)."""
+    """Return how many orders of n + m untied values give U = 0, 1, ... n*m (a Gaussian binomial)."""
     counts = [1] + [0] * (n * m)
     for i in range(1, n + 1):
         # Multiply by (1 - q^(m+i)), divide by (1 - q^i).
@@ -76,7 +76,7 @@ def _orders(n: int, m: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _critical(n: int, m: int, tail: float) -> int:
-    """The largest rank with P(U < rank) <= tail, which is under 1, by chance alone; 0: even U = 0 is likelier."""
+    """Return the largest rank with P(U < rank) <= tail (tail < 1) by chance; 0 where even U = 0 is likelier."""
     if n * m > EXACT_UP_TO:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))

@@ -1,8 +1,9 @@
-"""From rows of several numbers of processes to S, T(N) and e(N), and what a stated model makes of more. No torch.
+"""Throughput and efficiency by number of processes, and a model for more processes. `studies.scaling` calls it.
 
-The model is Hockney's (1994): a message of n bytes takes alpha + beta n. What an algorithm of all-reduce makes of
-it is in `steps_of`: a ring takes 2 (N - 1) messages of n / N bytes (Patarasu and Yuan 2009), a tree of g
-processes log2 g messages of n. A step of training is one process's own and what of the all-reduce it does not hide.
+The model is Hockney's (1994): a message of n bytes takes alpha + beta n seconds. `steps_of` returns
+the messages of an all-reduce: a ring sends 2 (N - 1) messages of n / N bytes (Patarasu and Yuan 2009), a tree of g
+processes log2 g messages of n. A training step takes one process's time plus the part of the all-reduce that does
+not overlap with it.
 """
 
 import math
@@ -19,50 +20,48 @@ from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
-"""No run has more; of a row that says so nothing is concluded."""
+"""Rows with more processes than this are ignored."""
 REACH = 8
-"""The model says nothing of more than this many times the most processes measured."""
-
+"""The model is used up to this many times the most processes measured."""
 FEW = "too few measured to hold any out"
-
 WORTH = 0.2
-"""A model that is further off than this on what was held out describes nothing."""
+"""Largest relative error on held-out points with which a model is used."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Alpha and beta of one algorithm."""
+    """Alpha and beta of one algorithm, fitted to measured points."""
 
     alpha: float
-    """Seconds of a message, however small."""
+    """Seconds per message."""
     beta: float
-    """Seconds of a byte."""
+    """Seconds per byte."""
     errors: Mapping[str, float]
-    """Largest relative error on points that a second fit was not given, by what they are."""
+    """Largest relative error on the points held out of a second fit, by which points these are."""
     note: str = ""
     """Why nothing was held out, or nothing fitted."""
 
     @property
     def is_worth_saying(self) -> bool:
-        """Whether it describes what was measured: a byte takes time, and what was held out is met within WORTH."""
+        """Whether the model may be used: beta is above 0, and errors on held-out points are at most WORTH."""
         return self.beta > 0 and self.band <= WORTH
 
     @property
     def band(self) -> float:
-        """The largest of the errors, 0 where there are none."""
+        """The largest of the errors; 0 where there are none."""
         return max(self.errors.values(), default=0.0)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Training with `processes`: samples per second, and the share of perfect scaling that this is."""
+    """Training with `processes`: samples per second, and efficiency (1 is perfect scaling)."""
 
     processes: int
     rate: float
     efficiency: float
     trials: int
     model: bool = False
-    """Whether the model says so; nobody measured it."""
+    """Whether it is predicted, not measured."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,13 @@ class Curve:
     """One case at several numbers of processes."""
 
     known: Mapping[str, Any]
-    """What its rows agree in."""
+    """The columns that its rows agree in."""
     samples: float
-    """Of a step of one process."""
+    """Samples per step of one process."""
     sent: str
-    """The type its gradients are sent as; empty where the rows do not say."""
+    """Number type of the gradients sent; empty where unknown."""
     base: int
-    """The fewest processes measured; efficiency is relative to theirs."""
+    """The fewest processes measured. Efficiency is relative to theirs."""
     points: tuple[Point, ...]
     fit: Fit
     cases: frozenset[int]
@@ -98,26 +97,26 @@ class Sum:
 
 @dataclass(frozen=True)
 class Sums:
-    """All all-reduces of one card and type of number."""
+    """All all-reduces of one card and number type."""
 
     known: Mapping[str, Any]
-    """What its rows agree in."""
+    """The columns that its rows agree in."""
     lines: tuple[Sum, ...]
     fits: Mapping[str, Fit]
     cases: frozenset[int]
 
     def best(self) -> list[Sum]:
-        """The fastest for each number of processes and each thing summed."""
-        found: dict[tuple[int, str, int], Sum] = {}
+        """Return the fastest line for each number of processes, content and size."""
+        fastest: dict[tuple[int, str, int], Sum] = {}
         for line in self.lines:
             key = (line.processes, line.what, line.bytes)
-            if key not in found or line.seconds < found[key].seconds:
-                found[key] = line
-        return [found[key] for key in sorted(found)]
+            if key not in fastest or line.seconds < fastest[key].seconds:
+                fastest[key] = line
+        return [fastest[key] for key in sorted(fastest)]
 
 
 def steps_of(algorithm: str, processes: int, group: int) -> tuple[float, float]:
-    """(messages one after the other, bytes through one process per byte summed) of an algorithm."""
+    """Return (sequential messages, bytes that one process sends per byte summed) of an algorithm."""
 
     def ring(count: int) -> tuple[float, float]:
         return 2.0 * (count - 1), 2.0 * (count - 1) / count
@@ -130,54 +129,54 @@ def steps_of(algorithm: str, processes: int, group: int) -> tuple[float, float]:
 
 
 def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> list[Curve]:
-    """A curve for each case that ran with two numbers of processes or more.
+    """Return a curve for each case that ran with two numbers of processes or more.
 
     Args:
-        frame: rows of any suite, as `cells.completed` and `cells.once` leave them.
-        alpha_beta: seconds of a message and of a byte to reckon with instead of fitted ones.
-        to: how many processes to go to with them.
+        frame: rows of any suite, from `cells.completed` and `compare.once`.
+        alpha_beta: seconds per message and per byte to use instead of fitted ones.
+        to: the most processes to predict with them.
     """
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
     ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
     keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
     curves = []
-    for known, rows in like(ok, keys):
+    for shared, rows in alike_rows(ok, keys):
         if rows["processes"].nunique() < 2:
             continue
         counts = sorted({int(count) for count in rows["processes"]})
-        of_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
-        rates = {count: float(found.dropna().median()) for count, found in of_count.items()}
-        trials = {count: len(found) for count, found in of_count.items()}
-        gradients, sent, samples = _gradients_of(rows, float(known["batch_size"]))
+        by_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
+        rates = {count: float(column.dropna().median()) for count, column in by_count.items()}
+        trials = {count: len(column) for count, column in by_count.items()}
+        gradients, sent, samples = _gradients_of(rows, float(shared["batch_size"]))
         points, fit = _points(rates, trials, gradients, samples, alpha_beta, to)
-        curves.append(Curve(known, samples, sent, min(rates), points, fit, cases_of(rows)))
+        curves.append(Curve(shared, samples, sent, min(rates), points, fit, cases_of(rows)))
     return curves
 
 
 def cases_of(rows: pd.DataFrame) -> frozenset[int]:
-    """The numbers of their cases."""
+    """Return the numbers of the rows' cases."""
     return frozenset(map(int, rows["case"].unique()))
 
 
-def like(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Rows of one card and stack that agree in `keys`, with all that they agree in.
+def alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yield rows of one card and stack that agree in `keys`, with all columns that they agree in.
 
-    A session that ran with several numbers of processes stays by itself, like its device. Of the others, each of
-    which has one number (so it is with several machines), those of one stack go together.
+    A session with several numbers of processes is not joined with others. Sessions with one number each, as with
+    several machines, are joined where their stack is the same.
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
-    # What joins the processes goes with their number: one has nothing to talk to.
+    # The link depends on the number of processes: one process has none.
     same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
     alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
-    whose = [column for column in SPECIMEN if column != "card"]
-    rows = rows.assign(**{column: rows[column].where(alone, "") for column in whose})
-    for names, found in rows.groupby(same, dropna=False, sort=False):
-        yield dict(zip(same, names, strict=True)), found
+    joined = [column for column in SPECIMEN if column != "card"]
+    rows = rows.assign(**{column: rows[column].where(alone, "") for column in joined})
+    for names, members in rows.groupby(same, dropna=False, sort=False):
+        yield dict(zip(same, names, strict=True)), members
 
 
 def is_count(text: str) -> bool:
-    """Whether a parameter is a whole number that something can have so many of."""
+    """Return whether a parameter is a whole number that can be a count."""
     return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
@@ -189,7 +188,7 @@ def _points(
     alpha_beta: tuple[float, float] | None,
     to: int | None,
 ) -> tuple[tuple[Point, ...], Fit]:
-    """Those measured, and those that alpha and beta make of more processes."""
+    """Return the measured points and those predicted for more processes, with the fit."""
     base, most = min(rates), max(rates)
 
     def efficiency(count: int, rate: float) -> float:
@@ -228,7 +227,7 @@ def _points(
 
 
 def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
-    """(bytes of gradients, their type, samples of a step of one process); 1 byte where the suite does not say."""
+    """Return (bytes of gradients, their type, samples per step of one process); 1 byte where unknown."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
@@ -240,33 +239,33 @@ def _gradients_of(rows: pd.DataFrame, batch: float) -> tuple[float, str, float]:
 
 
 def sums_of(frame: pd.DataFrame) -> list[Sums]:
-    """All-reduce tables by card, stack and type of number."""
+    """Return the all-reduce tables by card, stack and number type."""
     ok = frame[(frame["status"] == "ok") & only_sums(frame)]
-    found = []
-    for known, rows in like(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
+    tables = []
+    for shared, rows in alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
         lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         for _, row in rows.iterrows():
             for key, seconds, busbw in _sums_in(row):
                 lines.setdefault(key, []).append((seconds, busbw))
-        every = tuple(Sum(*key, *map(float, np.median(values, axis=0))) for key, values in lines.items())
-        if not every:
+        medians = tuple(Sum(*key, *map(float, np.median(values, axis=0))) for key, values in lines.items())
+        if not medians:
             continue
-        messages = [line for line in every if line.what == "message"]
+        messages = [line for line in medians if line.what == "message"]
         fits = {
             name: fit_sums([line for line in messages if line.algorithm == name], name)
-            for name in dict.fromkeys(line.algorithm for line in every)
+            for name in dict.fromkeys(line.algorithm for line in medians)
         }
-        found.append(Sums(known, every, {name: fit for name, fit in fits.items() if fit}, cases_of(rows)))
-    return found
+        tables.append(Sums(shared, medians, {name: fit for name, fit in fits.items() if fit}, cases_of(rows)))
+    return tables
 
 
 def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, float]]:
-    """(what tells a line of the row's table from others, seconds, busbw) of each line that has them."""
+    """Yield (key of the line, seconds, busbw) of each complete line of the row's table."""
     processes, group = int(row["processes"]), _group_of(row)
-    for each in table_of(row["table"]) if 1 <= group <= processes else []:
+    for line in table_of(row["table"]) if 1 <= group <= processes else []:
         try:
-            what = (str(each["algorithm"]), bool(each["fusion_bytes"]), str(each["what"]), int(number(each["bytes"])))
-            seconds, busbw = number(each["seconds"]), number(each["busbw"])
+            what = (str(line["algorithm"]), bool(line["fusion_bytes"]), str(line["what"]), int(number(line["bytes"])))
+            seconds, busbw = number(line["seconds"]), number(line["busbw"])
         except BROKEN:
             continue
         if seconds > 0 and what[-1] > 0:
@@ -274,9 +273,9 @@ def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, fl
 
 
 def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
-    """Alpha and beta of one algorithm's messages, with its errors on what second fits were not given.
+    """Return alpha and beta of one algorithm's messages, with the errors on points held out of second fits.
 
-    Held out are the most processes, and every second size. None where there are no messages to fit.
+    Held out are the most processes, and every second size. None where there are fewer than two messages.
     """
     if len(lines) < 2:
         return None
@@ -290,23 +289,24 @@ def fit_sums(lines: Sequence[Sum], algorithm: str) -> Fit | None:
 
 
 def _error(lines: Sequence[Sum], algorithm: str, held_out: Callable[[Sum], bool]) -> float:
-    """Largest relative error on the lines held out of a fit to the others."""
+    """Return the largest relative error on the lines held out of a fit to the others."""
     alpha, beta = _least_squares(_terms([line for line in lines if not held_out(line)], algorithm))
-    found = _terms([line for line in lines if held_out(line)], algorithm)
-    return max(abs(alpha * messages + beta * traffic - seconds) / seconds for messages, traffic, seconds in found)
+    terms = _terms([line for line in lines if held_out(line)], algorithm)
+    return max(abs(alpha * messages + beta * traffic - seconds) / seconds for messages, traffic, seconds in terms)
 
 
 def _terms(lines: Iterable[Sum], algorithm: str) -> list[tuple[float, float, float]]:
-    found = []
+    """Return (messages, bytes, seconds) of each line, as one process sends them."""
+    terms = []
     for line in lines:
         messages, share = steps_of(algorithm, line.processes, line.group)
-        found.append((messages, share * line.bytes, line.seconds))
-    return found
+        terms.append((messages, share * line.bytes, line.seconds))
+    return terms
 
 
 def _least_squares(lines: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Alpha and beta, neither below 0, that make the relative errors of seconds least."""
-    from scipy.optimize import nnls  # a third of a second to import, for a fit that few comparisons need
+    """Return the alpha and beta, both at least 0, with the least squares of relative errors of seconds."""
+    from scipy.optimize import nnls  # takes a third of a second to import, and few comparisons need it
 
     weights = np.array([1 / max(abs(seconds), 1e-9) for _, _, seconds in lines])
     matrix = np.array([[messages, traffic] for messages, traffic, _ in lines]) * weights[:, None]
@@ -316,7 +316,7 @@ def _least_squares(lines: Sequence[tuple[float, float, float]]) -> tuple[float, 
 
 
 def _group_of(row: "pd.Series[Any]") -> int:
-    """Processes in a group of the hierarchical algorithm, as the suite chose it; 0 where the row cannot say."""
+    """Return the processes per group of the hierarchical algorithm, as the suite chose them; 0 where unknown."""
     asked = params_of(row["params"]).get("group", "0")
     nodes = int(row["nodes"]) if row["nodes"] >= 1 else 1
     return (int(asked) or int(row["processes"]) // nodes) if is_count(asked) else 0

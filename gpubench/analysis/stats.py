@@ -1,7 +1,7 @@
-"""Ratios with intervals, tests and verdicts. Floats in, floats out: knows no rows, files or units.
+"""Ratios with intervals, tests and verdicts, from floats: no rows, files or units. `verdicts` and studies call it.
 
-The unit is the trial, one fresh process; laps inside one process are correlated and never come here. Between
-specimens of a card the unit is the specimen. docs/method.md has the rules in words and what they are worth.
+The unit is the trial, one fresh process. Laps of one process are correlated and are not used. Between specimens of
+a card the unit is the specimen. docs/method.md explains the rules and their error rates.
 """
 
 import math
@@ -16,12 +16,12 @@ from gpubench.interval import CONFIDENCE, OPTIONAL_STOPPING, confidence
 from gpubench.interval import median_interval as median_interval
 
 MINIMUM_EFFECT = 0.02
-"""A difference smaller than this is not called one."""
+"""Relative difference below which there is no `faster` or `slower`."""
 SMALLEST = math.log(1 + MINIMUM_EFFECT)
 EQUIVALENCE = 0.9
-"""Level of the interval that must lie inside the minimum effect for `same`: two one-sided tests at 5%."""
+"""Level of the interval that must be inside the minimum effect for `same`: two one-sided tests at 5%."""
 WIDEST = 150.0
-"""An interval of logarithms ends here: what is farther out says nothing, and its exponential need not be a number."""
+"""Limit of an interval of logarithms, whose exponential is still a number."""
 DECIDING_TRIALS = 6
 """Trials a side below which Mann-Whitney cannot decide after Holm."""
 BETWEEN_SPECIMENS_SD = 0.02
@@ -31,27 +31,27 @@ Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's
 Tacotron2).
 """
 LARGEST_BETWEEN_SD = 0.04
-"""The upper end of that range, which a verdict between few specimens has to stand."""
+"""The upper end of that range, which decides between few specimens."""
 MEASURED_FROM = 3
 """Specimens a side from which their spread is measured, not assumed."""
 DECIDING_SPECIMENS = 5
 """Specimens a side from which the measured spread alone decides.
 
-Hosts of two kinds, half and half, all fall out the other way round in 2 of 4**k comparisons of k a side: 0.8% at 4,
-and with near misses more than 1%.
+If half of all hosts are of one kind and half of another, k a side are all of one kind, and the other side all of the
+other, in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
 """
 ACROSS = 0.99
-"""Level of the interval that decides between specimens, of which there are always few."""
+"""Level of the interval that decides between specimens, because there are always few."""
 
 Verdict = Literal[
     "faster", "slower", "same", "unsure", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip
-"""`one specimen`, `few specimens`: these differ, but their cards need not."""
+"""`one specimen`, `few specimens`: the specimens differ; other specimens of their cards may not."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A quotient of two medians with its 95% interval (None where there are too few trials for one)."""
+    """A ratio of two medians with its 95% interval (None where there are too few trials for one)."""
 
     value: float
     low: float | None
@@ -63,36 +63,34 @@ class Ratio:
     decisive: tuple[float, float] | None = None
     """The interval that decides `faster` and `slower`: the 95% one, or a wider one between specimens."""
     specimens: int = 0
-    """Specimens on the smaller side, where the spread between them is in the interval; 0: it is one session."""
+    """Specimens on the smaller side, where the interval includes their spread; 0 inside one session."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends; None where there are none."""
+        """Both ends of the 95% interval; None where there are none."""
         return (self.low, self.high) if self.low and self.high else None
 
     @property
     def inverse(self) -> "Ratio":
-        """The quotient the other way round."""
+        """The inverse ratio."""
         low = 1 / self.high if self.high else None
         high = 1 / self.low if self.low else None
-        return Ratio(1 / self.value, low, high, self.p, _flip(self.narrow), _flip(self.decisive), self.specimens)
+        return Ratio(1 / self.value, low, high, self.p, _inverse(self.narrow), _inverse(self.decisive), self.specimens)
 
 
-def _flip(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+def _inverse(interval: tuple[float, float] | None) -> tuple[float, float] | None:
     return (1 / interval[1], 1 / interval[0]) if interval else None
 
 
-def ratio(a: Sequence[float], b: Sequence[float], *, same_session: bool = True, until: bool = False) -> Ratio:
-    """Median of `a` over median of `b`, with a 95% interval where each side has two values or more.
+def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Ratio:
+    """Return the median of `a` over median of `b`, with a 95% interval where each side has two values or more.
+
+    Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963), so it and the p value
-    agree; up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. With
-    `until` the number of rounds depended on what was seen, and all error rates are divided by
-    OPTIONAL_STOPPING. Where the sides are not one specimen in one session, the spread between specimens is
-    added, as in `specimens_ratio`.
+    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. With
+    `until` the number of rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
     """
-    if not same_session:
-        return specimens_ratio([a], [b])
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
         return Ratio(value, None, None, None)
@@ -101,42 +99,42 @@ def ratio(a: Sequence[float], b: Sequence[float], *, same_session: bool = True, 
 
     def interval(level: float) -> tuple[float, float]:
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
-        return _around(value, by_ranks or _t_interval(_trials_side(a), _trials_side(b), level))
+        return _ratio_interval(value, by_ranks or _t_interval(_trials_side(a), _trials_side(b), level))
 
     wide = interval(level)
     p = min(1.0, ranks.p_value(a, b, differences) * (OPTIONAL_STOPPING if until else 1))
     return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), wide)
 
 
-def _around(value: float, shift: tuple[float, float]) -> tuple[float, float]:
-    """The interval as quotients; that of the medians is inside it even where few values push it out."""
+def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval of log ratios as ratios, widened to include the ratio of the medians."""
     low, high = max(shift[0], -WIDEST), min(shift[1], WIDEST)
     return min(value, math.exp(low)), max(value, math.exp(high))
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One side of a quotient on the log scale: its middle, the variance of that, and degrees of freedom."""
+class Side:
+    """One side of a difference: its mean (of logs, for a ratio), the variance of the mean, degrees of freedom."""
 
     middle: float
     variance: float
     freedom: float = math.inf
 
 
-def _trials_side(values: Sequence[float]) -> _Side:
+def _trials_side(values: Sequence[float]) -> Side:
     logs = [math.log(value) for value in values]
-    return _Side(sum(logs) / len(logs), _variance(logs) / len(logs), len(logs) - 1)
+    return Side(sum(logs) / len(logs), _variance(logs) / len(logs), len(logs) - 1)
 
 
-def _t_interval(a: _Side, b: _Side, level: float) -> tuple[float, float]:
-    """Welch's interval of the difference."""
-    between, total, freedom = _welch(a, b)
-    half = _t_quantile(freedom, (1 + level) / 2) * total
+def _t_interval(a: Side, b: Side, level: float) -> tuple[float, float]:
+    """Return Welch's interval of the difference of two sides."""
+    between, total, freedom = welch(a, b)
+    half = t_quantile(freedom, (1 + level) / 2) * total
     return between - half, between + half
 
 
-def _welch(a: _Side, b: _Side) -> tuple[float, float, float]:
-    """(difference, its standard error, degrees of freedom by Welch and Satterthwaite)."""
+def welch(a: Side, b: Side) -> tuple[float, float, float]:
+    """Return (difference, its standard error, degrees of freedom by Welch and Satterthwaite)."""
     total = a.variance + b.variance
     if total == 0:
         return a.middle - b.middle, 0.0, math.inf
@@ -144,7 +142,8 @@ def _welch(a: _Side, b: _Side) -> tuple[float, float, float]:
     return a.middle - b.middle, math.sqrt(total), total**2 / spent if spent else math.inf
 
 
-def _t_quantile(freedom: float, probability: float) -> float:
+def t_quantile(freedom: float, probability: float) -> float:
+    """Return a quantile of Student's t distribution."""
     if freedom > 1e4:
         return NormalDist().inv_cdf(probability)
     from scipy.special import stdtrit
@@ -152,8 +151,8 @@ def _t_quantile(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _t_tails(freedom: float, t: float) -> float:
-    """Two-sided p value."""
+def t_tails(freedom: float, t: float) -> float:
+    """Return the two-sided p value of Student's t."""
     if freedom > 1e4:
         return 2 * NormalDist().cdf(-abs(t))
     from scipy.special import stdtr
@@ -162,34 +161,35 @@ def _t_tails(freedom: float, t: float) -> float:
 
 
 def specimens_ratio(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio:
-    """Quotient of two cards, each known by one or more specimens with some trials each.
+    """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
-    A side of MEASURED_FROM specimens or more carries the spread it shows; a smaller one is given
-    BETWEEN_SPECIMENS_SD. `faster` and `slower` have to stand a level of ACROSS, and from a side of fewer than
-    DECIDING_SPECIMENS a LARGEST_BETWEEN_SD that such a number does not average away: they may all be of one kind.
-    A lone specimen with one trial gives a ratio without interval.
+    A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has BETWEEN_SPECIMENS_SD. The
+    deciding interval has level ACROSS. In it a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
+    divided by their number: they may all be of one kind. One specimen with one trial gives no interval.
     """
-    value = _center(a) / _center(b)
+    value = _median_of_medians(a) / _median_of_medians(b)
     if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
         return Ratio(value, None, None, None)
-    return _across(value, (_shown_side(a), _shown_side(b)), (_strict_side(a), _strict_side(b)), min(len(a), len(b)))
+    return _specimens_result(
+        value, (_measured_side(a), _measured_side(b)), (_deciding_side(a), _deciding_side(b)), min(len(a), len(b))
+    )
 
 
 def paired_specimens_ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Quotient of two cases that the same specimens ran, from each specimen's own quotient (one value a side each).
+    """Return the ratio of two cases that the same specimens ran, from each specimen's ratio (one value a side).
 
-    As `specimens_ratio`, with one spread in place of two.
+    As `specimens_ratio`, with one spread instead of two.
     """
-    quotients = [[x / y] for x, y in zip(a, b, strict=True)]
+    ratios = [[x / y] for x, y in zip(a, b, strict=True)]
     value = median(a) / median(b)
-    if len(quotients) < 2:
+    if len(ratios) < 2:
         return Ratio(value, None, None, None)
-    exact = _Side(0.0, 0.0)
-    return _across(value, (_shown_side(quotients), exact), (_strict_side(quotients), exact), len(quotients))
+    exact = Side(0.0, 0.0)
+    return _specimens_result(value, (_measured_side(ratios), exact), (_deciding_side(ratios), exact), len(ratios))
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
-    """One-sided p value that the quotient of one session is at most `limit`; 1 where no trials can tell."""
+    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial a side."""
     if min(len(a), len(b)) < 2:
         return 1.0
     scaled = [value / limit for value in a]
@@ -200,63 +200,63 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
 
 
 def specimens_p_above(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], limit: float) -> float:
-    """The same of `specimens_ratio`, by the spread that decides."""
+    """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
     if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
         return 1.0
-    return _p_above(_strict_side(a), _strict_side(b), limit)
+    return _p_above(_deciding_side(a), _deciding_side(b), limit)
 
 
 def paired_p_above(a: Sequence[float], b: Sequence[float], limit: float) -> float:
-    """The same of `paired_specimens_ratio`."""
+    """Return the one-sided p value that a ratio of paired specimens is at most `limit`."""
     if len(a) < 2:
         return 1.0
-    return _p_above(_strict_side([[x / y] for x, y in zip(a, b, strict=True)]), _Side(0.0, 0.0), limit)
+    return _p_above(_deciding_side([[x / y] for x, y in zip(a, b, strict=True)]), Side(0.0, 0.0), limit)
 
 
-def _p_above(a: "_Side", b: "_Side", limit: float) -> float:
-    between, error, freedom = _welch(a, b)
+def _p_above(a: Side, b: Side, limit: float) -> float:
+    between, error, freedom = welch(a, b)
     above = between - math.log(limit)
     if above <= 0:
         return 1.0
-    return _t_tails(freedom, above / error) / 2 if error else 0.0
+    return t_tails(freedom, above / error) / 2 if error else 0.0
 
 
-def _center(side: Sequence[Sequence[float]]) -> float:
+def _median_of_medians(side: Sequence[Sequence[float]]) -> float:
     return float(median([median(trials) for trials in side]))
 
 
-def _across(value: float, shown: tuple[_Side, _Side], strict: tuple[_Side, _Side], specimens: int) -> Ratio:
-    between, error, freedom = _welch(*shown)
-    p = _t_tails(freedom, between / error) if error else 0.0 if between else 1.0
-    wide = _around(value, _t_interval(*shown, CONFIDENCE))
-    narrow = _around(value, _t_interval(*shown, EQUIVALENCE))
-    return Ratio(value, *wide, p, narrow, _around(value, _t_interval(*strict, ACROSS)), specimens)
+def _specimens_result(value: float, shown: tuple[Side, Side], strict: tuple[Side, Side], specimens: int) -> Ratio:
+    between, error, freedom = welch(*shown)
+    p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
+    wide = _ratio_interval(value, _t_interval(*shown, CONFIDENCE))
+    narrow = _ratio_interval(value, _t_interval(*shown, EQUIVALENCE))
+    return Ratio(value, *wide, p, narrow, _ratio_interval(value, _t_interval(*strict, ACROSS)), specimens)
 
 
-def _shown_side(side: Sequence[Sequence[float]]) -> _Side:
+def _measured_side(side: Sequence[Sequence[float]]) -> Side:
     return _specimens_side(side, MEASURED_FROM, BETWEEN_SPECIMENS_SD**2 / len(side))
 
 
-def _strict_side(side: Sequence[Sequence[float]]) -> _Side:
+def _deciding_side(side: Sequence[Sequence[float]]) -> Side:
     return _specimens_side(side, DECIDING_SPECIMENS, LARGEST_BETWEEN_SD**2)
 
 
-def _specimens_side(side: Sequence[Sequence[float]], enough: int, assumed_variance: float) -> _Side:
-    """The mean log over specimens; its variance from their spread where they are `enough`, else the assumed one."""
+def _specimens_side(side: Sequence[Sequence[float]], enough: int, assumed_variance: float) -> Side:
+    """Return the mean log over specimens, with the variance measured from `enough` of them, else the assumed one."""
     logs = [math.log(median(trials)) for trials in side]
     count = len(logs)
     middle = sum(logs) / count
     if count >= enough:
-        return _Side(middle, _variance(logs) / count, count - 1)
+        return Side(middle, _variance(logs) / count, count - 1)
     # pi / 2: variance of a median against that of a mean.
     within = sum(math.pi / 2 * log_variance(t) / len(t) for t in side if len(t) > 1) / count**2
     freedom = sum(len(trials) - 1 for trials in side)
     total = assumed_variance + within
-    return _Side(middle, total, total**2 / (within**2 / freedom) if within else math.inf)
+    return Side(middle, total, total**2 / (within**2 / freedom) if within else math.inf)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p values, in the order given (Holm 1979)."""
+    """Return adjusted p values, in the order given (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted = [0.0] * len(p_values)
     worst = 0.0
@@ -267,10 +267,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
-    """What may be said of the numerator: `faster` where its seconds are fewer.
+    """Return the verdict on the numerator: `faster` where its seconds are fewer.
 
-    `trials` is the smaller side's number, `adjusted_p` the p value after Holm. A difference is one where p is
-    under 5% and the whole deciding interval lies beyond the minimum effect
+    `trials` is the number of the smaller side, `adjusted_p` the p value after Holm. For `faster` and `slower` p is
+    under 5%, and the whole deciding interval is beyond the minimum effect
     (docs/research/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
@@ -288,14 +288,14 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
 
 
 def _beyond(low: float, high: float) -> bool:
-    """Whether an interval lies wholly beyond the minimum effect, on either side of 1."""
+    """Return whether a whole interval is beyond the minimum effect, on either side of 1."""
     return math.log(low) > SMALLEST or math.log(high) < -SMALLEST
 
 
 def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) -> int:
-    """About how many trials a side would decide `unsure`: from the spread seen, at 80% power.
+    """Return about how many trials a side would decide an undecided ratio, by its spread, at 80% power.
 
-    At least so many that Mann-Whitney's smallest p survives Holm over `family` ratios.
+    They are at least so many that Mann-Whitney's smallest p survives Holm over `family` ratios.
     """
     least = DECIDING_TRIALS
     while 2 / math.comb(2 * least, least) * family >= 1 - CONFIDENCE:
@@ -308,12 +308,12 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
 
 
 def specimens_to_decide(value: float) -> int:
-    """About how many specimens a side would decide a quotient of `value`, at the default spread and 80% power."""
+    """Return about how many specimens a side would decide a ratio of `value`, at the default spread and 80% power."""
     return max(DECIDING_SPECIMENS, _to_decide(BETWEEN_SPECIMENS_SD**2, value, ACROSS))
 
 
 def _to_decide(variance: float, value: float, level: float) -> int:
-    """Units a side until an interval around `value` lies beyond the minimum effect, or inside it."""
+    """Return the units a side with which an interval around `value` is beyond the minimum effect, or inside it."""
     effect = abs(math.log(value))
     distance = max(abs(effect - SMALLEST), SMALLEST / 10)
     normal = NormalDist()
@@ -325,7 +325,7 @@ def _to_decide(variance: float, value: float, level: float) -> int:
 
 
 def log_variance(values: Sequence[float]) -> float:
-    """Variance of the logarithms of two values or more: a relative spread, squared."""
+    """Return the variance of the logarithms of two values or more: the square of their relative spread."""
     return _variance([math.log(value) for value in values])
 
 
@@ -335,5 +335,5 @@ def _variance(logs: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The right mean of ratios."""
+    """Return the geometric mean."""
     return math.exp(sum(math.log(value) for value in values) / len(values))

@@ -1,4 +1,4 @@
-"""What reaching a suite's goal takes: seconds over the share of runs that reached it, and by number of processes."""
+"""Time to reach a suite's goal: seconds over the share of runs that reached it, and by number of processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,25 +14,25 @@ from gpubench.suite.trial import TRAINED
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Share of each row's runs that reached the goal; NaN where it has none, or did not train to its end.
+    """Return the share of each row's runs that reached the goal; NaN without a goal or a finished training.
 
-    Rows of before `success_rate`, and published ones, say it by their status.
+    For old and published rows without a `success_rate` it follows from their status.
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
-    told = (frame["status"] == "ok").astype(float).where(trained & (_goals(frame) > 0))
-    rate = frame.get("success_rate", told)
-    return rate.where(rate.notna(), told).where(frame["status"].isin(TRAINED))
+    from_status = (frame["status"] == "ok").astype(float).where(trained & (_goals(frame) > 0))
+    rate = frame.get("success_rate", from_status)
+    return rate.where(rate.notna(), from_status).where(frame["status"].isin(TRAINED))
 
 
 def _goals(frame: pd.DataFrame) -> "pd.Series[float]":
-    """The goal among each row's parameters; NaN where it has none."""
+    """Return the goal among each row's parameters; NaN where there is none."""
     return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def expected(frame: pd.DataFrame) -> pd.DataFrame:
-    """`value` over the share of their cell's runs that reached the goal, which `success` holds.
+    """Return rows with `value` divided by `success`, the share of their group's runs that reached the goal.
 
-    That is what trying again until one does takes on average; NaN where none did.
+    That is the average time of training until a run reaches the goal; NaN where none did.
     """
     by_cell = success_of(frame).groupby([frame[column] for column in CELL], dropna=False, sort=False)
     share = by_cell.transform("mean").where(frame["status"].isin(TRAINED))
@@ -43,35 +43,35 @@ def expected(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def unsure_of_shares(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Without a verdict where a run missed the goal: intervals know how seconds scatter, not how shares do."""
-    return [_unsure(c) if min(_share(c.subject), _share(c.other)) < 1 else c for c in comparisons]
+def without_verdict_if_missed(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons without a verdict where a run missed the goal: intervals ignore how shares vary."""
+    return [_without_verdict(c) if min(_share(c.subject), _share(c.other)) < 1 else c for c in comparisons]
 
 
-def _unsure(c: Comparison) -> Comparison:
+def _without_verdict(c: Comparison) -> Comparison:
     note = f"{_share(c.subject):.0%} and {_share(c.other):.0%} of the runs reached the goal, which no interval weighs"
     return replace(c, verdict=c.verdict or "not judged", notes=(*c.notes, note))
 
 
 def _share(cell: Cell) -> float:
-    """The least of a combined cell's parts."""
+    """Return the share of runs that reached the goal: the least of a combined group's parts."""
     return float(min(part.row["success"] for part in cell.parts or (cell,)))
 
 
 PLAUSIBLE_SECONDS = (1e-9, 1e12)
-"""Of a run: they lie between these."""
+"""Range of the seconds of a run."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """A number of processes that reached the goal, in a median of so many seconds."""
+    """A number of processes, with the median seconds in which they reached the goal."""
 
     processes: int
     machines: float
-    """NaN where the rows do not say, like `epochs`."""
+    """NaN where unknown, like `epochs`."""
     seconds: float
     efficiency: float
-    """Processes times seconds of the fewest processes over those of this many: of perfect scaling 1."""
+    """Process-seconds of the fewest processes over those of this number: 1 is perfect scaling."""
     epochs: float
     trials: int
     note: str
@@ -82,28 +82,28 @@ class GoalCurve:
     """One published series at several numbers of processes."""
 
     known: Mapping[str, Any]
-    """What its rows agree in, `goal` among it."""
+    """The columns that its rows agree in, and `goal`."""
     points: tuple[Reach, ...]
     sources: tuple[str, ...]
     recipes: int
-    """Different parameters among its rows: a schedule may be one for each number of processes."""
+    """Number of different parameters among its rows: each number of processes may have another schedule."""
     cases: frozenset[int]
 
 
 def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
-    """A curve for each published series that reached its goal with two numbers of processes or more.
+    """Return a curve for each published series that reached its goal with two numbers of processes or more.
 
-    One's own rows have rates, which scale without the recipe changing (see `scaling.curves_of`).
+    Measured rows are in `scaling.curves_of`: it compares rates, with one recipe for all numbers of processes.
     """
     rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
     rows = rows.assign(goal=_goals(rows))
     rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
     curves = []
-    for names, own in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
-        if own["processes"].nunique() > 1:
-            known = dict(zip([*SERIES, "goal"], names, strict=True))
-            sources = tuple(dict.fromkeys(own["source"]))
-            curves.append(GoalCurve(known, _reaches(own), sources, own["params"].nunique(), cases_of(own)))
+    for names, series in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
+        if series["processes"].nunique() > 1:
+            shared = dict(zip([*SERIES, "goal"], names, strict=True))
+            sources = tuple(dict.fromkeys(series["source"]))
+            curves.append(GoalCurve(shared, _reaches(series), sources, series["params"].nunique(), cases_of(series)))
     return curves
 
 
@@ -115,12 +115,12 @@ def _reaches(rows: pd.DataFrame) -> tuple[Reach, ...]:
     return tuple(
         Reach(
             count,
-            float(own["nodes"].dropna().median()),
-            seconds := float(own["seconds"].median()),
+            float(trials["nodes"].dropna().median()),
+            seconds := float(trials["seconds"].median()),
             least / (count * seconds),
-            float(own["epochs"].dropna().median()),
-            len(own),
-            "; ".join(dict.fromkeys(filter(None, own["reason"]))),
+            float(trials["epochs"].dropna().median()),
+            len(trials),
+            "; ".join(dict.fromkeys(filter(None, trials["reason"]))),
         )
-        for count, own in by_count.items()
+        for count, trials in by_count.items()
     )

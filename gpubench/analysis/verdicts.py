@@ -1,4 +1,4 @@
-"""A pair of cells to a comparison: its ratio, what to know about it, and the verdict that it allows."""
+"""Compare two groups: ratio, caveats and verdict. `compare` calls it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,15 @@ from gpubench.analysis.cells import CONFLICT, Cell
 from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
-ASKS_OF_CODE = {"gpubench", "commit", "suite_version", "suite_digest"}
-"""Axes along which the code that is timed is itself the question."""
-MANY = 50
-"""More units than this are not counted out to anyone."""
+CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
+"""Axes that compare versions of the code that is timed."""
+MOST_UNITS = 50
+"""Advice names no number of units above this."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A value of one cell over that of another."""
+    """A result: the values of one group over those of another, with caveats and a verdict."""
 
     axis: str
     subject: Cell
@@ -29,13 +29,13 @@ class Comparison:
     verdict: str = ""
     notes: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
-    """What differs beside the axis, of what ought to agree."""
+    """Columns of the key and the stack that differ beside the axis."""
     is_unlike: bool = False
-    """Whether that, or edited code, leaves no verdict."""
+    """Whether there is no verdict because of these, or of edited code."""
 
 
 def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
-    """The ratio of a pair, and why it gets no verdict where that does not depend on the figures."""
+    """Return the ratio of a pair, with caveats, and a verdict where the ratio does not matter for it."""
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(subject, other)] if ratio.specimens else []
     unlike = mismatch(axis, subject, other)
@@ -46,7 +46,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     layouts = [str(side.row["memory_format"]) for side in (subject, other)]
     if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
         notes.append(f"layout {' / '.join(layouts)}")
-    edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in ASKS_OF_CODE
+    edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in CODE_AXES
     if edited:
         notes.append("the code that is timed was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
@@ -65,19 +65,19 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    told = tuple(filter(None, notes))
-    return Comparison(axis, subject, other, *names, ratio, verdict, told, (*unlike, *differing), is_unlike)
+    notes_shown = tuple(filter(None, notes))
+    return Comparison(axis, subject, other, *names, ratio, verdict, notes_shown, (*unlike, *differing), is_unlike)
 
 
-def against_itself(subject: Cell, plain: Cell) -> Comparison:
-    """A change over `plain` of the same session; in what they differ is the question."""
+def plain_comparison(subject: Cell, plain: Cell) -> Comparison:
+    """Return the result of a change over `plain` of the same session, whatever their differences."""
     ratio = stats.ratio(subject.values, plain.values, until=subject.adaptive or plain.adaptive)
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
     return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict)
 
 
 def p_above(c: Comparison, limit: float) -> float:
-    """One-sided p value that a comparison's quotient is at most `limit`."""
+    """Return the one-sided p value that a comparison's ratio is at most `limit`."""
     kind, ours, theirs = _sides(c.axis, c.subject, c.other)
     if kind == "session":
         return stats.p_above(ours[0], theirs[0], limit, until=c.subject.adaptive or c.other.adaptive)
@@ -87,8 +87,8 @@ def p_above(c: Comparison, limit: float) -> float:
 
 
 def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
-    """Whether both are of one device in one session, so that no spread between specimens or days parts them."""
-    # Where two devices of one host are themselves the question, there is no other specimen to speak for.
+    """Return whether both are of one device in one session, with no spread between specimens or sessions."""
+    # Two devices of one host that are compared as such are not samples of a card.
     same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
     return subject.session == other.session and same_device and not subject.source
 
@@ -106,17 +106,17 @@ Values = list[Sequence[float]]
 
 
 def _sides(axis: str, subject: Cell, other: Cell) -> tuple[Literal["session", "paired", "specimens"], Values, Values]:
-    """How two cells are compared, and the values of either side.
+    """Return how two groups are compared, and the values of each side.
 
-    `session`: their trials; `paired`: one value of each specimen, of which both ran on every one; `specimens`: the
-    trials of each specimen, or of each session.
+    `session`: values of trials; `paired`: one value per specimen, where both sides ran on the same specimens;
+    `specimens`: values of the trials of each specimen, or of each session.
     """
     if not (subject.parts or other.parts):
         kind: Literal["session", "specimens"] = "session" if ran_together(axis, subject, other) else "specimens"
         return kind, [subject.values], [other.values]
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
-        # Many days of one device still are one specimen.
+        # Several sessions of one device are one specimen.
         return "specimens", [subject.values], [other.values]
     shared = [unit for unit in ours if unit in theirs]
     if axis == "precision" and len(shared) >= stats.MEASURED_FROM:
@@ -145,7 +145,7 @@ def _batch_note(subject: Cell, other: Cell) -> str:
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Verdicts, with p values adjusted over all of these, which have to be all that are shown."""
+    """Return the comparisons with verdicts, from p values adjusted over all of them: give all that are shown."""
     comparisons = [_completeness(c) for c in comparisons]
     family = [c for c in comparisons if c.ratio.p is not None and not c.verdict]
     adjusted = dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
@@ -153,7 +153,7 @@ def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _completeness(c: Comparison) -> Comparison:
-    """What is known of trials without a time; a limit that cut off the slow ones of a side leaves no verdict."""
+    """Add a note on trials without a time. Where slow ones reached the time limit, the verdict is `incomplete`."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
     notes = [f"{name}: {cell.lost_note}" for name, cell in sides if cell.lost]
     cut = any(cell.lost.get("timed_out") for _, cell in sides)
@@ -169,19 +169,23 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """How much would decide."""
+    """Return how many more trials or specimens would decide; empty where that is not the reason."""
     if verdict not in {"few trials", "unsure", "one specimen", "few specimens"}:
         return ""
     if not c.ratio.specimens:
         needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
         needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
-        # More trials of the same session after a look at it would be peeking.
-        amount = f"about {needed}" if needed <= MANY else f"over {MANY}"
+        # Adding trials to a session after seeing its result would bias the test.
+        amount = f"about {needed}" if needed <= MOST_UNITS else f"over {MOST_UNITS}"
         return f"a new session of {amount} trials a side would decide"
     same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
     if same_device and c.axis in {"card", "precision"}:
-        return ""  # whose unit is the specimen, and here is but one
+        return ""  # more sessions are no more specimens
     more = max(1, stats.specimens_to_decide(c.ratio.value) - c.ratio.specimens)
     unit = "sessions" if same_device else "specimens"
     unit = unit.removesuffix("s") if more == 1 else unit
-    return f"about {more} more {unit} a side would decide" if more <= MANY else f"over {MANY} more {unit} would decide"
+    return (
+        f"about {more} more {unit} a side would decide"
+        if more <= MOST_UNITS
+        else f"over {MOST_UNITS} more {unit} would decide"
+    )
