@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.commands import peak as commands_peak
+from gpubench.cli import peak
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import Processes
 from gpubench.runner import measured_peaks
@@ -82,17 +82,17 @@ def test_old_style_mixed_precisions_multiply_as_fp16(precision, base):
 
 
 def test_the_measured_peak_stands_beside_the_listed_one():
-    shown = commands_peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
+    shown = peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
     cells = {column.header: list(column.cells) for column in shown.columns}
     assert cells["TFLOP/s"] == ["100", ""]
     assert cells["listed"] == ["125", ""]
     assert cells["share"] == ["80%", ""]
     assert cells["notes"] == ["", "no bf16 here"]
-    assert "Volta" in commands_peak.source(CARD) or "V100" in commands_peak.source(CARD)
+    assert "Volta" in peak.source(CARD) or "V100" in peak.source(CARD)
 
 
 def test_an_unknown_card_says_so():
-    assert "peak: unknown" in commands_peak.source(CPU)
+    assert "peak: unknown" in peak.source(CPU)
 
 
 @pytest.mark.alone  # beside other programs no peak is kept
@@ -150,7 +150,7 @@ def test_a_peak_that_lacks_its_copy_shows_the_rest_and_is_not_kept(monkeypatch):
     found, kept, said = measured(monkeypatch, None, {**asdict(PEAK), "bytes_per_second": None})
     assert found.flops_per_second == PEAK.flops_per_second
     assert (kept, said) == (None, [])
-    shown = commands_peak.table([(CARD, "fp32", found)])
+    shown = peak.table([(CARD, "fp32", found)])
     assert "TFLOP/s" in [column.header for column in shown.columns]
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from gpubench.commands.run import without
+from gpubench.cli.run import without
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.runner.cluster.slurm import _submit, parse_slurm
