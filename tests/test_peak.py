@@ -22,21 +22,21 @@ PEAK = Peak(flops_per_second=1e12, bytes_per_second=1e10, op_seconds=5e-6, side=
 
 
 def remember(device, torch="2.15", precision="fp32", threads=2):
-    measured_peaks._remember(measured_peaks._key(device, torch, precision, threads), PEAK)
+    measured_peaks._store(measured_peaks._key(device, torch, precision, threads), PEAK)
 
 
 def test_a_peak_is_known_to_the_device_torch_precision_and_threads_it_was_measured_with():
     remember(CPU)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) == PEAK
-    assert measured_peaks.known(CPU, "2.15", "bf16", 2) is None
-    assert measured_peaks.known(CPU, "2.14", "fp32", 2) is None
-    assert measured_peaks.known(CPU, "2.15", "fp32", 1) is None
-    assert measured_peaks.known(replace(CPU, device_hash="xyz"), "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
+    assert measured_peaks.stored(CPU, "2.15", "bf16", 2) is None
+    assert measured_peaks.stored(CPU, "2.14", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 1) is None
+    assert measured_peaks.stored(replace(CPU, device_hash="xyz"), "2.15", "fp32", 2) is None
 
 
 def test_threads_do_not_matter_to_a_card():
     remember(CARD, threads=0)
-    assert measured_peaks.known(CARD, "2.15", "fp32", 4) == PEAK
+    assert measured_peaks.stored(CARD, "2.15", "fp32", 4) == PEAK
 
 
 @pytest.mark.parametrize("changed", ["power", "driver", "method"])
@@ -45,33 +45,33 @@ def test_a_cards_peak_is_that_of_its_power_limit_driver_and_method(monkeypatch, 
     state = lambda: SimpleNamespace(power_limit_watts=watts[0])  # noqa: E731
     monkeypatch.setattr(measured_peaks, "readers", lambda devices: {"cuda:0": SimpleNamespace(state=state)})
     remember(CARD)
-    assert measured_peaks.known(CARD, "2.15", "fp32", 0) == PEAK
+    assert measured_peaks.stored(CARD, "2.15", "fp32", 0) == PEAK
     watts[0] = 200.0 if changed == "power" else 300.0
     monkeypatch.setattr(measured_peaks, "METHOD", "another" if changed == "method" else measured_peaks.METHOD)
     card = replace(CARD, driver="600.1") if changed == "driver" else CARD
-    assert measured_peaks.known(card, "2.15", "fp32", 0) is None
+    assert measured_peaks.stored(card, "2.15", "fp32", 0) is None
 
 
 def test_a_device_without_identity_is_measured_each_time():
     nameless = replace(CPU, device_hash="")
     remember(nameless)
-    assert measured_peaks.known(nameless, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(nameless, "2.15", "fp32", 2) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "not JSON", '{"a": 1}', "\x00"])
 def test_a_broken_cache_is_an_empty_one(text):
     measured_peaks.cache_file().parent.mkdir(parents=True)
     measured_peaks.cache_file().write_text(text)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
     remember(CPU)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) == PEAK
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
 
 
 def test_an_entry_of_another_version_is_measured_anew():
     remember(CPU)
     kept = json.loads(measured_peaks.cache_file().read_text())
     measured_peaks.cache_file().write_text(json.dumps({key: {**kept[key], "side": "x"} for key in kept}))
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def measured(monkeypatch, card, rates):
     monkeypatch.setattr(measured_peaks, "readers", lambda devices: {"cuda:0": card}, raising=False)
     monkeypatch.setattr("gpubench.hardware.host.all_processes_visible", lambda: True)
     found = measured_peaks.measure(CARD, "2.15", "fp32", 0, 0.0, said.append, run_child)
-    return found, measured_peaks.known(CARD, "2.15", "fp32", 0), said
+    return found, measured_peaks.stored(CARD, "2.15", "fp32", 0), said
 
 
 def test_a_peak_under_foreign_load_is_not_kept(monkeypatch):

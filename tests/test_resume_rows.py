@@ -15,7 +15,7 @@ from gpubench.rows.row import QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.options import Options
 from gpubench.runner.record import Setting, row_of
-from gpubench.runner.resume import Earlier, case_terms, terms_of
+from gpubench.runner.resume import EarlierRun, case_terms, terms_of
 from gpubench.suite.trial import Case, Lap, Measurement, Telemetry, Trial
 
 GPU = Device("cuda:0", "cuda", "NVIDIA H100", 80 * 10**9, "9.0", "550.54", "aaaa", {})
@@ -184,7 +184,7 @@ def file_of(tmp_path):
         records.append(
             path, [replace(made(case=case), **{"seed": 42, "trial": 0, **changes}) for case, changes in given]
         )
-        return Earlier(path)
+        return EarlierRun(path)
 
     return earlier
 

@@ -8,9 +8,9 @@ import pytest
 from facts import lacking
 
 from gpubench.hardware.environment import Device
-from gpubench.runner.batch.batches import Batches
+from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
-from gpubench.runner.measure import Answer
+from gpubench.runner.measure import MeasuredTrial
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
@@ -32,14 +32,14 @@ def search(answer, cap=None):
 
     case = fit_batch(CASE, CARD, Options(), cap, measure, lines.append)
     if not case.refusal:
-        case = confirm(Trial(case, 0, 42), lambda trial: Answer(measure(trial)), lines.append)[0].case
+        case = confirm(Trial(case, 0, 42), lambda trial: MeasuredTrial(measure(trial)), lines.append)[0].case
     return case, lines
 
 
 def batches(measure, known=lambda case: None, samples=2000, options=None):
-    return Batches(
-        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), known=known,
-        measure=lambda trial: Answer(measure(trial)), say=lambda line: None,
+    return CaseBatches(
+        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), earlier_row=known,
+        measure=lambda trial: MeasuredTrial(measure(trial)), say=lambda line: None,
     )  # fmt: skip
 
 
