@@ -75,8 +75,8 @@ class EarlierRun:
                 differing.append("session")
             if differing:
                 raise UserError(
-                    f"--out {self.path} has rows of a run that differs in {', '.join(sorted(differing))}."
-                    " Give another --out, or the options of that run."
+                    f"--out {self.path} has rows of a run that differs in {', '.join(sorted(differing))};"
+                    " give another --out, or the options of that run"
                 )
 
     def batch_of(self, case: Case) -> pd.Series | None:
