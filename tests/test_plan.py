@@ -277,7 +277,7 @@ def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, ans
 
 def test_an_epoch_is_the_largest_batch(tmp_path):
     suite = loaded(tmp_path, train_samples=60, unit="columns")
-    with pytest.raises(UserError, match="--batch 61: .* demo .* 60 columns"):
+    with pytest.raises(UserError, match=r"--batch 61: .* demo .* 60 columns"):
         choose_batch(suite, Options(batch="61"), GPU, "small", {})
 
 
@@ -415,7 +415,7 @@ def test_processes_beside_two_devices_are_told_both_ways():
 def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
     spark = replace(GPU, card="NVIDIA GB10", integrated=True)
     assert demo_cases(tmp_path, [spark], models=("small",))[0].batch_size == 16
-    with pytest.raises(UserError, match="GB10.* --memory-limit"):
+    with pytest.raises(UserError, match=r"GB10.* --memory-limit"):
         demo_cases(tmp_path, [spark], batch="max")
     case = demo_cases(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
     assert case.memory_limit_bytes == 10**9

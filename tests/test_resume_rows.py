@@ -279,7 +279,7 @@ def test_another_device_of_the_file_is_no_hindrance(file_of):
 
 def test_the_message_says_what_to_do(file_of):
     earlier = file_of((PLAIN, {}))
-    with pytest.raises(UserError, match=r"--out .*rows\.csv differs in seed; .*--out"):
+    with pytest.raises(UserError, match=r"--out .*rows\.csv .*differs in seed; .*--out"):
         earlier.check([PLAIN], Options(seed=7), {"cuda:0": GPU}, {"cuda:0": CARD}, HOST)
 
 

@@ -271,7 +271,7 @@ def test_a_first_look_takes_a_larger_batch_where_its_trial_left_much_free(used, 
     assert (larger and larger.batch_size) == batch
     assert found.enlarged(case, Measurement(status="ok", peak_memory_bytes=used, allocator_retries=1)) is None
     sampled = batches(lambda trial: pytest.fail("measured"), samples=100_000)
-    assert sampled.roomier(case, Measurement(status="ok", peak_memory_bytes=used)) is None
+    assert sampled.enlarged(case, Measurement(status="ok", peak_memory_bytes=used)) is None
 
 
 def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_takes_more():

@@ -91,16 +91,16 @@ class TrialProgress:
         """Show the progress of the running trial."""
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")
-        pace = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
+        rate_text = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
         self._bar.update(
-            self._task, completed=self._done + min(0.99, fraction), rate=shown(pace), left=self._left(fraction)
+            self._task, completed=self._done + min(0.99, fraction), rate=shown(rate_text), left=self._left(fraction)
         )
         now = time.monotonic()
         if self._bar.disable and fraction and now - self._logged > LOG_SECONDS:
             self._logged = now
             spent = now - self._started
             left = f"{fraction:.0%} after {span(spent)}, about {span(spent / fraction - spent)} left"
-            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{pace and f' ({pace})'}")
+            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{rate_text and f' ({rate_text})'}")
 
     def finish(self, trial: Trial, row: Row) -> None:
         """Print the line of a finished trial."""

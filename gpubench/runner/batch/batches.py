@@ -56,7 +56,7 @@ class CaseBatches:
         return self._measure(trial).measurement
 
     def so_far(self, case: Case) -> Case | None:
-        """Return the case with the batch found so far; None for a twin that equals another case."""
+        """Return the case with the batch of its search so far; None for a twin that equals another case."""
         if case.batch_policy != "max-fp32" or case.refusal:
             return self._found.get(_key(case)) or self._read(case) or case
         fp32, mixed = (self.so_far(twin) or twin for twin in _largest(case))

@@ -35,7 +35,7 @@ def parse_rendezvous(text: str) -> tuple[str, int]:
 
 
 def secret_of_run() -> str:
-    """Return the secret that the user set on each machine; raises UserError where there is none."""
+    """Return the secret that the user set on each machine; raises UserError if it is missing or too short."""
     secret = os.environ.get(SECRET, "")
     if len(secret) < SECRET_LENGTH:
         problem = f"is shorter than {SECRET_LENGTH} characters" if secret else "is not set"
