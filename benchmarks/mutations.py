@@ -49,7 +49,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/analysis/cells.py": ("test_cells", "test_compare", "test_specimens"),
     "gpubench/analysis/verdicts.py": ("test_verdicts", "test_compare", "test_specimens"),
     "gpubench/analysis/compare.py": ("test_compare", "test_questions"),
-    "gpubench/commands/gate.py": ("test_gate",),
+    "gpubench/analysis/gate.py": ("test_gate",),
     "gpubench/studies/words.py": ("test_words", "test_findings"),
     "gpubench/studies/pairs.py": ("test_findings", "test_questions", "test_terminal"),
     "gpubench/studies/answer.py": ("test_findings", "test_questions"),

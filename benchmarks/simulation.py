@@ -17,7 +17,7 @@ from random import Random
 from statistics import fmean, median
 
 from gpubench.analysis import stats
-from gpubench.commands.gate import surely_above
+from gpubench.analysis.gate import surely_above
 from gpubench.interval import median_interval
 from gpubench.runner.stopping import half_width
 

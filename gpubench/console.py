@@ -1,4 +1,4 @@
-"""rich's console for what runs report: what it prints is as `printed` shows it."""
+"""The rich console that prints progress, tables and notes, with unsafe characters replaced (see printed.py)."""
 
 from typing import IO, Any
 
@@ -9,11 +9,11 @@ from gpubench.printed import shown_lines
 
 
 class Screen(Console):
-    """On stdout, stderr or a file, without markup: brackets in a name are brackets."""
+    """A console on stdout, stderr or a file. Brackets are printed as they are, not as markup."""
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, soft_wrap: bool = False) -> None:
         super().__init__(stderr=stderr, file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Each text that is printed, in a table or by itself."""
+        """Return the text to print, also in a table, with unsafe characters replaced."""
         return super().render_str(shown_lines(text), **options)

@@ -1,13 +1,13 @@
-"""What stops a run on purpose: the user's mistake, and what a machine cannot do."""
+"""Errors that end a command or a trial on purpose."""
 
 
 class UserError(Exception):
-    """Something the user can put right; the message says what to do next."""
+    """An error that the user can correct; the message says how."""
 
     exit_code = 2
     data = ""
-    """Lines that belong to the user and are nowhere else, to be printed below the message as they are."""
+    """Lines of the user's that are stored nowhere else, to be printed unchanged below the message."""
 
 
 class Unsupported(Exception):
-    """A suite found that this machine cannot do the case; the trial's row is `unsupported`, with the message."""
+    """Raised by a suite if a machine cannot do the case: its row is `unsupported`, with the message as the reason."""

@@ -1,4 +1,4 @@
-"""The interval of a median over trials, which ends `--until` runs and is shown with figures; whether trials drift."""
+"""The confidence interval of a median over trials, and a test for drift. `--until`, tables and charts use them."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -8,25 +8,26 @@ from statistics import NormalDist
 
 CONFIDENCE = 0.95
 LEAST_TO_DRIFT = 6
-"""Trials below which no drift can be told from chance."""
+"""Fewest trials in which drift can be detected."""
 OPTIONAL_STOPPING = 1.5
-"""What the error rate is divided by where rounds were added until the intervals were tight.
+"""Divisor of the error rate if rounds were added until the intervals were narrow.
 
-Such a stop favours samples that scatter less than their source (Chow and Robbins 1965; for rank tests
-Geertsema 1970). By simulation the error rate grows by up to a third (benchmarks/simulation.py, "until").
+This rule stops more often at samples that scatter less than their source (Chow and Robbins 1965; for rank tests
+Geertsema 1970). In simulation the error rate grows by up to a third (benchmarks/simulation.py, "until").
 """
 
 
 def confidence(until: bool) -> float:
-    """The nominal level that has 95% in truth: more where the number of rounds depended on what was seen."""
+    """Return the nominal level that gives 95% coverage: higher if the number of rounds depended on the results."""
     return 1 - (1 - CONFIDENCE) / (OPTIONAL_STOPPING if until else 1)
 
 
 def drifts(values: Sequence[float]) -> bool:
-    """Whether neighbours in time are more alike than chance allows, at 5%: then their number says too much.
+    """Return whether successive values are more alike than chance allows, at the 5% level.
 
-    The rank version of von Neumann's ratio (Bartels 1982): squared differences of successive ranks over the spread of
-    all, by its normal limit.
+    Such values are not independent, so their number overstates the evidence. The test is the rank version of von
+    Neumann's ratio (Bartels 1982): squared differences of successive ranks over the spread of all, with its normal
+    limit.
     """
     n = len(values)
     if n < LEAST_TO_DRIFT:
@@ -40,7 +41,7 @@ def drifts(values: Sequence[float]) -> bool:
 
 
 def median_interval(values: Sequence[float], until: bool = False) -> tuple[float, float] | None:
-    """Order-statistic interval of the median with at least 95% coverage; None under 6 values.
+    """Return the order-statistic interval of the median with at least 95% coverage, or None under 6 values.
 
     Distribution-free (binomial; the method of benchstat).
     """

@@ -19,7 +19,7 @@ from gpubench.interop.exports import export
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
-from gpubench.runner.batch.batches import Batches
+from gpubench.runner.batch.batches import CaseBatches
 from gpubench.show import style
 from gpubench.show.terminal import everything
 from gpubench.show.text import FORMATS, rendered
@@ -185,5 +185,5 @@ def test_a_text_of_millions_of_letters_is_no_address(tmp_path):
 @pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])
 def test_a_broken_curve_of_an_earlier_run_is_not_gone_on_with(text):
     known = {"batch_size": 8.0, "batch_capped": False, "batch_curve": text}
-    batches = Batches({}, {}, None, known=lambda case: known, measure=None, say=None)
+    batches = CaseBatches({}, {}, None, earlier_row=lambda case: known, measure=None, say=None)
     assert batches._read(SimpleNamespace(batch_size=None)) is None

@@ -23,7 +23,7 @@ roles = json.loads(sys.argv[1])
 made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in roles.items()}
 row.ABOUT = {**row.ABOUT, **made}
 from gpubench.analysis import cells, compare, matching, time_to_goal
-from gpubench.commands import health
+from gpubench.cli import health
 from gpubench.interop import exports
 from gpubench.runner import resume
 from gpubench.submit import together

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch, roomier
+from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, larger_batch, largest_batch
 
 
 class Card:
@@ -20,7 +20,7 @@ class Card:
         self.asked.append(batch)
         memory = self.base + batch * self.each
         fits = memory <= self.limit and batch not in self.holes
-        return Probe(fits, self.rate(batch), memory if fits else 0, self.resting)
+        return ProbeResult(fits, self.rate(batch), memory if fits else 0, self.resting)
 
     @property
     def true(self):
@@ -85,7 +85,7 @@ def test_memory_that_is_flat_at_first_is_found_in_few_probes():
     def probe(batch):
         asked.append(batch)
         memory = 500 * 10**6 + max(950 * 10**6, batch * 7 * 10**6)
-        return Probe(memory <= limit, 1.0, memory, 500 * 10**6)
+        return ProbeResult(memory <= limit, 1.0, memory, 500 * 10**6)
 
     found = largest_batch(probe, capacity_bytes=limit, cap=None)
     assert found.batch >= 0.96 * 1500
@@ -106,7 +106,7 @@ def test_memory_that_is_flat_at_first_is_found_in_few_probes():
     ],
 )
 def test_a_first_look_leaves_little_memory_free(last, cap, answer):
-    assert roomier((8, 260), last, capacity_bytes=1000, cap=cap) == answer
+    assert larger_batch((8, 260), last, capacity_bytes=1000, cap=cap) == answer
 
 
 @pytest.mark.parametrize(("cap", "batch"), [(7, 4), (4, 4), (3, 2), (1, 1)])
@@ -130,7 +130,7 @@ def test_a_hole_below_the_edge_does_not_hide_a_larger_batch():
 def test_memory_that_jumps_up_is_found_by_search():
     def probe(batch):
         memory = batch * 10 + (3000 if batch > 100 else 0)
-        return Probe(memory <= 5000, batch, memory)
+        return ProbeResult(memory <= 5000, batch, memory)
 
     assert largest_batch(probe, capacity_bytes=5000, cap=None).batch == 200
 
@@ -182,7 +182,7 @@ def test_an_aim_that_is_too_high_is_lowered_before_it_is_halved():
     def probe(batch):
         asked.append(batch)
         memory = 1000 + batch * 10 + max(0, batch - 96) * 10
-        return Probe(memory <= 4000, batch, memory)
+        return ProbeResult(memory <= 4000, batch, memory)
 
     found = largest_batch(probe, capacity_bytes=4000, cap=None)
     # The line through 8 and 16 says 16 + 284 x 97%, then 94% of it: 288, 280. It failed twice, so halfway by factors:
@@ -226,7 +226,7 @@ def test_memory_that_does_not_grow_predicts_nothing():
 
     def probe(batch):
         asked.append(batch)
-        return Probe(batch <= 40, batch, 500)
+        return ProbeResult(batch <= 40, batch, 500)
 
     assert largest_batch(probe, capacity_bytes=1000, cap=None).batch == 40
     assert asked == [8, 16, 32, 64, 48, 40, 56]
@@ -234,7 +234,7 @@ def test_memory_that_does_not_grow_predicts_nothing():
 
 def test_the_curve_by_hand():
     def probe(batch):
-        return Probe(batch <= 16, 100 / 3, batch * 10)
+        return ProbeResult(batch <= 16, 100 / 3, batch * 10)
 
     assert largest_batch(probe, capacity_bytes=None, cap=None).curve == (
         (8, 33.333, 80),

@@ -3,10 +3,10 @@
 import pytest
 from inside import skip_sleep
 
-from gpubench.commands.doctor import checkup, examine
+from gpubench.cli.doctor import checkup, examine
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading, of_card
-from gpubench.runner.process import Outcome
+from gpubench.runner.process import Outcome, run_child
 
 QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
 DEVICE = {
@@ -63,7 +63,7 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding(monkeypatch):
 @pytest.mark.e2e
 def test_a_load_that_goes_well_is_no_finding(monkeypatch):
     """On the CPU, which any machine has."""
-    monkeypatch.setattr("gpubench.commands.doctor.LOAD_SECONDS", 0.5)
-    check = examine(Device("cpu", "cpu", "A CPU", None, "", "", "aaaa", {}), Card())
+    monkeypatch.setattr("gpubench.cli.doctor.LOAD_SECONDS", 0.5)
+    check = examine(Device("cpu", "cpu", "A CPU", None, "", "", "aaaa", {}), Card(), run_child)
     assert check.load_failure == ""
     assert check.loaded

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from gpubench.cli import completion
 from gpubench.cli.app import app
 from gpubench.cli.arguments import parse_duration, parse_size
-from gpubench.cli.machine import doctor
+from gpubench.cli.doctor import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.state import Check, Host
 from gpubench.runner.options import Options
@@ -281,7 +281,7 @@ def test_the_doctor_prints_each_line_when_it_knows_it_and_what_it_waits_for(monk
         seen.append(capsys.readouterr())
         yield Check("fix", "slow", "do this")
 
-    monkeypatch.setattr("gpubench.commands.doctor.checks", checks)
+    monkeypatch.setattr("gpubench.cli.doctor.checks", checks)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert doctor(files=None, against=None, data=None) == 4
     assert (seen[0].out, seen[0].err) == ("ok    quick\n", "asking torch ...")

@@ -206,9 +206,9 @@ def test_the_newest_session_that_can_be_compared_is_used(cli, tmp_path):
 
 def test_rows_of_this_machine_are_found_and_what_is_missing_is_a_usage_error(cli, tmp_path, monkeypatch):
     write.append(tmp_path / "all.csv", [*rows([100.0] * 3, samples_per_second=400.0), *hosts([500.0])])
-    monkeypatch.setattr("gpubench.commands.health.this_machine", lambda: {"aaaa"})
+    monkeypatch.setattr("gpubench.cli.health.this_machine", lambda: {"aaaa"})
     assert cli("doctor", "--against", "all.csv").returncode == 1
-    monkeypatch.setattr("gpubench.commands.health.this_machine", lambda: {"bbbb"})
+    monkeypatch.setattr("gpubench.cli.health.this_machine", lambda: {"bbbb"})
     assert cli("doctor", "--against", "all.csv").returncode == 2
     assert cli("doctor", "--against", "missing.csv").returncode == 2
     assert cli("doctor", "all.csv").returncode == 2

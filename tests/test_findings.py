@@ -12,7 +12,7 @@ from rich.console import Console
 from rows import rows
 
 from gpubench.analysis.compare import Question
-from gpubench.commands.run import print_results, results_of
+from gpubench.cli.run import print_results, results_of
 from gpubench.rows import write as records
 from gpubench.runner.summary import RunSummary
 from gpubench.show.numbers import duration

@@ -5,10 +5,10 @@ from facts import lacking
 from rows import cell, row, rows
 
 from gpubench.analysis.compare import Group, Question, Result, compare
+from gpubench.analysis.gate import gate
 from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
-from gpubench.commands.gate import gate
 from gpubench.rows import write as records
 
 EVEN = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]

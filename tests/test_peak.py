@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from facts import lacking
 
-from gpubench.commands import peak as commands_peak
+from gpubench.cli import peak
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import Processes
 from gpubench.runner import measured_peaks
@@ -22,21 +23,21 @@ PEAK = Peak(flops_per_second=1e12, bytes_per_second=1e10, op_seconds=5e-6, side=
 
 
 def remember(device, torch="2.15", precision="fp32", threads=2):
-    measured_peaks._remember(measured_peaks._key(device, torch, precision, threads), PEAK)
+    measured_peaks._store(measured_peaks._key(device, torch, precision, threads), PEAK)
 
 
 def test_a_peak_is_known_to_the_device_torch_precision_and_threads_it_was_measured_with():
     remember(CPU)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) == PEAK
-    assert measured_peaks.known(CPU, "2.15", "bf16", 2) is None
-    assert measured_peaks.known(CPU, "2.14", "fp32", 2) is None
-    assert measured_peaks.known(CPU, "2.15", "fp32", 1) is None
-    assert measured_peaks.known(replace(CPU, device_hash="xyz"), "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
+    assert measured_peaks.stored(CPU, "2.15", "bf16", 2) is None
+    assert measured_peaks.stored(CPU, "2.14", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 1) is None
+    assert measured_peaks.stored(replace(CPU, device_hash="xyz"), "2.15", "fp32", 2) is None
 
 
 def test_threads_do_not_matter_to_a_card():
     remember(CARD, threads=0)
-    assert measured_peaks.known(CARD, "2.15", "fp32", 4) == PEAK
+    assert measured_peaks.stored(CARD, "2.15", "fp32", 4) == PEAK
 
 
 @pytest.mark.parametrize("changed", ["power", "driver", "method"])
@@ -45,33 +46,33 @@ def test_a_cards_peak_is_that_of_its_power_limit_driver_and_method(monkeypatch, 
     state = lambda: SimpleNamespace(power_limit_watts=watts[0])  # noqa: E731
     monkeypatch.setattr(measured_peaks, "readers", lambda devices: {"cuda:0": SimpleNamespace(state=state)})
     remember(CARD)
-    assert measured_peaks.known(CARD, "2.15", "fp32", 0) == PEAK
+    assert measured_peaks.stored(CARD, "2.15", "fp32", 0) == PEAK
     watts[0] = 200.0 if changed == "power" else 300.0
     monkeypatch.setattr(measured_peaks, "METHOD", "another" if changed == "method" else measured_peaks.METHOD)
     card = replace(CARD, driver="600.1") if changed == "driver" else CARD
-    assert measured_peaks.known(card, "2.15", "fp32", 0) is None
+    assert measured_peaks.stored(card, "2.15", "fp32", 0) is None
 
 
 def test_a_device_without_identity_is_measured_each_time():
     nameless = replace(CPU, device_hash="")
     remember(nameless)
-    assert measured_peaks.known(nameless, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(nameless, "2.15", "fp32", 2) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "not JSON", '{"a": 1}', "\x00"])
 def test_a_broken_cache_is_an_empty_one(text):
     measured_peaks.cache_file().parent.mkdir(parents=True)
     measured_peaks.cache_file().write_text(text)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
     remember(CPU)
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) == PEAK
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
 
 
 def test_an_entry_of_another_version_is_measured_anew():
     remember(CPU)
     kept = json.loads(measured_peaks.cache_file().read_text())
     measured_peaks.cache_file().write_text(json.dumps({key: {**kept[key], "side": "x"} for key in kept}))
-    assert measured_peaks.known(CPU, "2.15", "fp32", 2) is None
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
 
 
 @pytest.mark.parametrize(
@@ -82,17 +83,17 @@ def test_old_style_mixed_precisions_multiply_as_fp16(precision, base):
 
 
 def test_the_measured_peak_stands_beside_the_listed_one():
-    shown = commands_peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
+    shown = peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
     cells = {column.header: list(column.cells) for column in shown.columns}
     assert cells["TFLOP/s"] == ["100", ""]
     assert cells["listed"] == ["125", ""]
     assert cells["share"] == ["80%", ""]
     assert cells["notes"] == ["", "no bf16 here"]
-    assert "Volta" in commands_peak.source(CARD) or "V100" in commands_peak.source(CARD)
+    assert "Volta" in peak.source(CARD) or "V100" in peak.source(CARD)
 
 
 def test_an_unknown_card_says_so():
-    assert "peak: unknown" in commands_peak.source(CPU)
+    assert "peak: unknown" in peak.source(CPU)
 
 
 @pytest.mark.alone  # beside other programs no peak is kept
@@ -137,20 +138,20 @@ def measured(monkeypatch, card, rates):
     monkeypatch.setattr(measured_peaks, "readers", lambda devices: {"cuda:0": card}, raising=False)
     monkeypatch.setattr("gpubench.hardware.host.all_processes_visible", lambda: True)
     found = measured_peaks.measure(CARD, "2.15", "fp32", 0, 0.0, said.append, run_child)
-    return found, measured_peaks.known(CARD, "2.15", "fp32", 0), said
+    return found, measured_peaks.stored(CARD, "2.15", "fp32", 0), said
 
 
 def test_a_peak_under_foreign_load_is_not_kept(monkeypatch):
     found, kept, said = measured(monkeypatch, Busy(), asdict(PEAK))
     assert (found, kept) == (replace(PEAK, shared=True), None)
-    assert "1 other program computed on cuda:0" in said[0]
+    assert lacking(said[0], "1 other program", "cuda:0", "fp32") == []
 
 
 def test_a_peak_that_lacks_its_copy_shows_the_rest_and_is_not_kept(monkeypatch):
     found, kept, said = measured(monkeypatch, None, {**asdict(PEAK), "bytes_per_second": None})
     assert found.flops_per_second == PEAK.flops_per_second
     assert (kept, said) == (None, [])
-    shown = commands_peak.table([(CARD, "fp32", found)])
+    shown = peak.table([(CARD, "fp32", found)])
     assert "TFLOP/s" in [column.header for column in shown.columns]
 
 

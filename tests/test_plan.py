@@ -135,7 +135,7 @@ def test_models_of_several_suites(tmp_path):
 def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
     broken = replace(GPU, problem="no kernel image")
     for wish in ("auto", "all"):
-        with pytest.raises(UserError, match="--device cpu measures the CPU"):
+        with pytest.raises(UserError, match="--device cpu"):
             choose_devices(wish, [broken, CPU])
     assert choose_devices("all", [broken, GPU1, CPU]) == [broken, GPU1]
     assert choose_devices("auto", [broken, GPU1, CPU]) == [GPU1]
@@ -278,7 +278,7 @@ def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, ans
 
 def test_an_epoch_is_the_largest_batch(tmp_path):
     suite = loaded(tmp_path, train_samples=60, unit="columns")
-    with pytest.raises(UserError, match="--batch 61: an epoch of demo has 60 columns here"):
+    with pytest.raises(UserError, match=r"--batch 61: .* demo .* 60 columns"):
         choose_batch(suite, Options(batch="61"), GPU, "small", {})
 
 
@@ -291,8 +291,8 @@ BROKEN = replace(GPU2, problem="no kernel image")
     [
         ({"nodes": 2}, GPU, "--nodes 2 needs --rendezvous"),
         ({"rendezvous": "a:1"}, GPU, "--rendezvous needs --nodes"),
-        ({"processes": (1, 4)}, GPU, "--processes 4: one for each device, and from cuda:0 on this machine has 3"),
-        ({"processes": (3,)}, GPU1, "--processes 3: one for each device, and from cuda:1 on this machine has 2"),
+        ({"processes": (1, 4)}, GPU, r"--processes 4: .* cuda:0 .*\b3\b"),
+        ({"processes": (3,)}, GPU1, r"--processes 3: .* cuda:1 .*\b2\b"),
     ],
 )
 def test_processes_for_which_there_are_no_devices(options, chosen, words):
@@ -301,7 +301,7 @@ def test_processes_for_which_there_are_no_devices(options, chosen, words):
 
 
 def test_a_device_that_is_broken_is_none_for_a_process():
-    with pytest.raises(UserError, match="on this machine has 2"):
+    with pytest.raises(UserError, match=r"cuda:0 .*\b2\b"):
         check_processes(Options(processes=(3,)), [GPU], [GPU, GPU1, BROKEN, CPU])
 
 
@@ -400,15 +400,15 @@ def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
 
 
 def test_a_memory_limit_above_the_cards_own_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"cuda:0, Card, has 9.31 GiB"):
+    with pytest.raises(UserError, match=r"cuda:0, Card, .*9\.31 GiB"):
         demo_cases(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
     assert demo_cases(tmp_path, batch="8", memory_limit_bytes=10**10)
 
 
 def test_processes_beside_two_devices_are_told_both_ways():
-    with pytest.raises(UserError, match=r"--device cuda:0 alone .* without --processes each .* in turn"):
+    with pytest.raises(UserError, match=r"--device cuda:0 .* --processes .* in turn"):
         check_processes(Options(processes=(2,)), [GPU, GPU1], [GPU, GPU1, CPU])
-    with pytest.raises(UserError, match="has 1; give fewer"):
+    with pytest.raises(UserError, match=r"cuda:1 .*\b1\b"):
         check_processes(Options(processes=(2,)), [GPU1], [GPU, GPU1, CPU])
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU])
 
@@ -416,7 +416,7 @@ def test_processes_beside_two_devices_are_told_both_ways():
 def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
     spark = replace(GPU, card="NVIDIA GB10", integrated=True)
     assert demo_cases(tmp_path, [spark], models=("small",))[0].batch_size == 16
-    with pytest.raises(UserError, match="GB10, whose memory is the host's, needs --memory-limit"):
+    with pytest.raises(UserError, match=r"GB10.* --memory-limit"):
         demo_cases(tmp_path, [spark], batch="max")
     case = demo_cases(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
     assert case.memory_limit_bytes == 10**9
@@ -425,7 +425,7 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
 
 
 def test_a_machine_with_fewer_cpus_than_processes_is_refused():
-    with pytest.raises(UserError, match=r"--processes 2: this machine gives 1 CPU, .* cpus_per_task"):
+    with pytest.raises(UserError, match=r"--processes 2: .*\b1\b.* cpus_per_task"):
         check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
     check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose

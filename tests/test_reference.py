@@ -7,7 +7,7 @@ from facts import lacking
 from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
 from rows import rows
 
-from gpubench.commands.run import results_of
+from gpubench.cli.run import results_of
 from gpubench.rows import write
 from gpubench.rows.read import load
 from gpubench.studies.cards import placing

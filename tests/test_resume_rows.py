@@ -15,7 +15,7 @@ from gpubench.rows.row import QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.options import Options
 from gpubench.runner.record import Setting, row_of
-from gpubench.runner.resume import Earlier, case_terms, terms_of
+from gpubench.runner.resume import EarlierRun, case_terms, terms_of
 from gpubench.suite.trial import Case, Lap, Measurement, Telemetry, Trial
 
 GPU = Device("cuda:0", "cuda", "NVIDIA H100", 80 * 10**9, "9.0", "550.54", "aaaa", {})
@@ -184,7 +184,7 @@ def file_of(tmp_path):
         records.append(
             path, [replace(made(case=case), **{"seed": 42, "trial": 0, **changes}) for case, changes in given]
         )
-        return Earlier(path)
+        return EarlierRun(path)
 
     return earlier
 
@@ -279,7 +279,7 @@ def test_another_device_of_the_file_is_no_hindrance(file_of):
 
 def test_the_message_says_what_to_do(file_of):
     earlier = file_of((PLAIN, {}))
-    with pytest.raises(UserError, match=r"--out .*rows\.csv holds a run that differs in seed; give another --out"):
+    with pytest.raises(UserError, match=r"--out .*rows\.csv .*differs in seed; .*--out"):
         earlier.check([PLAIN], Options(seed=7), {"cuda:0": GPU}, {"cuda:0": CARD}, HOST)
 
 

@@ -9,9 +9,9 @@ from inside import described, run_inside
 from rows import row
 
 from gpubench.analysis.stats import ratio
-from gpubench.commands import selftest
-from gpubench.commands.selftest import (
-    Check,
+from gpubench.cli import selftest
+from gpubench.cli.selftest import (
+    SelftestCheck,
     check_overhead,
     check_projection,
     check_same,
@@ -140,7 +140,7 @@ def test_a_projection_has_to_foretell_the_full_run(full, passed):
 
 
 def test_ctrl_c_ends_all_of_it(monkeypatch):
-    monkeypatch.setattr(selftest, "run", lambda options, console: RunSummary(130))
+    monkeypatch.setattr("gpubench.runner.run.run", lambda options, console: RunSummary(130))
     with pytest.raises(KeyboardInterrupt):
         selftest._run(Options())
 
@@ -150,29 +150,29 @@ def test_trials_beside_other_programs_are_said(tmp_path):
     beside = marked_shared(tmp_path / "rows.csv")
     assert lacking(beside, 1, "2 trials") == []
     assert marked_shared(tmp_path / "none.csv") == ""
-    lines = verdict([Check("timer", True, "fine")], "Some CPU", beside)
+    lines = verdict([SelftestCheck("timer", True, "fine")], "Some CPU", beside)
     assert lines[0] == f"note  {beside}"
 
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_the_command_prints_each_check_and_ends_with_the_verdict(cli, monkeypatch, passed):
-    monkeypatch.setattr(selftest, "_checks", lambda device, folder: iter([Check("timer", passed, "fine")]))
+    monkeypatch.setattr(selftest, "_checks", lambda device, folder: iter([SelftestCheck("timer", passed, "fine")]))
     monkeypatch.setattr(selftest, "marked_shared", lambda path: "")
-    monkeypatch.setattr(selftest, "describe", lambda: described()["facts"])
+    monkeypatch.setattr("gpubench.runner.process.describe", lambda: described()["facts"])
     done = cli("selftest", "--device", "cpu")
     assert done.returncode == (0 if passed else 1)
-    assert Check("timer", passed, "fine").line in done.stdout
+    assert SelftestCheck("timer", passed, "fine").line in done.stdout
     assert ("PASSED" if passed else "FAILED (timer)") in done.stdout.splitlines()[-1]
     assert cli("selftest", "--device", "all,cpu").returncode == 2
 
 
 def test_the_verdict_is_one_line_to_quote():
-    lines = verdict([Check("timer", True, "fine"), Check("A/A", True, "same")], "Some CPU")
+    lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", True, "same")], "Some CPU")
     assert lines[-1].endswith("selftest on Some CPU: PASSED, 2 of 2 checks")
-    lines = verdict([Check("timer", True, "fine"), Check("A/A", False, "slower")], "Some CPU")
+    lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", False, "slower")], "Some CPU")
     assert lines == [lines[-1]]
     assert "FAILED (A/A)" in lines[-1]
-    assert [check.line for check in (Check("timer", True, "fine"), Check("A/A", False, "slower"))] == [
+    assert [check.line for check in (SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", False, "slower"))] == [
         "ok    timer: fine",
         "FAIL  A/A: slower",
     ]
@@ -191,16 +191,16 @@ def options(**changes):
 def cpu(request, monkeypatch):
     """This CPU, on which the selftest's trials run inside the test's process, or in their own as they really do."""
     if request.param == "inside":
-        monkeypatch.setattr(selftest, "run_child", run_inside)
-        monkeypatch.setattr(selftest, "run", partial(run, run_child=run_inside))
+        monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+        monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=run_inside))
     return next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
 
 
 def test_precisions_are_proved_and_a_lie_is_caught(cpu, tmp_path):
     precisions, label = selftest._precisions(options(), cpu, tmp_path)
-    assert precisions.passed, precisions.found
-    assert "fp32" in precisions.found
-    assert label.passed, label.found
+    assert precisions.passed, precisions.detail
+    assert "fp32" in precisions.detail
+    assert label.passed, label.detail
 
 
 @pytest.mark.e2e

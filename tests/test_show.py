@@ -14,7 +14,7 @@ from inside import run_inside
 from matplotlib.text import Text
 from PIL import Image
 
-from gpubench.commands import show_model
+from gpubench.cli.show import network_of
 from gpubench.show import network as text
 from gpubench.show.network import Layer, NetworkSummary, blocks_of, lines
 from gpubench.show.network_chart import figure_of
@@ -33,12 +33,12 @@ BLUEPRINT = re.search(
 
 @pytest.fixture(autouse=True)
 def inside(monkeypatch):
-    monkeypatch.setattr(show_model, "run_child", run_inside)
+    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
 
 
 @cache
 def network(suite, model="", processes=1, **settings):
-    return show_model.network_of(suite, model, settings, processes)
+    return network_of(suite, model, settings, processes)
 
 
 ALL = [
@@ -191,12 +191,11 @@ def test_processes_and_batches_move_the_rate_as_in_training():
 
 
 def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(show_model, "run_child", run_inside)
+    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
     (tmp_path / "mine.py").write_text(MINE)
     silent = cli("show", "mine.py")
     assert silent.returncode == 2
-    assert "mine does not say what its networks are" in silent.stderr
-    assert "docs/adding-a-suite.md" in silent.stderr
+    assert lacking(silent.stderr, "mine", "blueprint", "docs/adding-a-suite.md") == []
     code = MINE.replace("import Param, Suite", "import Blueprint, Param, Suite")
     (tmp_path / "mine.py").write_text(code.replace("\nSUITE = ", f"\n{BLUEPRINT}\n\nSUITE = ").replace(
         "Suite(train,", "Suite(train, blueprint=blueprint,"))  # fmt: skip
@@ -209,7 +208,7 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, mo
 
 
 def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(show_model, "run_child", run_inside)
+    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
     said = [
         cli("show", "scaling"),
         cli("show", "cifar10", "resnet18"),

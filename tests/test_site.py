@@ -12,7 +12,7 @@ from rows import rows
 from test_page import ATTACK as ATTACK_WITH_NUL
 from test_page import Page
 
-from gpubench.commands.compare import write_site
+from gpubench.cli.site import write_site
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS

@@ -4,7 +4,7 @@ import pytest
 from rows import rows
 from test_site import ATTACK, ROOT
 
-from gpubench.commands.compare import write_site
+from gpubench.cli.site import write_site
 from gpubench.rows import write as records
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from gpubench.commands.run import without
+from gpubench.cli.run import without
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.runner.cluster.slurm import _submit, parse_slurm
@@ -118,7 +118,7 @@ def test_the_follower_may_go_and_come_back(cluster):
     first.process.communicate(timeout=20)
     second = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
     code, err, frame = second.end()
-    assert "is running this already" in err
+    assert "already; following it" in err
     assert code == 0, err
     assert list(frame["status"]) == ["ok", "ok"]
 
@@ -142,7 +142,7 @@ def test_a_job_that_never_began(cluster):
     code, _, frame = job.end()
     assert code == 4
     assert list(frame["status"]) == ["interrupted"]
-    assert frame["reason"][0] == "the Slurm job was cancelled (CANCELLED) before it had begun"
+    assert frame["reason"][0] == "the Slurm job was cancelled (CANCELLED) before it started"
 
 
 @pytest.mark.alone

@@ -1,4 +1,4 @@
-"""The command line: Typer commands, the values of their options, what the shell completes.
+"""The command line: one file per command with its options and what it does, and what the shell completes.
 
-Imports anything, where a command is called; nothing imports this room.
+May import every room but `worker`, inside functions, so that `--help` is fast. No other room imports this one.
 """

@@ -1,4 +1,4 @@
-"""The commands: parse, call, print. Heavy imports happen inside them, so that --help is instant."""
+"""The Typer app: adds each command of this folder, and turns errors into exit codes."""
 
 import os
 import sys
@@ -9,27 +9,29 @@ from typing import Annotated, Any
 import typer
 
 import gpubench
-from gpubench.cli import cards, compare, data, machine, run, share, show
+from gpubench.cli import cards, columns, compare, data, doctor, export, peak, report, run, selftest, show, site, submit
+from gpubench.cli import list as list_command
 from gpubench.cli.options import COMPARE, FLAG, LOOK_AFTER, MEASURE
 from gpubench.errors import UserError
 from gpubench.printed import say
 
+SUMMARY = "Measure how fast GPUs train real models, in FP32 and in mixed precision, and compare them."
 app = typer.Typer(
     name="gpubench",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?",
-    epilog="A first look: `gpubench run --quick --synthetic`. A measurement: `gpubench run`, then `gpubench compare"
+    help=SUMMARY,
+    epilog="To try it: `gpubench run --quick --synthetic`. To measure: `gpubench run`, then `gpubench compare"
     " results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
 
 
-def advised(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a UserError into one line on stderr, and what the command returns into the exit code."""
+def exits(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Return the command with its result as the exit code, and with a UserError as one line on stderr."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -39,7 +41,7 @@ def advised(command: Callable[..., int | None]) -> Callable[..., None]:
             say(f"gpubench: {error}", err=True)
             say(*([error.data] if error.data else []), err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
-        except (BrokenPipeError, SystemExit) as error:  # `| head` has seen enough; rich makes a SystemExit of it
+        except (BrokenPipeError, SystemExit) as error:  # as with `| head`; rich turns it into a SystemExit
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,33 +60,33 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=SUMMARY)
 def main(
     version: Annotated[
         bool, typer.Option("--version", metavar=FLAG, callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """How fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?"""
+    """Parse the options that come before a command."""
 
 
 def add(to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "") -> None:
-    """Make the function a command, called as the function is unless it has a name of its own."""
-    to.command(name or None, rich_help_panel=panel or None, epilog=examples)(advised(command))
+    """Add a function as a command, named as the function unless `name` is given."""
+    to.command(name or None, rich_help_panel=panel or None, epilog=examples)(exits(command))
 
 
-add(app, run.run, run.RUN_EXAMPLES, MEASURE)
-add(app, compare.compare, compare.COMPARE_EXAMPLES, COMPARE)
-add(app, compare.report, compare.REPORT_EXAMPLES, COMPARE)
-add(app, share.site, share.SITE_EXAMPLES, COMPARE)
-add(app, cards.cards, cards.CARDS_EXAMPLES, COMPARE)
-add(app, share.export, share.EXPORT_EXAMPLES, COMPARE)
-add(app, share.submit, share.SUBMIT_EXAMPLES, COMPARE)
-add(app, machine.list_suites, machine.LIST_EXAMPLES, MEASURE, name="list")
-add(app, show.show, show.SHOW_EXAMPLES, MEASURE)
-add(app, machine.doctor, machine.DOCTOR_EXAMPLES, LOOK_AFTER)
-add(app, machine.peak, machine.PEAK_EXAMPLES, MEASURE)
-add(app, machine.selftest, machine.SELFTEST_EXAMPLES, LOOK_AFTER)
-add(app, share.columns, share.COLUMNS_EXAMPLES, COMPARE)
+add(app, run.run, run.EXAMPLES, MEASURE)
+add(app, compare.compare, compare.EXAMPLES, COMPARE)
+add(app, report.report, report.EXAMPLES, COMPARE)
+add(app, site.site, site.EXAMPLES, COMPARE)
+add(app, cards.cards, cards.EXAMPLES, COMPARE)
+add(app, export.export, export.EXAMPLES, COMPARE)
+add(app, submit.submit, submit.EXAMPLES, COMPARE)
+add(app, list_command.list_suites, list_command.EXAMPLES, MEASURE, name="list")
+add(app, show.show, show.EXAMPLES, MEASURE)
+add(app, doctor.doctor, doctor.EXAMPLES, LOOK_AFTER)
+add(app, peak.peak, peak.EXAMPLES, MEASURE)
+add(app, selftest.selftest, selftest.EXAMPLES, LOOK_AFTER)
+add(app, columns.columns, columns.EXAMPLES, COMPARE)
 add(data_app, data.fetch, data.FETCH_EXAMPLES)
 add(data_app, data.prepare, data.PREPARE_EXAMPLES)
 add(data_app, data.list_data, data.LIST_EXAMPLES, name="list")

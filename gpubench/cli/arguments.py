@@ -1,4 +1,4 @@
-"""Reads the values of options: sizes, durations, shares, lists."""
+"""Parses the values of options: choices, sizes, durations, percentages, lists. Each function raises UserError."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from gpubench.errors import UserError
 
 
+def check_choice(option: str, text: str, choices: Sequence[str]) -> None:
+    """Raise UserError if `text` is not one of the choices."""
+    if text not in choices:
+        raise UserError(f"{option} {text}: give {', '.join(choices[:-1])} or {choices[-1]}")
+
+
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
-    """Names and values of `key=value` texts; of one name, the last. Raises UserError."""
+    """Return the values of `key=value` texts by name; the last one wins."""
     settings = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -18,7 +24,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
 
 
 def parse_processes(text: str) -> tuple[int, ...]:
-    """Numbers of processes in `4` or `1,2,4`; raises UserError."""
+    """Return the numbers of processes in `4` or `1,2,4`."""
     counts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() and int(part) for part in counts):
         raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
@@ -26,9 +32,9 @@ def parse_processes(text: str) -> tuple[int, ...]:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `11GiB`, `2GB`, `500MiB`; raises UserError."""
+    """Return the bytes of `11GiB`, `2GB` or `500MiB`. A number without a unit is an error."""
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-    number = text.strip().lower().rstrip("kmgib")  # a bare number is a slip: 10 GiB were meant, and 10 bytes said
+    number = text.strip().lower().rstrip("kmgib")
     unit = text.strip().lower()[len(number) :]
     try:
         size = float(number) * units[unit.strip()]
@@ -40,7 +46,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_share(option: str, text: str) -> float:
-    """The fraction that `1%` or `0.5 %` stands for; raises UserError."""
+    """Return the fraction that `1%` or `0.5 %` means."""
     number, sign, rest = text.strip().partition("%")
     try:
         share = float(number) / 100
@@ -52,7 +58,7 @@ def parse_share(option: str, text: str) -> float:
 
 
 def parse_duration(text: str, option: str = "--time-limit") -> float:
-    """Seconds of `90s`, `10m`, `1h30m`, `45`; raises UserError."""
+    """Return the seconds of `90s`, `10m`, `1h30m` or `45`."""
     pattern = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
     match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
@@ -63,7 +69,7 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
 
 
 def parse_session(text: str) -> str:
-    """A session's name: letters, digits, dots, dashes and underscores."""
+    """Return the name of a session: letters, digits, dots, dashes and underscores."""
     if not re.fullmatch(r"[\w.-]{1,64}", text, re.ASCII):
         raise UserError(f"--session {text}: up to 64 letters, digits, dots, dashes and underscores")
     return text

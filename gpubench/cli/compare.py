@@ -1,4 +1,4 @@
-"""`gpubench compare` and `gpubench report`: their options, as a question and the shape of its answer."""
+"""`gpubench compare`: what rows of CSV files say, on the screen and in charts."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
-from gpubench.cli.arguments import parse_share
+from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
     MODEL,
     SHOWN,
+    THEMES,
     AllowMismatch,
     Baseline,
     By,
@@ -25,17 +26,20 @@ from gpubench.cli.options import (
 from gpubench.errors import UserError
 from gpubench.printed import say
 
-COMPARE_EXAMPLES = """
+EXAMPLES = """
 Examples:
 
-Every card and precision, and what the ratios are worth: `gpubench compare results/*.csv`
+Every card and precision: `gpubench compare results/*.csv`
 
-Also as pictures: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`
+Also as charts: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`
 
 The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
 
-As a gate, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
+As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
+UNITS = ("seconds", "minutes", "hours")
+NOTHING_COMPARABLE = 3
+"""Exit code."""
 
 
 def compare(
@@ -49,19 +53,19 @@ def compare(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", metavar=FLAG, help="Every case and comparison, not only what was found.", rich_help_panel=SHOWN
+            "--all", metavar=FLAG, help="Every case and comparison, not only the main results.", rich_help_panel=SHOWN
         ),
     ] = False,
     only: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="A suite, a study (pairs, roofline ...) or part of a card's name: this alone, with its tables.",
+            help="Only a suite, a study (pairs, roofline ...) or cards whose name has this text, with all tables.",
             rich_help_panel=SHOWN,
         ),
     ] = "",
     charts: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for charts of the first findings.", rich_help_panel=DRAWN)
+        Path | None, typer.Option(metavar="DIR", help="Folder for charts of the main results.", rich_help_panel=DRAWN)
     ] = None,
     all_charts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for these and every other chart.", rich_help_panel=DRAWN)
@@ -75,8 +79,8 @@ def compare(
         str,
         typer.Option(
             metavar="NAME",
-            help="seconds, minutes or hours on the charts; by default what reads best.",
-            autocompletion=completion.one_of("seconds", "minutes", "hours"),
+            help="Unit of time in charts: seconds, minutes or hours; default by size.",
+            autocompletion=completion.one_of(*UNITS),
             rich_help_panel=DRAWN,
         ),
     ] = "",
@@ -85,80 +89,76 @@ def compare(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="5%: exit 1 if a case is surely this much slower than --baseline, 0 if surely none is.",
+            help="5%: exit code 1 if a case is surely 5% slower than --baseline, 0 if surely none is.",
             rich_help_panel=SHOWN,
         ),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --beta: what a message takes.", rich_help_panel=MODEL),
+        typer.Option(min=0, metavar="SECONDS", help="With --beta: time per message.", rich_help_panel=MODEL),
     ] = None,
     beta: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --alpha: what a byte takes.", rich_help_panel=MODEL),
+        typer.Option(min=0, metavar="SECONDS", help="With --alpha: time per byte.", rich_help_panel=MODEL),
     ] = None,
     scale_to: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="With --alpha and --beta: processes that the model goes to (2048, say).",
+            help="With --alpha and --beta: largest number of processes in the model (for example 2048).",
             rich_help_panel=MODEL,
         ),
     ] = None,
 ) -> int:
-    """Compare cards, precisions, or anything else the rows differ in."""
-    from gpubench.analysis.compare import Question
-    from gpubench.commands.compare import Shape, compare_files
+    """Compare cards, precisions, or anything else in which the rows differ."""
+    from gpubench.analysis.compare import Question, compare_rows, load_rows
+    from gpubench.analysis.gate import gate
+    from gpubench.analysis.metrics import metric_named
+    from gpubench.show.terminal import everything, screen
+    from gpubench.show.text import rendered
+    from gpubench.studies import answer as answers
 
     if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
-        raise UserError(
-            "--alpha, --beta and --scale-to go together: the model needs both to go beyond what was measured"
-        )
+        raise UserError("give --alpha and --beta together; --scale-to needs both")
     kinds = tuple(kind.strip() for kind in chart_format.split(","))
-    if not kinds or not set(kinds) <= {"png", "svg", "pdf"}:
-        raise UserError(f"--chart-format {chart_format}: there is png, svg and pdf")
-    if theme not in {"light", "dark"}:
-        raise UserError(f"--theme {theme}: there is light and dark")
-    if unit not in {"", "seconds", "minutes", "hours"}:
-        raise UserError(f"--unit {unit}: there is seconds, minutes and hours")
-    return compare_files(
-        files,
-        Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())),
-        Shape(
-            table=table,
-            every=every,
-            only=only,
-            charts=all_charts or charts,
-            every_chart=all_charts is not None,
-            chart_kinds=kinds,
-            theme=theme,
-            unit=unit,
-            alpha_beta=None if alpha is None or beta is None else (alpha, beta),
-            scale_to=scale_to,
-            fail_on_slower=parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None,
-        ),
+    for kind in kinds:
+        check_choice("--chart-format", kind, ("png", "svg", "pdf"))
+    check_choice("--theme", theme, THEMES)
+    check_choice("--format", table, completion.FORMATS)
+    check_choice("--unit", unit or UNITS[0], UNITS)
+    limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
+    if limit and baseline is None:
+        raise UserError("--fail-on-slower needs --baseline (and --by)")
+    if limit and only:
+        raise UserError("--fail-on-slower judges every case: choose rows with --where, not with --only")
+    if limit and metric_named(metric).by_loss:
+        raise UserError("--fail-on-slower cannot judge accuracy")
+    folder = all_charts or charts
+    loaded = load_rows(files, keep=folder is not None)
+    result = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
+    answer = answers.answer_to(
+        result,
+        loaded,
+        files=answers.count_files(files),
+        alpha_beta=None if alpha is None or beta is None else (alpha, beta),
+        scale_to=scale_to,
     )
+    answer = answers.only(answer, only) if only else answer
+    say(*answer.problems, err=True)
+    if table == "terminal":
+        in_full = every or bool(only) or alpha is not None or not answer.findings
+        say(*screen(answer, in_full=in_full))
+        say(*everything(answer, every_table=every) if in_full else ())
+    else:
+        say(*rendered(answer, table).removesuffix("\n").split("\n"))
+    if folder is not None:
+        from gpubench.show.charts import draw
 
-
-REPORT_EXAMPLES = "Example: `gpubench report results/*.csv -o report.html`"
-
-
-def report(
-    files: Files,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write; without, a new report.html."),
-    ] = None,
-    by: By = None,
-    baseline: Baseline = None,
-    metric: MetricName = "seconds",
-    price: Price = None,
-    where: Where = None,
-    allow_mismatch: AllowMismatch = False,
-) -> None:
-    """One HTML file that opens offline: tables, charts, the evidence of each verdict, and the rows to download."""
-    from gpubench.analysis.compare import Question
-    from gpubench.commands.compare import write_report
-
-    question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
-    say(write_report(files, question, out))
+        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme, unit=unit)
+        say(*drawn, err=table != "terminal")
+    if limit:
+        code, lines = gate(result, limit)
+        say(*lines, err=True)
+        return code
+    by_study = only.lower() in answers.STUDIES
+    return 0 if any(by_study or not finding.says_why for finding in answer.findings) else NOTHING_COMPARABLE

@@ -1,4 +1,4 @@
-"""`gpubench data`: datasets and pretrained weights, fetched, prepared and listed."""
+"""`gpubench data`: downloads, prepares and lists datasets and pretrained weights."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,12 @@ from typing import Annotated
 import typer
 
 from gpubench.cli import completion
+from gpubench.errors import UserError
 from gpubench.printed import say
 
 FETCH_EXAMPLES = "Example: `gpubench data fetch cifar100`"
+SHOWN = 20
+"""Most unusable images that are printed; the copies' complete.json lists all."""
 
 
 def fetch(
@@ -32,31 +35,63 @@ PREPARE_EXAMPLES = "Example: `gpubench data prepare imagenet --sizes 160,320 --d
 def prepare(
     name: Annotated[str, typer.Argument(help="imagenet.", autocompletion=completion.one_of("imagenet"))],
     sizes: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Pixels of the copies' shorter side, joined by commas.")
+        str, typer.Option(metavar="NUMBERS", help="Lengths of the shorter side in pixels, joined by commas.")
     ] = "160,320",
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the tree; else $GPUBENCH_DATA.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the images; default $GPUBENCH_DATA.")
+    ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes that resize; all CPUs by default.", show_default=False),
+        typer.Option(min=1, metavar="N", help="Processes that resize; default one per CPU.", show_default=False),
     ] = None,
 ) -> int:
-    """Make resized copies of a tree of images in the cache, once. Exit code 4 if an image cannot be used."""
-    from gpubench.commands.prepare import prepare as prepare_copies
+    """Make resized copies of a folder of images in the cache, once. Exit code 4 if an image cannot be used."""
+    from gpubench.console import Screen
+    from gpubench.data import datasets, images
+    from gpubench.hardware.environment import cpu_count
 
-    return prepare_copies(name, sizes, data, processes)
+    if name not in datasets.TREES:
+        raise UserError(f"data prepare {name}: there is {', '.join(datasets.TREES)}")
+    pixels = [int(text) if text.strip().isdecimal() else 0 for text in sizes.split(",")]
+    if not all(16 <= size <= 4096 for size in pixels):
+        raise UserError(f"--sizes {sizes}: write pixels from 16 to 4096, as in 160,320")
+    root = datasets.locate((name,), data)
+    if root is None:
+        datasets.fetch(name)  # raises UserError with what to do
+        return 2
+    tree = images.read_tree(root)
+    console = Screen(stderr=True, soft_wrap=True)
+    console.print(f"{root}: {len(tree.classes)} classes, {len(tree.train)} train, {len(tree.valid)} val ({tree.name})")
+    bad: dict[str, str] = {}
+    for size in pixels:
+        done = images.prepare(tree, size, datasets.cache_folder(), processes or cpu_count())
+        console.print(f"{size} px: {done.made} copies made, {done.kept} already there, in {done.folder}")
+        if done.odd:
+            modes = ", ".join(sorted({mode for _, mode in done.odd}))
+            example = images.shown(done.odd[0][0])
+            console.print(f"  {len(done.odd)} were not RGB ({modes}) and were converted, for example {example}")
+        bad |= dict(done.bad)
+    for file, why in list(bad.items())[:SHOWN]:
+        console.print(f"cannot be used: {images.shown(file)}: {why}")
+    if bad:
+        console.print(
+            f"{len(bad)} of {len(tree.train) + len(tree.valid)} images cannot be used. Training skips them; validation"
+            " stops at them. Repair or remove them."
+        )
+    return 4 if bad else 0
 
 
 LIST_EXAMPLES = "Example: `gpubench data list`"
 
 
 def list_data() -> None:
-    """Datasets and weights, and whether they are here."""
+    """List datasets and weights, and whether they are on this machine."""
     from gpubench.data import datasets
 
     cache = datasets.cache_folder()
     for name, dataset in datasets.DATASETS.items():
-        here = datasets.seen(name)
-        say(f"{name}: {dataset.about}; {f'in {here}' if here else 'not fetched'}")
+        folder = datasets.seen(name)
+        say(f"{name}: {dataset.about}; {f'in {folder}' if folder else 'not fetched'}")
     for name, about in datasets.TREES.items():
         say(f"{name}: {about}; give it with --data DIR")
     for name in datasets.names()[len(datasets.DATASETS) :]:

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the panels of the help that commands and options stand in."""
+"""Options that several commands share, and the panels of `--help`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,13 +8,15 @@ import typer
 from gpubench.cli import completion
 
 FLAG = ""
-"""Stands where an option's value would: typer names a type there, and a flag takes no value."""
+"""The metavar of an option without a value; typer would show a type."""
 MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 WHAT, HOW_LONG, WHERE, FILES = "What", "How long", "Where", "Files"
 SIDES, SHOWN, DRAWN, MODEL = "What is compared", "What is shown", "Charts", "Scaling model"
+THEMES = ("light", "dark")
 
 Files = Annotated[
-    list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports that carry their rows.")
+    list[Path],
+    typer.Argument(help="CSV files, folders of them, or charts and reports of gpubench (they contain their rows)."),
 ]
 
 By = Annotated[
@@ -30,7 +32,7 @@ Baseline = Annotated[
     str | None,
     typer.Option(
         metavar="VALUE",
-        help="Value of that column that speedups are relative to: by default fp32, or the slowest.",
+        help="Value of that column that speedups are relative to; default fp32, or the slowest.",
         rich_help_panel=SIDES,
     ),
 ]
@@ -38,7 +40,7 @@ MetricName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="seconds, rate, energy, value, cost, cost-per-epoch, memory, batch, accuracy, time-to-goal.",
+        help=f"{', '.join(completion.METRICS)}.",
         autocompletion=completion.one_of(*completion.METRICS),
         rich_help_panel=SIDES,
     ),
@@ -55,7 +57,7 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=VALUE",
-        help="Only these rows; COLUMN!=VALUE leaves them out. Repeatable.",
+        help="Only these rows; COLUMN!=VALUE: all others. Repeatable.",
         rich_help_panel=SIDES,
     ),
 ]
@@ -72,9 +74,9 @@ Format = Annotated[
 Theme = Annotated[
     str,
     typer.Option(
-        metavar="light|dark",
-        help="Colours of what is drawn.",
-        autocompletion=completion.one_of("light", "dark"),
+        metavar="|".join(THEMES),
+        help="Colours of charts.",
+        autocompletion=completion.one_of(*THEMES),
         rich_help_panel=DRAWN,
     ),
 ]
@@ -83,7 +85,7 @@ AllowMismatch = Annotated[
     typer.Option(
         "--allow-mismatch",
         metavar=FLAG,
-        help="Compare what is not alike too, without verdict; says where.",
+        help="Also compare cases that differ in more than --by, without a verdict.",
         rich_help_panel=SIDES,
     ),
 ]

@@ -1,9 +1,11 @@
-"""`gpubench run`: its options, as one value that the runner takes."""
+"""`gpubench run`: its options, the run here or as a Slurm job, and the results that it prints at the end."""
 
 import importlib.util
 import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,18 +21,25 @@ from gpubench.cli.arguments import (
 from gpubench.cli.options import FILES, FLAG, HOW_LONG, WHAT, WHERE
 from gpubench.errors import UserError
 
-RUN_EXAMPLES = """
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpubench.runner.summary import RunSummary
+
+MOST_RESULTS = 4
+"""Most results that are printed at the end of a run."""
+EXAMPLES = """
 Examples:
 
-A first look, in minutes: `gpubench run --suite resnet --precision both --quick`
+To try it, in minutes: `gpubench run --suite resnet --precision both --quick`
 
-Sampled: 6 rounds, a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`
+Six rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`
 
-Every epoch; again to resume: `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
+Every epoch (the same command resumes it): `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
 
-Your own suite, two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
+Your suite, on two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
 
-How it scales over four cards: `gpubench run --suite resnet --processes 1,2,4`
+How it scales to four cards: `gpubench run --suite resnet --processes 1,2,4`
 
 On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
 """
@@ -41,8 +50,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME|PATH",
-            help="Built-in suite (`gpubench list` shows them), or the path of a suite, a file or a folder; resnet by"
-            " default. Repeatable.",
+            help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet."
+            " Repeatable.",
             autocompletion=completion.suites,
             rich_help_panel=WHAT,
         ),
@@ -51,7 +60,7 @@ def run(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Models joined by commas; each suite has its usual ones.",
+            help="Models, joined by commas; each suite has defaults.",
             autocompletion=completion.models,
             rich_help_panel=WHAT,
         ),
@@ -70,8 +79,8 @@ def run(
         str | None,
         typer.Option(
             metavar="max|fastest|N",
-            help="Samples of one process in a step. By default max for resnet and scaling on an accelerator, else the"
-            " suite's own number.",
+            help="Samples per step of one process. Default: max for resnet and scaling on an accelerator, else a number"
+            " of the suite.",
             autocompletion=completion.one_of("max", "fastest"),
             rich_help_panel=WHAT,
         ),
@@ -93,7 +102,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="For runs that take turns, of two versions say: with one name, `compare` takes them for one session.",
+            help="Name for runs that alternate, for example of two torch versions: `compare` treats them as one run.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -102,20 +111,20 @@ def run(
         typer.Option(
             "--quick",
             metavar=FLAG,
-            help="A first look: one trial per case, three measured steps at most.",
+            help="Quick mode: one trial per case, at most 3 timed steps, rough times.",
             rich_help_panel=HOW_LONG,
         ),
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", metavar=FLAG, help="Train every epoch instead of projecting.", rich_help_panel=HOW_LONG),
+        typer.Option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.", rich_help_panel=HOW_LONG),
     ] = False,
     repeats: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Trials per case: 6 by default, 1 with --quick or --full.",
+            help="Trials per case; default 6, or 1 with --quick or --full.",
             show_default=False,
             rich_help_panel=HOW_LONG,
         ),
@@ -124,7 +133,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="1%: add rounds after the sixth until each case's 95% interval is within 1% of its median.",
+            help="1%: after six rounds, add rounds until each case's 95% interval is within 1% of its median.",
             rich_help_panel=HOW_LONG,
         ),
     ] = None,
@@ -132,7 +141,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --until: add no round that would end later than this (90s, 2h); 20m by default.",
+            help="With --until: start no round that would end later than this (90s, 2h); default 20m.",
             rich_help_panel=HOW_LONG,
         ),
     ] = None,
@@ -140,7 +149,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="End a trial that takes longer: 90s, 10m, 1h30m. 30m by default, none with --full.",
+            help="Stop a trial that takes longer: 90s, 10m, 1h30m. Default 30m, none with --full.",
             rich_help_panel=HOW_LONG,
         ),
     ] = None,
@@ -166,20 +175,21 @@ def run(
         ),
     ] = "1",
     nodes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Machines; give each the same command.", rich_help_panel=WHERE)
+        int,
+        typer.Option(min=1, metavar="N", help="Machines; start the same command on each.", rich_help_panel=WHERE),
     ] = 1,
     rendezvous: Annotated[
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the machines meet. HOST is the machine that leads and writes the rows.",
+            help="Address at which the machines connect. HOST is the machine that writes the rows.",
             rich_help_panel=WHERE,
         ),
     ] = "",
     slurm: Annotated[
         str,
         typer.Option(
-            metavar="WISHES",
+            metavar="NAME=VALUE,...",
             help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md).",
             rich_help_panel=WHERE,
         ),
@@ -188,7 +198,7 @@ def run(
         Path,
         typer.Option(
             metavar="PATH",
-            help="Folder for a new CSV file (with --quick in its folder quick), or a CSV file to write or resume.",
+            help="Folder for a new CSV file (with --quick: its subfolder quick), or a CSV file to write or resume.",
             rich_help_panel=FILES,
         ),
     ] = Path("results"),
@@ -196,7 +206,7 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder with the official dataset folders, or one of them. Else $GPUBENCH_DATA, else downloaded.",
+            help="Folder with the official dataset folders, or one of them; default $GPUBENCH_DATA, or a download.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -206,34 +216,41 @@ def run(
     synthetic: Annotated[
         bool,
         typer.Option(
-            "--synthetic", metavar=FLAG, help="Made-up data of the same shapes; rows say so.", rich_help_panel=FILES
+            "--synthetic",
+            metavar=FLAG,
+            help="Generated data of the same shapes; rows are marked so.",
+            rich_help_panel=FILES,
         ),
     ] = False,
     tensorboard: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder for TensorBoard events, of suites that write them (imagenet).",
+            help="Folder for TensorBoard events of suites that write them (imagenet).",
             rich_help_panel=FILES,
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", metavar=FLAG, help="Print the plan, its time and what is missing; measure nothing."),
+        typer.Option(
+            "--dry-run", metavar=FLAG, help="Print the plan, how long it takes and what is missing; measure nothing."
+        ),
     ] = False,
 ) -> int:
-    """Benchmark this machine: real training, one fresh process per trial, one CSV row per trial."""
-    from gpubench.commands.run import run_here_or_on_slurm
+    """Benchmark this machine: train real models, one new process and one CSV row per trial."""
+    from gpubench.console import Screen
+    from gpubench.runner import run as runner
+    from gpubench.runner.cluster.slurm import parse_slurm, run_on_slurm
     from gpubench.runner.options import Options
 
     if quick and full:
-        raise UserError("--quick and --full ask for opposite things; give one of them")
+        raise UserError("--quick and --full exclude each other")
     if until and (quick or repeats):
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
     if tensorboard and not importlib.util.find_spec("tensorboard"):
         raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
     if budget and not until:
-        raise UserError("--budget is for --until 1%, which adds rounds; --time-limit limits a trial")
+        raise UserError("--budget is for --until; --time-limit limits a trial")
     options = Options(
         suites=tuple(suite or ("resnet",)),
         precision=precision,
@@ -259,4 +276,54 @@ def run(
         tensorboard=tensorboard,
         dry_run=dry_run,
     )
-    return run_here_or_on_slurm(options, slurm, sys.argv[1:])
+    console = Screen(stderr=True)
+    if not slurm:
+        return print_results(runner.run(options), console)
+    job_options = parse_slurm(slurm)
+    arguments = without(sys.argv[1:], "--slurm", "--out")
+    return run_on_slurm(job_options, arguments, replace(options, nodes=job_options["nodes"]), console)
+
+
+def without(arguments: Sequence[str], *options: str) -> list[str]:
+    """Return the arguments without these options and their values."""
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if skip or name in options:
+            skip = not skip and not equals
+        else:
+            kept.append(argument)
+    return kept
+
+
+def print_results(summary: "RunSummary", console: "Console") -> int:
+    """Print the results of a run, its file and the next command; returns the exit code of the run.
+
+    The rows are complete by now. So an error here is printed as a line and leaves the exit code as it is.
+    """
+    if not summary.path or not summary.sessions:
+        return summary.exit_code
+    try:
+        lines = results_of(summary.path, summary.sessions)
+    except KeyboardInterrupt:
+        lines = ["Stopped before the results were computed; the rows are complete."]
+    except Exception as error:
+        lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
+    lines += [f"wrote {summary.path}", f"next: gpubench compare {summary.path} --charts charts"]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+    return summary.exit_code
+
+
+def results_of(path: Path, sessions: Collection[str]) -> list[str]:
+    """Return the first results of these sessions' rows in `path`, as wrapped lines."""
+    from gpubench.analysis.compare import Question, load_rows
+    from gpubench.show.terminal import wrapped
+    from gpubench.studies.answer import answer_of
+    from gpubench.studies.cards.placing import placed
+
+    rows = load_rows([path])
+    of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
+    findings = [finding for finding in answer_of(of_this_run, Question()).findings if not finding.says_why]
+    sentences = [*(finding.sentence for finding in findings[:MOST_RESULTS]), *placed(of_this_run.frame)]
+    return [line for sentence in sentences for line in wrapped(sentence)]

@@ -1,5 +1,5 @@
-"""The parent of a run: options become cases, each trial is a process with a time limit, and each gets its row.
+"""The parent process of a run: turns options into cases, starts a process for each trial, and writes its row.
 
 Also the batch search, several machines, resuming and stopping. Imports suite, data, hardware and rows; it opens no
-device, and knows the worker as a process only. Commands call it.
+device, and starts the worker only as a process. Commands call it.
 """

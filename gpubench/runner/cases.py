@@ -1,4 +1,4 @@
-"""From recipes, devices and precisions to the cases of a run. Pure: opens no device, reads no data."""
+"""Turns recipes, devices and precisions into the cases of a run. Opens no device and reads no data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from itertools import product
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import Recipe
+from gpubench.runner.recipes import ModelRecipe
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.suite import ParamValue
@@ -16,18 +16,18 @@ from gpubench.suite.trial import Case
 
 
 def cases_of(
-    recipes: Sequence[Recipe],
+    recipes: Sequence[ModelRecipe],
     options: Options,
     devices: Sequence[Device],
     data: Mapping[str, str],
     weights: Mapping[tuple[str, str], str],
     cpu_count: int = 1,
 ) -> list[Case]:
-    """Every case of the run, refusals included: each recipe on each device in each precision.
+    """Return every case of the run, with those that cannot run: each recipe on each device in each precision.
 
-    `data` gives what each suite will read (dataset names, or `synthetic`), `weights` what each
-    (suite, model) starts from. Under `max` each mixed case gets a twin at the batch found for fp32,
-    so that precision and batch can be told apart.
+    `data` has the data of each suite (dataset names, or `synthetic`), `weights` the initial weights of each
+    (suite, model). With batch `max`, each case in mixed precision gets a twin at the batch of fp32, which separates
+    the effect of precision from that of batch.
     """
     cases = []
     for device, recipe in product(devices, recipes):
@@ -60,23 +60,23 @@ def cases_of(
             if suite.refuse and not case.refusal:
                 case = replace(case, refusal=suite.refuse(case))
             cases.append(case)
-            # A first look does without: nothing is decided by it.
+            # Not in quick mode, which decides nothing.
             twin = policy == "max" and precision != "fp32" and "fp32" in precisions and options.mode != "quick"
             if twin and not case.refusal:
                 cases.append(replace(case, batch_policy="max-fp32"))
     return cases
 
 
-def choose_precisions(wish: str, device: Device) -> list[str]:
-    """Concrete precision names in the order asked; `both`, `all` and `mixed` are resolved for `device`."""
+def choose_precisions(option: str, device: Device) -> list[str]:
+    """Return the precisions that `--precision` names, in its order; `both`, `all` and `mixed` depend on the device."""
     names: list[str] = []
-    for name in wish.split(","):
+    for name in option.split(","):
         if name == "both":
             names += ["fp32", device.mixed]
         elif name == "mixed":
             names.append(device.mixed)
         elif name == "all":
-            names += [known for known in PRECISIONS if known not in device.unsupported]
+            names += [precision for precision in PRECISIONS if precision not in device.unsupported]
         elif name in PRECISIONS:
             names.append(name)
         else:
@@ -89,38 +89,38 @@ def choose_precisions(wish: str, device: Device) -> list[str]:
 def choose_batch(
     suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
 ) -> tuple[str, int | None]:
-    """(policy, size): the size is None where a search has yet to find it."""
+    """Return the batch policy and size; the size is None if a search has to find it. Raises UserError."""
     shared = device.shares_memory
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
     if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
-        own = (device.memory_bytes or 0) / 2**30
-        raise UserError(f"--memory-limit: {device.device}, {device.card}, has {own:.2f} GiB; give no more than that")
-    of_recipe = suite.suite.recipe_batch
-    default = of_recipe(model, params) if of_recipe else suite.suite.cpu_batch if shared else suite.suite.batch
-    wish = str(options.batch or default)
-    if wish in {"max", "fastest"}:
-        if wish == "max" and device.kind == "mps":
+        size = (device.memory_bytes or 0) / 2**30
+        raise UserError(f"--memory-limit: {device.device}, {device.card}, has only {size:.2f} GiB; give less")
+    recipe_batch = suite.suite.recipe_batch
+    default = recipe_batch(model, params) if recipe_batch else suite.suite.cpu_batch if shared else suite.suite.batch
+    batch = str(options.batch or default)
+    if batch in {"max", "fastest"}:
+        if batch == "max" and device.kind == "mps":
             raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")
-        if wish == "max" and shared and not options.memory_limit_bytes:
-            what = "a CPU" if device.kind == "cpu" else f"{device.card}, whose memory is the host's,"
+        if batch == "max" and shared and not options.memory_limit_bytes:
+            what = "a CPU" if device.kind == "cpu" else f"{device.card}, which uses the host's memory,"
             raise UserError(
-                f"--batch max on {what} needs --memory-limit SIZE (2GiB, say), or it would fill the host's memory"
+                f"--batch max on {what} needs --memory-limit SIZE (for example 2GiB), or it would fill that memory"
             )
-        return wish, None
-    if not wish.isdecimal() or int(wish) == 0:
-        raise UserError(f"--batch {wish}: give max, fastest or a number above 0")
+        return batch, None
+    if not batch.isdecimal() or int(batch) == 0:
+        raise UserError(f"--batch {batch}: give max, fastest or a number above 0")
     samples = suite.samples(params)
-    if samples and int(wish) > samples:
-        raise UserError(f"--batch {wish}: an epoch of {suite.name} has {samples} {suite.suite.unit} here")
-    return "fixed", int(wish)
+    if samples and int(batch) > samples:
+        raise UserError(f"--batch {batch}: an epoch of {suite.name} has only {samples} {suite.suite.unit}")
+    return "fixed", int(batch)
 
 
 def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count: int) -> dict[str, ParamValue]:
-    """The parameters, in which processes that share a machine have an equal part of its CPUs.
+    """Return the parameters with `threads` such that processes on one machine share its CPUs equally.
 
-    With several numbers of processes the part is that of the largest, for each: otherwise one process on all
-    CPUs would be compared with many on one each.
+    With several numbers of processes, the largest decides for all. Otherwise one process on all CPUs would be compared
+    with many processes on one CPU each.
     """
     most = max(options.processes)
     if (most == 1 and options.nodes == 1) or params["threads"]:
@@ -129,6 +129,7 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
 
 
 def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:
+    """Return why the case cannot run, or an empty text."""
     if processes > 1 and not suite.suite.processes:
         return f"the suite {suite.name} trains in one process"
     if not suite.suite.torch:

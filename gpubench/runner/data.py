@@ -1,4 +1,4 @@
-"""What the recipes will read: data and pretrained weights, found, checked or downloaded before anything trains."""
+"""Finds, checks or downloads the data and pretrained weights of a run before its first trial."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from rich.console import Console
 from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import Recipe
+from gpubench.runner.recipes import ModelRecipe
 from gpubench.suite.suite import Suite
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a suite reads: the names that its rows carry, and the folder that holds it."""
+    """The data of a suite: its name in rows, and its folder."""
 
     name: str
-    """Dataset names, or `synthetic`; empty where the suite reads nothing."""
+    """Dataset names, or `synthetic`; empty if the suite reads no data."""
     folder: Path | None = None
-    """None where nothing is read from disk."""
+    """None if nothing is read from disk."""
 
 
-def find_data(recipes: Sequence[Recipe], options: Options, console: Console) -> dict[str, Data]:
-    """The data of each suite, by its name; says what is missing and downloads it."""
-    found: dict[str, Data] = {}
+def find_data(recipes: Sequence[ModelRecipe], options: Options, console: Console) -> dict[str, Data]:
+    """Return the data of each suite by its name; prints what is missing and downloads it."""
+    data_of_suites: dict[str, Data] = {}
     for recipe in recipes:
         name, suite = recipe.suite.name, recipe.suite.suite
-        data = found[name] if name in found else _data_of(suite, options, console)
+        data = data_of_suites[name] if name in data_of_suites else _data_of(suite, options, console)
         if suite.check and data.folder:
             suite.check(recipe.params, data.folder, data.name)
-        found[name] = data
-    return found
+        data_of_suites[name] = data
+    return data_of_suites
 
 
 def _data_of(suite: Suite, options: Options, console: Console) -> Data:
@@ -43,11 +43,10 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
         return Data("synthetic")
     folder = datasets.locate(wanted, options.data)
     if folder is None and options.mode == "quick":
-        fetch = f"`gpubench data fetch {' '.join(wanted)}` gets the real one"
-        ways = "--data DIR reads your own" if set(wanted) & set(datasets.TREES) else fetch
+        fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads real data"
+        advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
         console.print(
-            f"no {' or '.join(wanted)} on this machine: this quick run makes synthetic data,"
-            f" and its rows say so ({ways})",
+            f"no {' or '.join(wanted)} on this machine: using synthetic data, and rows say so ({advice})",
             markup=False,
         )
         return Data("synthetic")
@@ -60,35 +59,35 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
     names = [datasets.row_name(dataset, folder) for dataset in wanted]
     for dataset, name in zip(wanted, names, strict=True):
         if name != dataset:
-            note = f"{folder}: not the official {dataset}, so its rows say data={name}"
+            note = f"{folder}: not the official {dataset}; rows say data={name}"
             console.print(note, markup=False, soft_wrap=True)
     return Data("+".join(names), folder)
 
 
 def _missing(dataset: str) -> str:
-    """That a dataset is not here, what a run does about it, and what else can be done."""
+    """Return the note on a missing dataset: what the run does, and the alternatives."""
     if dataset in datasets.TREES:
-        return f"{dataset} is not on this machine; --data DIR reads {datasets.TREES[dataset]}; --synthetic needs none"
+        return f"{dataset} is not on this machine; give --data DIR ({datasets.TREES[dataset]}) or --synthetic"
     about = datasets.DATASETS[dataset].about.partition(" (")[0]
     return (
-        f"{dataset} is not on this machine; a run downloads it first ({about}),"
-        f" as `gpubench data fetch {dataset}` does; --data DIR reads files that you have, --synthetic needs none"
+        f"{dataset} is not on this machine: a run downloads it first ({about}), as `gpubench data fetch {dataset}`"
+        " does; or give --data DIR or --synthetic"
     )
 
 
-def find_weights(recipes: Sequence[Recipe], options: Options, console: Console) -> dict[tuple[str, str], str]:
-    """Per (suite, model) the pretrained weights it starts from, `random` where they cannot be had."""
-    found: dict[tuple[str, str], str] = {}
+def find_weights(recipes: Sequence[ModelRecipe], options: Options, console: Console) -> dict[tuple[str, str], str]:
+    """Return the pretrained weights of each (suite, model); `random` if they are not available."""
+    weights: dict[tuple[str, str], str] = {}
     for recipe in recipes:
         name_of, model = recipe.suite.suite.weights, recipe.model
         name = name_of(model, recipe.params) if name_of else ""
         if name:
-            found[recipe.suite.name, model] = name if _has_weights(name, model, options, console) else "random"
-    return found
+            weights[recipe.suite.name, model] = name if _has_weights(name, model, options, console) else "random"
+    return weights
 
 
 def _has_weights(name: str, model: str, options: Options, console: Console) -> bool:
-    """Whether a run will have these weights; downloads them where it may, and says so where it will not."""
+    """Return whether a run has these weights. Downloads them, except in quick runs; prints a note if it has none."""
     path = datasets.locate_weights(name, options.weights)
     if path or options.dry_run:
         return True
@@ -100,8 +99,8 @@ def _has_weights(name: str, model: str, options: Options, console: Console) -> b
         else:
             return True
     console.print(
-        f"{model}: no pretrained weights here, so it starts from random ones;"
-        " its rows say weights=random and carry no accuracy (--weights DIR gives them)",
+        f"{model}: no pretrained weights on this machine, so it starts from random ones. Its rows say weights=random"
+        " and have no accuracy. Give --weights DIR to use yours.",
         markup=False,
     )
     return False

@@ -1,4 +1,4 @@
-"""What is said before a run begins: how much there is to do, how long that takes, on which data, what cannot run."""
+"""The lines before a run: how many trials, how long they take, on which data, and what cannot run."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,63 +9,62 @@ from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
 TRIAL_SECONDS = {"sampled": (20.0, 33.0), "quick": (12.0, 20.0)}
-"""What a trial takes on a CPU and on an accelerator, about (benchmarks/card_time.py): start, warm-up, timed laps."""
+"""Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
 SEARCH_SECONDS = {"sampled": 60.0, "quick": 15.0}
-"""The same of a search for a batch."""
+"""Typical seconds of a batch search."""
 WARMING_SECONDS = 60.0
-"""An accelerator's soak and peaks."""
+"""For warming an accelerator and measuring its peaks."""
 
 
 def forecast(left: Sequence[Trial], searches: int, options: Options, now: datetime) -> list[str]:
-    """Lines on the trials that are left; `searches` is how many batches have to be found first.
+    """Return the lines on the trials that are left and on the `searches` for a batch before them.
 
-    Before the first trial nobody knows how long a step takes here. So a sampled run gets the usual time, and a full
-    one only what limits it.
+    How long a step takes is unknown before the first trial. So the lines have the typical time of a sampled trial, and
+    no time for a full one.
     """
     running = [trial.case for trial in left if not trial.case.refusal]
     limit = options.limit_seconds(options.mode)
-    ended = f"; one that takes {span(limit)} is ended (--time-limit)" if limit else ""
+    stop = f" Trials stop at {span(limit)} (--time-limit)." if limit else ""
     what = "whole run" if options.mode == "full" else "trial"
     parts = [f"{len(running)} {what}{'s' * (len(running) != 1)}{' or more' * bool(options.until)}"]
     parts[0] += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
     lines = []
     if options.mode == "full":
-        note = "how long a whole run takes is known after the first"
+        note = "The time of a whole run is known after the first one."
     else:
-        note = "that is the usual time of a trial, and one with slow steps takes longer"
-        least = usual_seconds(running, searches, options)
-        # A round that would end after the budget is not begun.
+        note = "Slow models may take longer."
+        least = typical_seconds(running, searches, options)
         most = max(least, (options.budget_seconds or 0.0) if options.until else 0.0)
         last = now + timedelta(seconds=most)
         parts[0] += f", about {span(least)}" + (f" to {span(most)}" if most > least else "")
         parts.append(f"ends about {moment(last, now)}")
     parts[1:1] = [f"data: {data}" for data in [data_of(running)] if data]
     if running:
-        lines = ["; ".join(parts), note + ended]
+        lines = ["; ".join(parts), note + stop]
     for reason, count in Counter(trial.case.refusal for trial in left if trial.case.refusal).items():
         lines.append(f"{count} case{'s' * (count > 1)} cannot run: {reason}")
     return lines
 
 
-def usual_seconds(cases: Sequence[Case], searches: int, options: Options) -> float:
-    """What so many trials usually take, with what comes before them."""
+def typical_seconds(cases: Sequence[Case], searches: int, options: Options) -> float:
+    """Return the typical seconds of these trials, with searches and warming."""
     on_card = [case.device != "cpu" for case in cases]
     seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card)
     return seconds + searches * SEARCH_SECONDS[options.mode] + any(on_card) * WARMING_SECONDS
 
 
 def data_of(cases: Iterable[Case]) -> str:
-    """Names of what the cases read, each with whether it is the real thing; empty where they read nothing."""
-    known = {*datasets.DATASETS, *datasets.TREES}
-    words = []
+    """Return the names of the cases' data, each as real, synthetic or your own; empty if they read none."""
+    official = {*datasets.DATASETS, *datasets.TREES}
+    parts = []
     for name in dict.fromkeys(case.data for case in cases if case.data):
-        kind = "made up" if name == "synthetic" else "real" if known.issuperset(name.split("+")) else "your own"
-        words.append(f"{name} ({kind})")
-    return ", ".join(words)
+        kind = "generated" if name == "synthetic" else "real" if official.issuperset(name.split("+")) else "your own"
+        parts.append(f"{name} ({kind})")
+    return ", ".join(parts)
 
 
 def span(seconds: float) -> str:
-    """A length of time in minutes: `14 min`, `3 h 20 min`; short ones in seconds."""
+    """Return a duration in minutes: `14 min`, `3 h 20 min`; below a minute in seconds."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(max(1, round(seconds / 60)), 60)
@@ -73,5 +72,5 @@ def span(seconds: float) -> str:
 
 
 def moment(when: datetime, now: datetime) -> str:
-    """A time of day, with the day where it is not today."""
+    """Return a time of day, with the date if it is not today."""
     return f"{when:%H:%M}" + f" on {when.day} {when:%B}" * (when.date() != now.date())

@@ -1,4 +1,4 @@
-"""One trial in one fresh child process, or in one group of them: from the trial to what came of it."""
+"""Runs one trial in a new child process, or in a group of them, and returns its measurement."""
 
 import hashlib
 import json
@@ -15,35 +15,35 @@ from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
 
 STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
-"""The status of a trial whose process ended without an answer."""
+"""Status of a trial whose process ended without an answer."""
 COLLECTIVE_SECONDS = 300.0
-"""How long a process waits for the others in a collective, a quarter of the time limit where that is less."""
+"""Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of a trial."""
+class MeasuredTrial:
+    """The measurement of a trial."""
 
     measurement: Measurement
     startup_seconds: float | None = None
-    """What its process took beside the training; None where it did not come to train."""
+    """Time of its process outside of training; None if it did not train."""
 
 
 class Measure:
     """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile.
 
     Args:
-        session: what stays the same.
+        session: the run.
         run_child: starts the process.
-        listener: told of laps and of what the suite prints.
+        listener: gets laps and the suite's output.
     """
 
     def __init__(self, session: Session, run_child: RunChild, listener: Listener) -> None:
         self._session, self._run_child, self._listener = session, run_child, listener
         self._cpu_energy, self._all_visible = host.cpu_energy(), host.all_processes_visible()
 
-    def __call__(self, trial: Trial) -> Answer:
-        """The trial's answer, however its process ended."""
+    def __call__(self, trial: Trial) -> MeasuredTrial:
+        """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
         sampler = self._sampler(case)
@@ -57,10 +57,10 @@ class Measure:
         if on_cpu and case.memory_limit_bytes:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
         inside = (outcome.answer or {}).get("train_call_seconds")
-        return Answer(measurement, outcome.seconds - float(inside) if inside is not None else None)
+        return MeasuredTrial(measurement, outcome.seconds - float(inside) if inside is not None else None)
 
     def _placed(self, trial: Trial) -> Trial:
-        """The trial with the folders of this machine."""
+        """Return the trial with the folders of this machine."""
         options, folder = self._session.options, self._session.data[trial.case.suite].folder
         return replace(
             trial,
@@ -74,9 +74,9 @@ class Measure:
         return self._session.devices[case.device].kind == "cpu"
 
     def _sampler(self, case: Case) -> Sampler:
-        # One card's energy and clocks are not those of a group.
+        # Energy and clocks of one card do not describe a group.
         card = self._session.cards[case.device] if case.processes == 1 else None
-        # Nor is one machine's CPU that of several.
+        # Nor does one machine's CPU describe several.
         cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
         return Sampler(card, cpu_energy, on_cpu=self._on_cpu(case), all_processes_visible=self._all_visible)
 
@@ -98,17 +98,17 @@ class Measure:
                 "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
             },
             on_event=on_event,
-            # Of a progress bar, which goes back to its beginning, the last state.
+            # A progress bar rewrites its line: print its last state.
             on_output=lambda line: self._listener.say("    " + line.rpartition("\r")[2]),
             on_wake=sampler.tick,
             time_limit_seconds=limit_seconds,
-            # A group's agent has about as much resident as one process before it trains.
+            # A group has one more process, its agent, with about as much resident memory before training.
             resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
         )
 
 
 def checkpoint_folder(session: Session, case: Case) -> str:
-    """Beside the rows, whose file is named again by who goes on with a run; another device or stack has its own."""
+    """Return the folder of the case's checkpoints: beside the CSV file, one for each device and software."""
     terms = case_terms(case, session.devices[case.device], session.card_state(case.device), session.environment)
     digest = hashlib.sha256(json.dumps(terms, sort_keys=True, default=str).encode()).hexdigest()[:8]
     return f"{session.path.absolute()}.{digest}.checkpoints"
@@ -125,9 +125,9 @@ def _measurement_of(outcome: Outcome) -> Measurement:
 
 
 def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:
-    """The measurement on a CPU with a memory limit: with the peak that was seen, out of memory where it passed it."""
+    """Return the measurement on a CPU with its peak memory, and `out_of_memory` if that is above --memory-limit."""
     if case.processes == case.nodes and measurement.status == "ok":
-        # The child's own peak misses nothing of its own, the parent's looks see its loader processes as well.
+        # The child measures its own peak exactly; the parent also sees its loader processes.
         peak = max(measurement.peak_memory_bytes or 0, resident_bytes)
         measurement = replace(measurement, peak_memory_bytes=peak)
     if (measurement.peak_memory_bytes or 0) > (case.memory_limit_bytes or math.inf):

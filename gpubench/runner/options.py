@@ -1,4 +1,4 @@
-"""What the user asked of `gpubench run`."""
+"""The options of `gpubench run`, parsed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 SAMPLED_REPEATS = 6
-"""The least number of trials a side at which Mann-Whitney can decide after Holm (docs/method.md)."""
+"""Fewest trials a side at which the Mann-Whitney test can decide after Holm's correction (docs/method.md)."""
 SAMPLED_LIMIT_SECONDS = 1800.0
-"""A sampled trial that takes longer hangs, or needs a --time-limit that says so."""
+"""Default time limit of a sampled trial."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked of `gpubench run`, parsed but not yet resolved."""
+    """The options of `gpubench run`: what to run. Defaults of suites and devices are not resolved yet."""
 
     suites: tuple[str, ...] = ("resnet",)
     precision: str = "both"
@@ -21,7 +21,7 @@ class Options:
     batch: str | None = None
     device: str = "auto"
     processes: tuple[int, ...] = (1,)
-    """Processes on each machine; with several numbers each case runs with each."""
+    """Numbers of processes on each machine; each case runs with each number."""
     nodes: int = 1
     rendezvous: str = ""
     repeats: int | None = None
@@ -33,30 +33,30 @@ class Options:
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = None
     until: float | None = None
-    """Add rounds until each case's interval is this share of its median to either side."""
+    """Add rounds until the half width of each case's interval is this share of its median."""
     budget_seconds: float | None = None
-    """Add no round to `until` that would end later than this."""
+    """With `until`: start no round that would end later than this."""
     seed: int = 42
     session: str = ""
-    """Name that the rows carry as their session, for runs that take turns; a new one where it is empty."""
+    """Session of the rows, the same for runs that alternate; a new one if empty."""
     settings: Mapping[str, str] = field(default_factory=dict)
     tensorboard: Path | None = None
-    """Folder for TensorBoard events of suites that write them."""
+    """Folder for TensorBoard events."""
     dry_run: bool = False
     soak: bool = True
     """Warm accelerators before the first trial."""
     peaks: bool = True
-    """Measure the peaks that are not known yet."""
+    """Measure peaks that are not stored yet."""
 
     @property
     def rounds(self) -> int:
-        """Trials per case; with `until`, the least."""
+        """Trials per case; with `until`, the minimum."""
         if self.repeats is not None:
             return self.repeats
         return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1
 
     def limit_seconds(self, mode: str) -> float | None:
-        """When a trial of this mode is ended; None for a whole run without --time-limit."""
+        """Return the time limit of a trial of this mode, in seconds; None for a full run without --time-limit."""
         if self.time_limit_seconds is not None:
             return self.time_limit_seconds
         return None if mode == "full" else SAMPLED_LIMIT_SECONDS

@@ -1,4 +1,4 @@
-"""Starts one task in one fresh child process, watches it, kills it when it hangs or has to stop, reads its answer."""
+"""Starts a task in a new child process, watches it, kills it if it hangs or has to stop, and reads its answer."""
 
 import contextlib
 import json
@@ -21,14 +21,14 @@ from gpubench.hardware.environment import TorchFacts
 from gpubench.runner import scratch
 
 Message = Mapping[str, Any]
-"""What a parent and its child tell each other: plain data, for JSON."""
+"""A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
-"""How often the parent looks whether the child lives; in between it sleeps in select."""
+"""How often the parent checks whether the child is alive; in between it sleeps in select."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a child ended. `answer` is what it sent last; `died` children sent none."""
+    """How a child process ended. `answer` is its last message; a child that died sent none."""
 
     end: Literal["answered", "died", "timed_out", "over_memory"]
     seconds: float
@@ -36,13 +36,13 @@ class Outcome:
     answer: Message | None = None
     exit_code: int | None = None
     tail: str = ""
-    """Last lines the child printed."""
+    """Last lines that the child printed."""
     peak_resident_bytes: int | None = None
-    """Most memory the child and all it started had at once; only looked at under a limit."""
+    """Peak memory of the child and the processes that it started; measured only with a limit."""
 
     @property
     def reason(self) -> str:
-        """Why there is no answer, in words."""
+        """Why there is no answer."""
         if self.end == "timed_out":
             return f"no answer within the time limit of {self.seconds:.0f} s; the process was killed"
         if self.end == "over_memory":
@@ -60,7 +60,7 @@ class Outcome:
 
 
 class RunChild(Protocol):
-    """Runs a task and returns how it ended: `run_child`, or what stands in for it in tests."""
+    """Runs a task and returns how it ended: `run_child`, or a replacement in tests."""
 
     def __call__(
         self,
@@ -83,12 +83,11 @@ def run_child(
     time_limit_seconds: float | None = None,
     resident_limit_bytes: int | None = None,
 ) -> Outcome:
-    """Run `task` in a child and wait for it, whatever it does; its whole process group is gone afterwards.
+    """Run `task` in a child process and wait for its end; afterwards its whole process group is killed.
 
-    The child answers on a socket of its own, so that what a suite prints stays the user's and reaches
-    `on_output` line by line. When this process dies, the socket closes and the child ends itself. `task` is sent with
-    a temporary folder, `scratch`, that is there as long as the child.
-    `on_wake` is called with the child's process id a few times a second; what it returns is sent to the child.
+    The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
+    process dies, the child ends itself. `task` is sent with a temporary folder, `scratch`, that exists as long as the
+    child. `on_wake` is called with the child's process id a few times a second; its result is sent to the child.
     """
     started = time.monotonic()
     with scratch.folder() as folder:
@@ -116,73 +115,73 @@ def run_child(
 
 
 def _start(output: int, folder: str) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-    """A worker that waits for its task, our end of its socket, and a pipe: the worker ends when it closes.
+    """Return a worker that waits for its task, our end of its socket, and a pipe; the worker ends if the pipe closes.
 
-    Its command line names its temporary `folder`, by which `scratch.sweep` finds one that outlives us.
+    Its command line has its temporary `folder`, by which `scratch.sweep` finds a worker that outlives its parent.
     """
     ours, theirs = socket.socketpair()
-    lifeline, held = os.pipe()  # the kernel closes `held` when this process dies, however it dies
+    lifeline, parent_end = os.pipe()  # the kernel closes `parent_end` when this process dies, however it dies
     with theirs, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
-            # -P: a random.py in the user's folder must not stand in for the library's
+            # -P: a random.py in the user's folder must not replace the standard library's
             [sys.executable, "-P", "-m", scratch.WORKER, str(theirs.fileno()), str(lifeline), folder],
             pass_fds=[theirs.fileno(), lifeline],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
-            start_new_session=True,  # a group of its own: killed as one, and not by the terminal's Ctrl-C
+            start_new_session=True,  # a separate group: killed as a whole, and not by the terminal's Ctrl-C
         )
-    return child, ours, os.fdopen(held, "wb")
+    return child, ours, os.fdopen(parent_end, "wb")
 
 
 class ServingChild:
-    """A child that speaks first and then answers questions, until the `with` block ends it. It prints nowhere."""
+    """A child that sends a message and then answers questions, until the `with` block ends it. It prints nothing."""
 
     def __init__(self, task: Message) -> None:
         self._folder = scratch.folder()
         self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL, self._folder.__enter__())
-        self._said = self._socket.makefile("rb")
-        self._tell(task)
+        self._messages = self._socket.makefile("rb")
+        self._send(task)
 
     def __enter__(self) -> "ServingChild":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._said.close()
+        self._messages.close()
         self._socket.close()
         self._lifeline.close()
         _kill_group(self._child)
         self._folder.__exit__(None, None, None)
 
     def ask(self, question: Message, patience_seconds: float | None) -> Any:
-        """Its answer; None where none comes within the patience, or the child is dead."""
-        self._tell(question)
+        """Return the child's answer, or None if there is none in time or the child has ended."""
+        self._send(question)
         return self.hear(patience_seconds)
 
     def hear(self, patience_seconds: float | None) -> Any:
-        """What it says next; None as in `ask`."""
+        """Return the child's next message, or None as in `ask`."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(patience_seconds)
-            return json.loads(self._said.readline() or "null")
+            return json.loads(self._messages.readline() or "null")
         return None
 
-    def _tell(self, words: Message) -> None:
+    def _send(self, message: Message) -> None:
         with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps(words).encode() + b"\n")
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
 
 
 def describe(run_child: RunChild = run_child) -> TorchFacts:
-    """What a child finds of torch and its devices; raises UserError where torch does not even import."""
+    """Return what a child reports about torch and its devices; raises UserError if torch cannot be imported."""
     outcome = run_child({"task": "describe"}, time_limit_seconds=300)
     if outcome.answer is None or "facts" not in outcome.answer:
         why = (outcome.answer or {}).get("reason") or outcome.reason
-        raise UserError(f"torch could not be asked for its devices: {why}")
+        raise UserError(f"torch did not list its devices: {why}")
     facts: TorchFacts = outcome.answer["facts"]
     return facts
 
 
 class _Watch:
-    """The selector loop over a child's socket and output."""
+    """Reads a child's socket and output in a selector loop."""
 
     def __init__(
         self,
@@ -214,9 +213,9 @@ class _Watch:
                 key.data()
             if self.answer is not None:
                 return "answered"
-            if news := self.on_wake(self.child.pid):
-                with contextlib.suppress(OSError):  # it may have just ended, which the next line sees
-                    self.channel.sendall(json.dumps(news).encode() + b"\n")
+            if message := self.on_wake(self.child.pid):
+                with contextlib.suppress(OSError):  # the child may just have ended; the next line checks that
+                    self.channel.sendall(json.dumps(message).encode() + b"\n")
             if self.child.poll() is not None:
                 self.drain()
                 return "answered" if self.answer is not None else "died"
@@ -228,7 +227,7 @@ class _Watch:
                     return "over_memory"
 
     def drain(self) -> None:
-        """Read what is still in the pipes, without waiting for more."""
+        """Read what is still in the pipes, without waiting."""
         for read in (self._read_channel, self._read_output):
             with contextlib.suppress(OSError, ValueError):
                 read()
@@ -268,7 +267,7 @@ class _Watch:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Resident memory of a process, and what those it started have of their own: forked loaders share its pages."""
+    """Return the resident bytes of a process plus the unshared bytes of its children: forked loaders share pages."""
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -280,9 +279,9 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    """End the child and everything it started, and reap it."""
+    """Kill the child and all processes that it started, and wait for its end."""
     if child.poll() is None:
-        # An answered child is on its way out; give it a moment, so that a device is closed in order.
+        # A child that has answered is about to end: let it close its device.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=0.05)
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""What the user sees while trials run: a bar with rate and time left, and a line per finished trial."""
+"""Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
 import sys
 import time
@@ -15,22 +15,22 @@ from gpubench.runner.forecast import moment, span
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
-TOLD_SECONDS = 300.0
-"""Without a terminal, in a log file say, how often a long trial says how far it has come."""
+LOG_SECONDS = 300.0
+"""Without a terminal: time between two lines on the progress of a long trial."""
 
 
 class Listener(Protocol):
-    """Whoever is told what happens while trials run."""
+    """Gets messages while a trial runs."""
 
     def say(self, text: str) -> None:
-        """A line for the user."""
+        """Print a line for the user."""
 
     def lap(self, event: Message) -> None:
-        """News from the running trial."""
+        """Show the progress of the running trial."""
 
 
 class TrialProgress:
-    """A context manager around the whole run; it writes to stderr, and without a terminal a line now and then."""
+    """A context manager around a run. Writes to stderr; without a terminal only lines, no bar."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -38,7 +38,7 @@ class TrialProgress:
         self._done = 0
         self._timed = 0
         self._spent = 0.0
-        self._started = self._told = time.monotonic()
+        self._started = self._logged = time.monotonic()
         self._label = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -67,18 +67,18 @@ class TrialProgress:
         self._bar.__exit__(kind, error, trace)
 
     def say(self, text: str) -> None:
-        """A line of ours, or of a suite's own output, above the bar."""
+        """Print a line above the bar."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def expect(self, trials: int) -> None:
-        """So many more trials will come."""
+        """Add to the number of trials in all."""
         self.total += trials
         self._bar.update(self._task, total=max(1, self.total))
 
     def start(self, label: str, unit: str) -> None:
-        """The next trial begins."""
+        """Show that the next trial begins."""
         self._unit, self._label = unit, label
-        self._started = self._told = time.monotonic()
+        self._started = self._logged = time.monotonic()
         self._bar.update(
             self._task,
             description=shown(f"{self._done + 1}/{self.total} {label}"),
@@ -88,22 +88,22 @@ class TrialProgress:
         )
 
     def lap(self, event: Message) -> None:
-        """News from the running trial."""
+        """Show the progress of the running trial."""
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")
-        pace = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
+        rate_text = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
         self._bar.update(
-            self._task, completed=self._done + min(0.99, fraction), rate=shown(pace), left=self._left(fraction)
+            self._task, completed=self._done + min(0.99, fraction), rate=shown(rate_text), left=self._left(fraction)
         )
         now = time.monotonic()
-        if self._bar.disable and fraction and now - self._told > TOLD_SECONDS:
-            self._told = now
+        if self._bar.disable and fraction and now - self._logged > LOG_SECONDS:
+            self._logged = now
             spent = now - self._started
             left = f"{fraction:.0%} after {span(spent)}, about {span(spent / fraction - spent)} left"
-            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{pace and f' ({pace})'}")
+            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{rate_text and f' ({rate_text})'}")
 
     def finish(self, trial: Trial, row: Row) -> None:
-        """A trial ended: its line."""
+        """Print the line of a finished trial."""
         self._done += 1
         self._timed += not trial.case.refusal
         self._spent += time.monotonic() - self._started
@@ -116,15 +116,15 @@ class TrialProgress:
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
         return f"{_duration(spent / (self._timed + fraction) * (self.total - self._done - fraction))} left"
 
-    def pace(self, now: datetime) -> str:
-        """How long the rest takes at the pace so far."""
+    def time_left(self, now: datetime) -> str:
+        """Return how long the rest takes at the rate so far."""
         seconds = self._spent / max(1, self._timed) * (self.total - self._done)
         end = moment(now + timedelta(seconds=seconds), now)
-        return f"at this pace the rest takes about {span(seconds)}; ends about {end}"
+        return f"about {span(seconds)} left; ends about {end}"
 
 
 class HintLine:
-    """What takes long right now, on the terminal's last line until something else is printed; nothing elsewhere."""
+    """Shows the slow step that runs now in the terminal's last line; prints nothing without a terminal."""
 
     def __init__(self) -> None:
         self._shown = False
@@ -136,14 +136,14 @@ class HintLine:
         self.clear()
 
     def show(self, text: str) -> None:
-        """Show this instead of what was shown."""
+        """Replace the line."""
         if sys.stderr.isatty():
             self.clear()
             print(f"{text} ...", end="", file=sys.stderr, flush=True)
             self._shown = True
 
     def clear(self) -> None:
-        """Take it away, before a line is printed."""
+        """Erase the line, before another one is printed."""
         if self._shown:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
             self._shown = False

@@ -1,7 +1,6 @@
-"""What will be trained: each model of the suites with every --set value, checked before any data is looked for.
+"""Lists what to train: each model of the suites with its parameters, checked before any data is read.
 
-What a suite itself refuses comes later: `Suite.check` once the data is there (data.py), `Suite.refuse` case by case
-(cases.py).
+A suite's own checks come later: `Suite.check` with the data (data.py), `Suite.refuse` for each case (cases.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,41 +13,41 @@ from gpubench.suite.suite import ParamValue
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One model of a suite and its parameters; on which device and in which precision comes later."""
+class ModelRecipe:
+    """One model of a suite with its parameters."""
 
     suite: LoadedSuite
     model: str
     params: Mapping[str, ParamValue]
 
 
-def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[Recipe]:
-    """Every model asked for, in the suites' own order; raises UserError for a name or value that does not exist."""
+def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[ModelRecipe]:
+    """Return the chosen models, in the order of the suites; raises UserError for an unknown name or value."""
     recipes = []
     for suite in suites:
         settings = settings_for(suite, options.settings, suites)
-        suite.resolve_params(settings)  # a wrong name is a mistake even where no model is left
+        suite.resolve_params(settings)  # an unknown name is an error even if no model is left
         for model in choose_models(suite, options.models, suites):
-            recipes.append(Recipe(suite, model, suite.resolve_params(settings, model)))
+            recipes.append(ModelRecipe(suite, model, suite.resolve_params(settings, model)))
     if not recipes:
-        raise UserError("nothing to run: none of these suites has the models asked for")
+        raise UserError("nothing to run: none of these suites has these models")
     return recipes
 
 
-def choose_models(suite: LoadedSuite, wish: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
-    """The suite's models among those wished for, or its usual ones; raises UserError for an unknown one."""
-    known = dict.fromkeys(model for each in suites for model in each.suite.models)
-    for model in wish:
-        if model not in known:
-            raise UserError(f"--models {model}: no such model; there are {', '.join(known)}")
-    usual = wish or suite.suite.default_models or suite.suite.models
-    return [model for model in suite.suite.models if model in usual]
+def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
+    """Return the suite's models with these names, or its default models; raises UserError for an unknown one."""
+    models = dict.fromkeys(model for loaded in suites for model in loaded.suite.models)
+    for name in names:
+        if name not in models:
+            raise UserError(f"--models {name}: no such model; there are {', '.join(models)}")
+    chosen = names or suite.suite.default_models or suite.suite.models
+    return [model for model in suite.suite.models if model in chosen]
 
 
 def settings_for(suite: LoadedSuite, settings: Mapping[str, str], suites: Sequence[LoadedSuite]) -> dict[str, str]:
-    """The --set values meant for `suite`: with several suites, those that it declares.
+    """Return the --set values for `suite`: with several suites, those that it declares.
 
-    A name that no suite declares stays, for `resolve_params` to refuse.
+    A name that no suite declares is kept, so that `resolve_params` raises an error.
     """
     elsewhere = {name for other in suites if other is not suite for name in other.suite.params}
     return {name: value for name, value in settings.items() if name in suite.suite.params or name not in elsewhere}

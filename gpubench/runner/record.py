@@ -1,4 +1,4 @@
-"""Makes the row of a trial: columns are copied from their sources, and what follows from several is worked out here."""
+"""Makes the row of a trial: copies columns from their sources, and computes those that depend on several sources."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
 
 @dataclass(frozen=True)
 class Setting:
-    """What a case's trials have in common beside the case: where they ran, and in which run."""
+    """What the trials of a case share, besides the case: machine and session."""
 
     device: Device
     card: CardState
@@ -27,15 +27,15 @@ class Setting:
     session: str
     until: float | None = None
     band: tuple[float, float] | None = None
-    """The suite's measured band of projected/full seconds."""
+    """Range of projected / measured seconds that was seen for the suite."""
     peak: Peak | None = None
-    """What the device was measured to reach in the case's precision."""
+    """Highest rates of the device in the case's precision."""
 
 
 def row_of(
     trial: Trial, measurement: Measurement, setting: Setting, *, started: str, startup_seconds: float | None
 ) -> Row:
-    """The row of one trial."""
+    """Return the row of one trial."""
     sources = {
         "case": trial.case,
         "trial": trial,
@@ -46,10 +46,10 @@ def row_of(
         "peak": setting.peak,
         "measurement": measurement,
         "telemetry": measurement.telemetry,
-        # A sampled trial has not trained, and made-up images teach nothing: neither carries a quality.
+        # A sampled trial or one on generated data has not learned anything, so it has no quality.
         "quality": measurement.quality if trial.teaches else {},
     }
-    found = {
+    values = {
         **copied(COLUMNS, sources),
         **_of_case(trial.case),
         **_of_time(measurement, setting.band),
@@ -61,32 +61,32 @@ def row_of(
         "laps": _json([_lap_list(lap) for lap in measurement.laps]),
         "table": _table(measurement.table),
     }
-    written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in found.items()}
+    written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in values.items()}
     for name in NUMBERS:
-        if written.get(name) is not None and not _may_hold(name, written[name]):
+        if written.get(name) is not None and not _is_allowed(name, written[name]):
             allowed = in_words(ABOUT[name].allowed, whole=name in INTEGERS)
             why = f"{name} was {written[name]}, not {allowed}: left out"
             written |= {name: None, "reason": "; ".join(filter(None, [written["reason"], why]))}
     return Row(**written)
 
 
-def _may_hold(name: str, value: float) -> bool:
-    """Whether who reads the row would take this number in this column."""
+def _is_allowed(name: str, value: float) -> bool:
+    """Return whether the column allows the number."""
     return not breaks(np.array([value], float), ABOUT[name].allowed, whole=name in INTEGERS).any()
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:
-    """The figures of those columns that come from one of these sources, by name; None where the source is None."""
-    found: dict[str, object] = {}
+    """Return the values of the columns that come from one of these sources, by name; None if the source is None."""
+    values: dict[str, object] = {}
     for name in columns:
-        place, _, other = ABOUT[name].source.partition(".")
-        if place in sources:
-            source, field = sources[place], other or name
+        source_name, _, other_name = ABOUT[name].source.partition(".")
+        if source_name in sources:
+            source, field = sources[source_name], other_name or name
             if isinstance(source, Mapping):
-                found[name] = source.get(field)
+                values[name] = source.get(field)
             else:
-                found[name] = None if source is None else getattr(source, field)
-    return found
+                values[name] = None if source is None else getattr(source, field)
+    return values
 
 
 def _of_case(case: Case) -> dict[str, object]:
@@ -99,7 +99,7 @@ def _of_case(case: Case) -> dict[str, object]:
 
 
 def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, object]:
-    """The seconds of a training that came to its end, measured or projected, and the band of a projection."""
+    """Return the seconds of a completed training, measured or projected, and the range of a projection."""
     seconds = measurement.seconds if measurement.status in TRAINED else None
     if seconds is None or measurement.measured:
         return {"seconds": seconds, "measured": "" if seconds is None else "measured"}
@@ -108,9 +108,9 @@ def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict
 
 
 def _marks(measurement: Measurement, peak: Peak | None) -> str:
-    own = ["unsteady"] * measurement.unsteady + ["resumed"] * bool(measurement.resumed)
-    own += ["shared_peak"] * bool(peak and peak.shared)
-    return " ".join([*measurement.telemetry.marks.split(), *own])
+    marks = ["unsteady"] * measurement.unsteady + ["resumed"] * bool(measurement.resumed)
+    marks += ["shared_peak"] * bool(peak and peak.shared)
+    return " ".join([*measurement.telemetry.marks.split(), *marks])
 
 
 def _json(values: Sequence[object]) -> str:
@@ -118,7 +118,7 @@ def _json(values: Sequence[object]) -> str:
 
 
 def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
-    """Column names first, then the lines."""
+    """Return a list of lists as JSON: column names first, then the lines."""
     values = [[_rounded(v, DIGITS) if isinstance(v, float) else v for v in line.values()] for line in lines]
     return _json([list(lines[0]), *values] if lines else [])
 
@@ -129,7 +129,7 @@ def _lap_list(lap: Lap) -> list[str | int | float]:
 
 
 def _rounded(value: object, digits: int | None) -> object:
-    """A number to so many significant digits, None where it is not finite; anything as it is without `digits`."""
+    """Return a number with so many significant digits, or None if it is not finite. Other values stay the same."""
     if digits is None or not isinstance(value, int | float):
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None

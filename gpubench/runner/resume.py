@@ -1,4 +1,4 @@
-"""Reads from the rows of an earlier run what a resumed one may skip, and whether it may go on."""
+"""Reads the rows of an earlier run: whether a run may resume it, and which trials are done."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ from gpubench.runner.record import copied
 from gpubench.suite.trial import FINISHED, Case, Trial
 
 
-class Earlier:
-    """What the file of an earlier run already holds, on the terms that resuming has."""
+class EarlierRun:
+    """The rows of an earlier run in the same file."""
 
     def __init__(self, path: Path) -> None:
         loaded = load([path])
@@ -27,14 +27,14 @@ class Earlier:
         self.frame: pd.DataFrame = loaded.frame
 
     def session_of(self, case: Case) -> str | None:
-        """The session that the case's trials belong to; None where they begin a new one.
+        """Return the session of the case's trials; None if they begin a new one.
 
-        Trials of one session ran in turn. A case that joins when others are past their first round did not.
+        Trials of one session alternate. A new case starts a new session if others are past their first round.
         """
-        own = self._rows_of(case)
-        if own.empty and self.frame["trial"].max() > 0:
+        rows = self._rows_of(case)
+        if rows.empty and self.frame["trial"].max() > 0:
             return None
-        rows = self.frame if own.empty else own
+        rows = self.frame if rows.empty else rows
         return None if rows.empty else str(rows["session"].iloc[-1])
 
     def check(
@@ -45,17 +45,17 @@ class Earlier:
         cards: Mapping[str, CardState],
         environment: Environment,
     ) -> None:
-        """Raise UserError naming every key in which the file's rows differ from what would be run now."""
+        """Raise UserError with every column in which the file's rows differ from this run."""
         for case in cases:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
                 continue
             now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
-            # Models of one run may differ in these: each has weights of its own, a rung's recipe, a bound on its rate.
+            # Models of one run may differ in parameters and weights.
             rows = {key: (same if key in ("params", "weights") else old)[key] for key in now}
             differing = [key for key, value in now.items() if _differs(rows[key], value)]
-            # A twin at fp32's batch comes and goes with what the search finds.
+            # A twin at the batch of fp32 exists only if the search finds different batches.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))
             if not same.empty and case.batch_policy.replace("max-fp32", "max") not in policies:
                 differing.append("batch_policy")
@@ -69,35 +69,35 @@ class Earlier:
                 differing.append("session")
             if differing:
                 raise UserError(
-                    f"--out {self.path} holds a run that differs in {', '.join(sorted(differing))};"
-                    " give another --out, or the same options as then"
+                    f"--out {self.path} has rows of a run that differs in {', '.join(sorted(differing))};"
+                    " give another --out, or the options of that run"
                 )
 
     def batch_of(self, case: Case) -> pd.Series | None:
-        """The row whose batch a search found for this case earlier."""
+        """Return a row with the batch that an earlier search found for this case, or None."""
         rows = self._rows_of(case)
         rows = rows[rows["batch_size"].notna()]
         return None if rows.empty else rows.iloc[0]
 
     def has(self, trial: Trial) -> bool:
-        """Whether this trial is there and finished."""
+        """Return whether this trial is finished."""
         rows = self._rows_of(trial.case)
         rows = rows[rows["trial"] == trial.index]
         return bool(rows["status"].isin(FINISHED).any())
 
     def statuses_of(self, case: Case) -> list[str]:
-        """How its finished trials ended."""
+        """Return the statuses of the case's finished trials."""
         statuses = self._rows_of(case)["status"]
         return [str(status) for status in statuses[statuses.isin(FINISHED)]]
 
     def seconds_of(self, case: Case) -> list[float]:
-        """The times of its ok trials."""
+        """Return the seconds of the case's ok trials."""
         rows = self._rows_of(case)
         return [float(value) for value in rows.loc[rows["status"] == "ok", "seconds"].dropna()]
 
     @property
     def rounds(self) -> int:
-        """How many rounds were begun."""
+        """Number of rounds that were started."""
         last = self.frame["trial"].max()
         return 0 if pd.isna(last) else int(last) + 1
 
@@ -116,13 +116,13 @@ class Earlier:
 
 
 def case_terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:
-    """Card, stack, suite version and options: what must agree for trials to be pooled in one session."""
+    """Return what must agree for trials of one session: card, software, suite version and options."""
     sources = {"case": case, "device": device, "card": card, "environment": environment}
     return {**copied(RESUMED, sources), "params": params_text(case.params)}
 
 
 def terms_of(cases: Sequence[Case], devices: Sequence[Device], environment: Environment) -> dict[str, object]:
-    """What must be the same on every machine of one run."""
+    """Return what must agree on all machines of a run."""
     terms: dict[str, object] = {name: getattr(environment, name) for name in (*SOFTWARE, "gpubench")}
     terms["card"] = ", ".join(device.card for device in devices)
     terms["processes"] = ", ".join(str(count) for count in sorted({case.processes for case in cases}))

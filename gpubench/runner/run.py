@@ -1,4 +1,4 @@
-"""`gpubench run` from beginning to end: options, then a session, then trial after trial, each with its row."""
+"""Runs a benchmark: from options to a session, then trial after trial, each with its row. `cli/run.py` calls it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,16 +12,16 @@ from gpubench.hardware import host
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile, append
 from gpubench.runner import scratch
-from gpubench.runner.batch.batches import Batches
+from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
-from gpubench.runner.measure import Answer, Measure
+from gpubench.runner.measure import Measure, MeasuredTrial
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
-from gpubench.runner.resume import Earlier, terms_of
+from gpubench.runner.resume import EarlierRun, terms_of
 from gpubench.runner.rounds import Rounds
 from gpubench.runner.session import Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
@@ -38,16 +38,16 @@ def run(
     console: Console | None = None,
     run_child: RunChild = run_child,
 ) -> RunSummary:
-    """Measure what `options` ask for and append a row per trial; returns what was done.
+    """Run all trials of `options` and append a row for each; returns a summary.
 
-    Everything that touches a device goes through `run_child`, one fresh process a call.
+    Only child processes use a device; `run_child` starts one per call.
     """
     console = console or Screen(stderr=True)
     scratch.sweep()
     with Interrupts() as interrupts:
         try:
             loaded = files.find_all(options.suites)
-            facts = describe(run_child) if any(each.suite.torch for each in loaded) else env.cpu_facts()
+            facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
             if options.dry_run:
                 return show(session, console, run_child)
@@ -59,16 +59,14 @@ def run(
                     nodes, session, console, run_child, lambda child: lead(session, console, child, interrupts)
                 )
         except KeyboardInterrupt:
-            console.print(
-                "\nstopped before the first trial: no row was added; give the same command again", markup=False
-            )
+            console.print("\nstopped before the first trial: no row was added", markup=False)
             return RunSummary(INTERRUPTED)
 
 
 def show(session: Session, console: Console, run_child: RunChild) -> RunSummary:
-    """Print what a run would do; measures nothing."""
-    run = Run(session, read_earlier(session, console), run_child)
-    print_plan(session.cases, session.options, session.path, run.rounds.outlook())
+    """Print the plan of a run; measures nothing."""
+    runner = TrialRunner(session, read_earlier(session, console), run_child)
+    print_plan(session.cases, session.options, session.path, runner.rounds.outlook())
     return RunSummary(0)
 
 
@@ -78,29 +76,29 @@ def lead(
     run_child: RunChild,
     interrupts: Interrupts | None = None,
 ) -> RunSummary:
-    """Open the file, continue an earlier run, and do the trials; returns what was done.
+    """Open the CSV file, resume an earlier run, and run the trials; returns a summary.
 
-    The file is this run's own until it ends. Raises Rescued where somebody took it away or the disk is full.
+    The file is locked until the run ends. Raises Rescued if the file was removed or the disk is full.
     """
     with RowsFile(session.path) as file:
         for note in file.notes:
             console.print(note, markup=False, soft_wrap=True)
         earlier = read_earlier(session, console)
-        run = Run(look_at_host(session, console), earlier, run_child, interrupts)
+        runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
         if plan_file := slurm.plan_file():
-            append(plan_file, run.written_off(run.rounds.left, Measurement("interrupted", "planned")))
-        if note := what_it_can_decide(session):
+            append(plan_file, runner.unrun_rows(runner.rounds.left, Measurement("interrupted", "planned")))
+        if note := caveat_of(session):
             console.print(note, markup=False)
-        for line in run.rounds.outlook():
+        for line in runner.rounds.outlook():
             console.print(line, markup=False, soft_wrap=True)
-        return run.to_the_end(file, console)
+        return runner.run_all(file, console)
 
 
-def read_earlier(session: Session, console: Console) -> Earlier | None:
-    """The rows of an earlier run, where the file has some; raises UserError where they do not belong to this one."""
+def read_earlier(session: Session, console: Console) -> EarlierRun | None:
+    """Return the rows of an earlier run in the file, if any; raises UserError if this run cannot resume it."""
     if not session.path.exists() or session.path.stat().st_size == 0:
         return None
-    earlier = Earlier(session.path)
+    earlier = EarlierRun(session.path)
     for problem in earlier.problems:
         console.print(problem, markup=False)
     states = {device: session.card_state(device) for device in session.devices}
@@ -108,104 +106,101 @@ def read_earlier(session: Session, console: Console) -> Earlier | None:
     return earlier
 
 
-def look_at_host(session: Session, console: Console) -> Session:
-    """The session with how fast this host is right now; says what will show in the times."""
+def check_host(session: Session, console: Console) -> Session:
+    """Return the session with the host's speed, and print what will affect the times."""
     kinds = {device.kind for device in session.devices.values()}
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
-    # The load average would count a run of ours that has just ended.
+    # The load average is no use: it includes a run that has just ended.
     if load and (others := load.others()) > host.SHARED_CPU:
-        console.print(f"other programs take {others:.0%} of the CPUs, and times will show it", markup=False)
+        console.print(f"The CPU is {others:.0%} busy: results will be slow and noisy.", markup=False)
     if environment.switches and "cuda" in kinds:
-        console.print(f"set here, and figures will show it: {environment.switches}", markup=False)
+        console.print(f"set in the environment, and changes results: {environment.switches}", markup=False)
     return replace(session, environment=environment)
 
 
-def what_it_can_decide(session: Session) -> str:
-    """What the run's trials are too few for; empty where they are enough."""
+def caveat_of(session: Session) -> str:
+    """Return what the run's trials are too few for; empty if they are enough."""
     options = session.options
     if options.mode == "quick":
-        return "a first look: three timed steps of a case at most, so its projection is rough"
+        return "Quick mode: 3 timed steps per case, so times are rough."
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
-        return (
-            f"{options.rounds} trial(s) per case give ratios but no verdict;"
-            f" --repeats {SAMPLED_REPEATS} or more can decide"
-        )
+        return f"{options.rounds} trial(s) per case: no verdict. It takes --repeats {SAMPLED_REPEATS}."
     return ""
 
 
-class Run:
-    """The trials of a session, from the first to the last, and the rows that they leave.
+class TrialRunner:
+    """Runs the trials of a session and writes their rows.
 
     Args:
-        session: what stays the same.
+        session: the run.
         earlier: the rows of an earlier run in the same file, or None.
         run_child: starts each process.
-        interrupts: whether somebody stopped the run.
+        interrupts: whether the run was stopped.
     """
 
     def __init__(
-        self, session: Session, earlier: Earlier | None, run_child: RunChild, interrupts: Interrupts | None = None
+        self, session: Session, earlier: EarlierRun | None, run_child: RunChild, interrupts: Interrupts | None = None
     ) -> None:
         self._session, self._earlier = session, earlier
         self._interrupts = interrupts or Interrupts()
         self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
-        self._batches = Batches(
+        self._batches = CaseBatches(
             session.suites,
             session.devices,
             session.options,
-            known=earlier.batch_of if earlier else lambda case: None,
+            earlier_row=earlier.batch_of if earlier else lambda case: None,
             measure=Measure(session, run_child, self._progress),
             say=self._progress.say,
         )
         self.rounds = Rounds(session, earlier, self._batches, self._progress, self._interrupts.check)
         self._written: set[str] = set()
-        """Sessions of the rows that were written."""
+        """Sessions of the written rows."""
 
-    def to_the_end(self, file: RowsFile, console: Console) -> RunSummary:
-        """Do every trial; Ctrl-C keeps what is finished and writes the rest as interrupted."""
+    def run_all(self, file: RowsFile, console: Console) -> RunSummary:
+        """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
         statuses = self.rounds.statuses
         try:
             with self._progress:
                 for trial in self.rounds:
-                    self._do(trial, file)
+                    self._run_one(trial, file)
         except (KeyboardInterrupt, NodeLost) as stop:
             return self._stopped(stop, file, console)
         good = GOOD.issuperset([*self.rounds.statuses_before, *statuses])
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
-    def _do(self, trial: Trial, file: RowsFile) -> None:
-        """One trial, and its row."""
+    def _run_one(self, trial: Trial, file: RowsFile) -> None:
+        """Run one trial and write its row."""
         case = trial.case
         if not case.refusal:
-            self._warm_up.before(case, self.rounds.to_come, searched=self._batches.to_confirm(case))
+            self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.to_confirm(case))
         self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
-        trial, answer = self._batches.answer_to(trial)
-        row = self._row_of(trial, answer, started)
+        trial, measured = self._batches.measured(trial)
+        row = self._row_of(trial, measured, started)
         with self._interrupts.held():
-            file.append([row])  # per row: a killed run loses nothing
+            file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)
 
     def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> RunSummary:
-        """Write a row for each trial that was not done, and say how to continue."""
+        """Write a row for each trial that did not run, and print how to resume."""
         path, lost = self._session.path, isinstance(stop, NodeLost)
         rest = self.rounds.unfinished()
-        named = "" if path == self._session.options.out else f" with --out {path}"
-        done = f"{self.rounds.tally(rest)} are in {path}; the same command{named} goes on"
+        option = "" if path == self._session.options.out else f" with --out {path}"
+        done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
         with self._interrupts.held():
-            file.append(self.written_off(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED)))
+            file.append(self.unrun_rows(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED)))
         console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
         return RunSummary(SOME_FAILED if lost else INTERRUPTED, path)
 
-    def written_off(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
-        """A row for each trial that will not run."""
+    def unrun_rows(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
+        """Return a row for each trial that will not run."""
         now = _now()
-        return [self._row_of(trial, Answer(why), now) for trial in trials]
+        return [self._row_of(trial, MeasuredTrial(why), now) for trial in trials]
 
-    def _row_of(self, trial: Trial, answer: Answer, started: str) -> Row:
+    def _row_of(self, trial: Trial, measured: MeasuredTrial, started: str) -> Row:
         session, earlier, case = self._session, self._earlier, trial.case
         setting = Setting(
             device=session.devices[case.device],
@@ -216,7 +211,7 @@ class Run:
             band=session.suites[case.suite].suite.projected_over_full,
             peak=self._warm_up.peak_of(case),
         )
-        return row_of(trial, answer.measurement, setting, started=started, startup_seconds=answer.startup_seconds)
+        return row_of(trial, measured.measurement, setting, started=started, startup_seconds=measured.startup_seconds)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""The temporary folders of children. What a killed run left of them, and of the children, is known by its free lock."""
+"""Temporary folders of child processes. A folder without a lock was left by a run that was killed."""
 
 import contextlib
 import os
@@ -16,18 +16,18 @@ from gpubench.rows.lock import lock
 
 PREFIX = "gpubench-child-"
 WORKER = "gpubench.worker"
-"""The module that a child runs, by which its command line is known."""
+"""The module that a child runs; it is in the child's command line."""
 
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """A new folder that this process has locked until the block ends, when it is removed. Raises UserError."""
+    """Make a temporary folder, locked by this process and removed at the end of the block. Raises UserError."""
     while True:
         try:
             path = Path(tempfile.mkdtemp(prefix=PREFIX))
         except OSError as error:
             raise UserError(f"no temporary folder can be made ({error.strerror}); make room or set TMPDIR") from None
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # `sweep` elsewhere was faster
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process's `sweep` removed it
             descriptor, _ = _locked(path)
             break
     try:
@@ -38,12 +38,12 @@ def folder() -> Iterator[str]:
 
 
 def sweep() -> None:
-    """Remove folders that this user's processes left when they were killed, and end their children.
+    """Remove folders that killed processes of this user left, and kill their children.
 
-    A child that was stopped (SIGSTOP) when its parent was killed may still be there.
+    A child that was stopped (SIGSTOP) when its parent was killed still exists.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # it is in use, or another run is as far as this one
+        with contextlib.suppress(OSError):  # in use, or removed by another run
             if path.lstat().st_uid != os.getuid():
                 continue
             descriptor, locked = _locked(path)
@@ -56,7 +56,7 @@ def sweep() -> None:
 
 
 def _locked(path: Path) -> tuple[int, bool]:
-    """The folder opened, and whether it could be locked; raises OSError as `lock` does."""
+    """Open the folder and return its descriptor and whether it is locked now; raises OSError as `lock` does."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return descriptor, lock(descriptor, path)

@@ -1,4 +1,4 @@
-"""From options to a session: all that is settled before the first trial and stays the same until the last."""
+"""Turns options into a session: everything that is fixed before the first trial."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -25,52 +25,52 @@ from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case
 
 QUICK = "quick"
-"""The folder in that of --out where first looks go."""
+"""Subfolder of --out for quick runs."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run: what was asked, on which devices, with which data, and the cases that follow from it."""
+    """One run: options, devices, data and cases."""
 
     options: Options
     suites: Mapping[str, LoadedSuite]
     devices: Mapping[str, env.Device]
     cards: Mapping[str, CardReader | None]
-    """By device, what reads its sensors; None where nothing does."""
+    """Reader of the sensors of each device, or None."""
     environment: env.Environment
     path: Path
-    """The CSV file that rows go to."""
+    """CSV file of the rows."""
     cases: tuple[Case, ...] = ()
     data: Mapping[str, Data] = field(default_factory=dict)
-    """What each suite reads, by its name."""
+    """Data of each suite, by its name."""
     id: str = ""
-    """What the rows carry in their column `session`."""
+    """Value of the column `session`."""
 
     def card_state(self, device: str) -> CardState:
-        """How the card is set up right now."""
+        """Return the current settings of the card."""
         return state_of(self.devices[device], self.cards[device])
 
 
 def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, console: Console) -> Session:
-    """Settle what `options` ask of these suites on a machine of which a child told `facts`; raises UserError.
+    """Return the session of these options; raises UserError.
 
-    Downloads data that is missing, and says so on `console`.
+    `facts` is what a child reported about torch. Downloads missing data, with a note on `console`.
     """
     recipes = recipes_of(options, loaded)
-    there = env.devices_of(facts)
-    devices = choose_devices(options.device, there)
-    check_processes(options, devices, there, env.cpu_count())
+    all_devices = env.devices_of(facts)
+    devices = choose_devices(options.device, all_devices)
+    check_processes(options, devices, all_devices, env.cpu_count())
     for device in devices:
-        choose_precisions(options.precision, device)  # a wrong name is a mistake even where each model has its own
+        choose_precisions(options.precision, device)  # an unknown name is an error even if each model sets its own
     path = _out_file(options, loaded, devices)
     environment = env.environment_of(facts)
     data = find_data(recipes, options, console)
     weights = find_weights(recipes, options, console)
-    names = {suite: each.name for suite, each in data.items()}
+    names = {suite: suite_data.name for suite, suite_data in data.items()}
     cases = cases_of(recipes, options, devices, names, weights, environment.cpu_count)
     return Session(
         options=options,
-        suites={each.name: each for each in loaded},
+        suites={suite.name: suite for suite in loaded},
         devices={device.device: device for device in devices},
         cards=readers(devices),
         environment=environment,
@@ -82,22 +82,22 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
 
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
-    """The CSV of this run: --out itself where it names one, else a new file in that folder."""
+    """Return the CSV file of this run: --out if it names one, else a new file in that folder."""
     if options.out.suffix == ".csv":
         return options.out
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
-    # A first look is nothing that `compare results/*.csv` should take for a measurement.
+    # `compare results/*.csv` should not include quick runs.
     folder = options.out / QUICK if options.mode == "quick" else options.out
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
-    suites = "-".join(each.name for each in loaded)
-    # The last word tells runs apart that begin in the same second, on two cards or in a folder of several machines.
+    suites = "-".join(suite.name for suite in loaded)
+    # The last part differs for runs that begin in the same second, on two cards or two machines.
     return folder / f"{moment}-{suites}-{card}-{secrets.token_hex(2)}.csv"
 
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Sequence[str]) -> None:
-    """The cases as a table, their parameters, and what a run would say first."""
+    """Print the cases as a table, their parameters, and the first lines of a run."""
     number = f"{options.rounds} round{'s' * (options.rounds > 1)}"
     if options.until:
         number += f" or more, until {100 * options.until:.3g}%"
@@ -111,9 +111,9 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Seq
     console.print(table)
     models: dict[tuple[str, str], list[str]] = {}
     for case in cases:
-        named = models.setdefault((case.suite, params_text(case.params)), [])
-        named += [case.model] * (case.model not in named)
-    for (name, text), own in models.items():
-        console.print(f"{name} {', '.join(own)}: {text}", markup=False)
+        names = models.setdefault((case.suite, params_text(case.params)), [])
+        names += [case.model] * (case.model not in names)
+    for (suite, params), names in models.items():
+        console.print(f"{suite} {', '.join(names)}: {params}", markup=False)
     for line in [*outlook, f"rows would go to {path}"]:
         console.print(line, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The signals that stop a run early (Ctrl-C, SIGTERM, Slurm's notice) and whether one has come."""
+"""Handles the signals that stop a run: Ctrl-C, SIGTERM, and the one that Slurm sends before a job's end."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ STOPPED = "the run was stopped before this trial ended"
 
 
 class Interrupts:
-    """Turns each of the signals into a KeyboardInterrupt and remembers it.
+    """Turns each signal into a KeyboardInterrupt and stores it.
 
-    Python loses an exception that a signal raises inside a finalizer. So `check` looks again between trials.
+    Python loses an exception that a signal raises inside a finalizer. So `check` raises it again between trials.
     """
 
     SIGNALS: Mapping[int, str] = {
@@ -23,7 +23,7 @@ class Interrupts:
     }
 
     def __init__(self) -> None:
-        self.came = ""
+        self.reason = ""
         """Why the run was stopped, or empty."""
         self._held = False
 
@@ -39,13 +39,13 @@ class Interrupts:
             signal.signal(number, before)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if one came."""
-        if self.came:
-            raise KeyboardInterrupt(self.came)
+        """Raise KeyboardInterrupt if a signal was received."""
+        if self.reason:
+            raise KeyboardInterrupt(self.reason)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside, a signal is remembered for `check` and raises nothing: a row is written whole and counted once."""
+        """Delay signals until `check`, so that a row is written whole and counted once."""
         self._held = True
         try:
             yield
@@ -53,6 +53,6 @@ class Interrupts:
             self._held = False
 
     def _interrupt(self, number: int, frame: object) -> None:
-        self.came = self.SIGNALS[number]
+        self.reason = self.SIGNALS[number]
         if not self._held:
-            raise KeyboardInterrupt(self.came)
+            raise KeyboardInterrupt(self.reason)

@@ -1,4 +1,4 @@
-"""When a run with `--until` ends: every case's interval is narrow enough, or the budget is spent."""
+"""Decides when a run with `--until` ends: every case's interval is narrow enough, or the budget is spent."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from gpubench.interval import drifts, median_interval
 
 
 def half_width(seconds: Sequence[float]) -> float:
-    """Half of the interval of the median, as a share of it; infinite where there are too few trials, or they drift.
+    """Return half of the median's interval, as a share of the median; infinite if trials are too few or drift.
 
-    The interval is corrected for the optional stopping that it serves.
+    The interval is corrected for optional stopping.
     """
     interval = None if drifts(seconds) else median_interval(seconds, until=True)
     return (interval[1] - interval[0]) / 2 / median(seconds) if interval else math.inf
@@ -22,28 +22,28 @@ def why_stop(
     budget_seconds: float | None = None,
     needed_seconds: float = 0.0,
 ) -> str | None:
-    """Why no further round is needed and which cases got there, or None where one more round is needed.
+    """Return why to stop, with the cases that reached the target, or None if one more round is needed.
 
-    `target` is the half width asked for, `needed_seconds` what the run would have taken at the end of that round.
-    Cases without a single time do not count.
+    `target` is the half width of `--until`, `needed_seconds` the time of the run after one more round. Cases without
+    any time do not count.
     """
     widths = widths_of(seconds_by_case)
     if not widths:
-        return "no case gave a single time"
+        return "no case has a time"
     if max(widths.values()) <= target:
-        return f"{standing(widths, target)}"
+        return count_narrow(widths, target)
     if budget_seconds is not None and needed_seconds > budget_seconds:
-        return f"the budget of {budget_seconds:.0f} s has no room for another; {standing(widths, target)}"
+        return f"another round would exceed the budget of {budget_seconds:.0f} s; {count_narrow(widths, target)}"
     return None
 
 
 def widths_of(seconds_by_case: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Half widths of the cases that have a time."""
+    """Return the half widths of the cases that have a time."""
     return {case: half_width(seconds) for case, seconds in seconds_by_case.items() if seconds}
 
 
-def standing(widths: Mapping[str, float], target: float) -> str:
-    """How many intervals are tight enough, and which are not."""
+def count_narrow(widths: Mapping[str, float], target: float) -> str:
+    """Return in words how many intervals are narrow enough, and which are not."""
     wide = {case: width for case, width in widths.items() if width > target}
     text = f"{len(widths) - len(wide)} of {len(widths)} intervals are within {100 * target:.3g}%"
     if not wide:

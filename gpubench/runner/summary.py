@@ -1,4 +1,4 @@
-"""What a run returns to the command that started it."""
+"""The summary that a run returns to its command."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did."""
+    """The result of a run."""
 
     exit_code: int
     """0 if every trial is ok or unsupported, 4 if one failed, 130 if the run was stopped."""
     path: Path | None = None
-    """The CSV file of its rows; None where this process wrote none."""
+    """The CSV file of its rows; None if this process wrote none."""
     sessions: frozenset[str] = frozenset()
-    """Sessions of the rows that it wrote; empty where it wrote none or was stopped."""
+    """Sessions of the rows that it wrote; empty if it wrote none or was stopped."""

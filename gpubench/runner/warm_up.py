@@ -1,4 +1,4 @@
-"""What a device needs before its first trial: it is warmed, and its peaks are measured. Each is done once."""
+"""Warms a device and measures its peaks before its first trial, once."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,9 +9,9 @@ from gpubench.runner.session import Session
 from gpubench.suite.trial import Case
 
 SOAK_SECONDS = 30.0
-"""A cold accelerator clocks higher than a warm one; so it is warmed before anything counts."""
+"""A cold accelerator has a higher clock than a warm one."""
 SOAK_AFTER_SEARCH_SECONDS = 10.0
-"""The probes of a batch search have begun it, and each trial waits until its own clock and temperature are flat."""
+"""Shorter, because the batch search has warmed the device already."""
 
 PeakKey = tuple[str, str, int]
 """Device, precision and threads."""
@@ -25,22 +25,22 @@ class WarmUp:
         self._soaked: set[str] = set()
         self._peaks: dict[PeakKey, measured_peaks.Peak | None] = {}
 
-    def before(self, case: Case, to_come: Iterable[Case], *, searched: bool) -> None:
-        """Get ready for a trial of `case`, and warm the devices of the cases that are still to come.
+    def before(self, case: Case, planned: Iterable[Case], *, searched: bool) -> None:
+        """Prepare for a trial of `case`: warm the devices of all planned cases and measure the peak.
 
-        `searched`: whether a batch search has just had the device at work.
+        `searched`: whether a batch search has just used the device.
         """
-        begun = searched and len(self._session.devices) == 1
-        devices = {device for each in to_come for device in devices_of(each)}
-        self._soak(devices, SOAK_AFTER_SEARCH_SECONDS if begun else SOAK_SECONDS)
+        is_warm = searched and len(self._session.devices) == 1
+        devices = {device for planned_case in planned for device in devices_of(planned_case)}
+        self._soak(devices, SOAK_AFTER_SEARCH_SECONDS if is_warm else SOAK_SECONDS)
         self._find_peak(case)
 
     def peak_of(self, case: Case) -> measured_peaks.Peak | None:
-        """What the case's device reaches in its precision; None where nobody measured it."""
+        """Return the peak of the case's device in its precision, or None."""
         return self._peaks.get(_key(case))
 
     def _soak(self, devices: set[str], seconds: float) -> None:
-        """Once per device, those of one machine at the same time."""
+        """Warm each device once, all at the same time."""
         options = self._session.options
         names = sorted(device for device in devices - self._soaked if not device.startswith("cpu"))
         self._soaked.update(names)
@@ -50,27 +50,27 @@ class WarmUp:
         self._run_child({"task": "soak", "devices": names, "seconds": seconds}, time_limit_seconds=seconds + 120)
 
     def _find_peak(self, case: Case) -> None:
-        """From the cache, or measured now, before anything is timed."""
+        """Read the peak from the cache, or measure it."""
         session, key = self._session, _key(case)
         if not session.suites[case.suite].suite.torch or key in self._peaks:
             return
         name, precision, threads = key
         device, torch = session.devices[name], session.environment.torch
-        self._peaks[key] = measured_peaks.known(device, torch, precision, threads)
+        self._peaks[key] = measured_peaks.stored(device, torch, precision, threads)
         if self._peaks[key] or session.options.mode == "quick" or not session.options.peaks:
             return
-        self._say(f"measuring the peak of {name} in {precision}, once for this torch")
+        self._say(f"measuring the peak of {name} in {precision} (once per torch version)")
         try:
             soak = measured_peaks.CPU_SOAK_SECONDS  # an accelerator is warm from the soak
             self._peaks[key] = measured_peaks.measure(
                 device, torch, precision, threads, soak, self._say, self._run_child
             )
         except UserError as error:
-            self._say(f"{error}; rows go without it")
+            self._say(f"{error}; rows will lack it")
 
 
 def devices_of(case: Case) -> list[str]:
-    """The devices of this machine that the case's processes run on."""
+    """Return the devices of this machine that the case uses."""
     kind, colon, first = case.device.partition(":")
     local = case.processes // case.nodes
     return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]

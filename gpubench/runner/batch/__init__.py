@@ -1,4 +1,4 @@
-"""Finds the batch of each case: the largest that fits in memory, or the fastest, and confirms it by a trial.
+"""Finds the batch of each case: the largest that fits in memory, or the fastest, confirmed by a trial.
 
-Imports plan, hardware, suite, and of the runner what measures one trial. Rounds ask it which trial can come next.
+Imports hardware, suite, and of the runner the measuring of one trial. `rounds.py` asks it which trial comes next.
 """

@@ -1,164 +1,164 @@
-"""Runs the probes of a batch search, and of fp16 on a CPU, as child processes; sizes.py decides which batch comes next.
+"""Runs the probes of a batch search, and of fp16 on a CPU; sizes.py decides which batch comes next.
 
-Each probe runs a short lap. A batch that was found is confirmed by a trial.
+A probe is a child process with a short lap. A trial confirms the batch that was found.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from gpubench.hardware.environment import Device
-from gpubench.runner.batch.sizes import Probe, fastest_batch, largest_batch
-from gpubench.runner.measure import Answer
+from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.measure import MeasuredTrial
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
 
 MARGIN = 0.03
-"""Share of the memory that probes must leave free, so that the real trial, which runs longer, fits too."""
+"""Share of memory that probes leave free, so that the longer trial fits too."""
 CPU_MARGIN = 0.08
-"""The same on a CPU, where the resident memory of one trial differs by up to 7% from process to process."""
+"""The same on a CPU, where resident memory differs by up to 7% between processes."""
 
 BACK_OFF = 0.95
-"""When the confirming trial does not fit after all, the next try is this much smaller."""
+"""Factor of the next batch if the confirming trial does not fit."""
 BACK_OFFS = 5
-"""Smaller ones that are tried at most: what does not fit then is no matter of the batch."""
+"""Most smaller batches that are tried."""
 
 CAP_SHARE = 20
-"""A batch over a twentieth of the dataset leaves too few steps in an epoch to call it training."""
+"""Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
 MOST = 1 << 20
-"""The cap where a suite does not say how many samples it has: without one a search would never end for a suite that
-quietly takes fewer."""
+"""Largest batch if a suite does not give its number of samples; without it a search could run without end."""
 
 Measure = Callable[[Trial], Measurement]
 Say = Callable[[str], None]
 
 
 def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Case:
-    """On a CPU one forward and backward decides whether torch has fp16 kernels for this model.
+    """Return the case, refused if torch has no fp16 kernels on a CPU for this model, as one step shows.
 
-    What torch lacks is one of these two errors; any other is the suite's, and the trial's to report.
+    Missing kernels raise one of these two errors. Any other error is the suite's, and its trial reports it.
     """
     if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
         return case
     small = replace(case, batch_size=case.batch_size or 8, mode="probe")
-    answer = measure(Trial(small, 0, options.seed, prove=False))
-    if answer.status == "failed" and answer.error in {"RuntimeError", "NotImplementedError"}:
-        return replace(case, refusal=f"one step of this model fails here: {answer.reason}")
+    measured = measure(Trial(small, 0, options.seed, prove=False))
+    if measured.status == "failed" and measured.error in {"RuntimeError", "NotImplementedError"}:
+        return replace(case, refusal=f"one step of this model fails: {measured.reason}")
     return case
 
 
 def cap_of(case: Case, suite: LoadedSuite) -> int:
-    """The largest batch of one process that is worth a probe."""
-    samples, of = suite.samples(case.params), suite.suite
-    cap = samples // CAP_SHARE // of.samples_per_unit // case.processes if samples else MOST
-    if of.most_elements:
-        cap = min(cap, MOST_ELEMENTS // of.most_elements(case.model, case.params))
+    """Return the largest batch of one process that is worth a probe."""
+    samples, about = suite.samples(case.params), suite.suite
+    cap = samples // CAP_SHARE // about.samples_per_unit // case.processes if samples else MOST
+    if about.most_elements:
+        cap = min(cap, MOST_ELEMENTS // about.most_elements(case.model, case.params))
     return max(1, cap)
 
 
 def is_rough(case: Case, options: Options) -> bool:
-    """Whether a prediction has to do for the largest batch: in a first look on an accelerator."""
+    """Return whether a prediction replaces the search: for the largest batch in quick runs on an accelerator."""
     return options.mode == "quick" and case.batch_policy == "max" and case.device != "cpu"
 
 
 def capacity_of(case: Case, device: Device) -> int | None:
-    """Bytes within which probes run, and at which a prediction aims: what the margin leaves."""
-    # The host's memory, which others need as well, is no capacity to aim at; a card's is its own.
+    """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
+    # Other programs need the host's memory too, so only a limit counts there.
     capacity = case.memory_limit_bytes or (None if device.shares_memory else device.memory_bytes)
     margin = CPU_MARGIN if device.shares_memory else MARGIN
     return int(capacity * (1 - margin)) if capacity else None
 
 
 def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
-    """The case with its batch and the curve of the search, or with a refusal where no batch works.
+    """Return the case with its batch and the curve of the search, or with a refusal if no batch works.
 
-    The case's first trial, at the full memory limit, is to confirm the answer (see `confirm`).
+    The case's first trial, at the full memory limit, has to confirm the batch (see `confirm`).
     """
     within = capacity_of(case, device)
     fitted: list[int] = []
     last = Measurement(status="out_of_memory")
 
-    def probe(batch: int) -> Probe:
+    def probe(batch: int) -> ProbeResult:
         nonlocal last
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
-        # Whatever contradicts the label does so at any batch: the first that fits is asked for its proof.
-        answer = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
-        fitting = fits(answer)
-        rate = answer.samples_per_second or 0.0
-        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else _why_not(answer)}")
-        if batch == 1 and answer.status == "failed" and last.status == "out_of_memory" and not fitted:
-            # BatchNorm wants two samples where an image has come down to one pixel, and two were too many.
-            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {answer.reason}")
-            return Probe(fits=False)
-        last = answer
+        # The proof of the precision does not depend on the batch: only the first that fits has it.
+        measured = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
+        fitting = fits(measured)
+        rate = measured.samples_per_second or 0.0
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else _why_not(measured)}")
+        if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
+            # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
+            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
+            return ProbeResult(fits=False)
+        last = measured
         if fitting:
             fitted.append(batch)
-        elif answer.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
-            raise ProbeFailed(answer)
-        # A larger batch that crashes, hangs or is killed is most often memory in disguise: it does not fit.
-        resting = answer.resting_memory_bytes or 0
-        return Probe(fits=fitting, rate=rate, memory_bytes=answer.peak_memory_bytes or 0, resting_bytes=resting)
+        elif measured.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
+            raise ProbeFailed(measured)
+        # If a larger batch crashes, hangs or is killed, the cause is most often memory: it does not fit.
+        resting = measured.resting_memory_bytes or 0
+        return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
 
-    say(f"looking for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
+    say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            found = largest_batch(probe, capacity_bytes=within, cap=cap, rough=is_rough(case, options))
+            result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=is_rough(case, options))
         else:
-            found = fastest_batch(probe, cap=cap)
-        if found.batch is None:
-            return _refused(case, last, found.reason)
-        say(f"  batch {found.batch}{', capped' if found.capped else ''}; its first trial is to confirm it")
-        return replace(case, batch_size=found.batch, batch_capped=found.capped, batch_curve=found.curve)
+            result = fastest_batch(probe, cap=cap)
+        if result.batch is None:
+            return _refused(case, last, result.reason)
+        say(f"  batch {result.batch}{', capped' if result.capped else ''}; its first trial confirms it")
+        return replace(case, batch_size=result.batch, batch_capped=result.capped, batch_curve=result.curve)
     except ProbeFailed as failure:
-        return _refused(case, failure.answer, "failed in the batch search")
+        return _refused(case, failure.measurement, "failed in the batch search")
 
 
-def fits(answer: Measurement) -> bool:
-    """Whether the trial's batch fits in memory."""
-    return answer.status == "ok" and answer.allocator_retries == 0
+def fits(measurement: Measurement) -> bool:
+    """Return whether the trial's batch fits in memory."""
+    return measurement.status == "ok" and measurement.allocator_retries == 0
 
 
-def _why_not(answer: Measurement) -> str:
-    """Why a batch is not taken, in words."""
-    if answer.status == "ok":
-        return f"the allocator had to give memory back {answer.allocator_retries} times"
-    return f"{answer.status}: {answer.reason}" if answer.reason else answer.status
+def _why_not(measurement: Measurement) -> str:
+    """Return why the batch does not fit."""
+    if measurement.status == "ok":
+        return f"the allocator had to free memory {measurement.allocator_retries} times"
+    return f"{measurement.status}: {measurement.reason}" if measurement.reason else measurement.status
 
 
-def _refused(case: Case, answer: Measurement, why: str) -> Case:
-    """Not `unsupported`, which would end well and never be tried again: it goes by what the last probe said."""
-    status = "out_of_memory" if answer.status == "ok" else answer.status
-    return replace(case, refusal=f"{why}: {answer.reason}" if answer.reason else why, refusal_status=status)
+def _refused(case: Case, measurement: Measurement, why: str) -> Case:
+    """Return the case with a refusal. Its status is that of the last probe: `unsupported` would never be repeated."""
+    status = "out_of_memory" if measurement.status == "ok" else measurement.status
+    reason = f"{why}: {measurement.reason}" if measurement.reason else why
+    return replace(case, refusal=reason, refusal_status=status)
 
 
 class ProbeFailed(Exception):
-    """A probe ended in something that no smaller batch would cure."""
+    """A probe failed for a reason that a smaller batch does not change."""
 
-    def __init__(self, answer: Measurement) -> None:
-        super().__init__(answer.reason)
-        self.answer = answer
+    def __init__(self, measurement: Measurement) -> None:
+        super().__init__(measurement.reason)
+        self.measurement = measurement
 
 
-def confirm(trial: Trial, measure: Callable[[Trial], Answer], say: Say) -> tuple[Trial, Answer | None]:
-    """The first trial at the batch that a search found, or at a smaller one where memory wants it, and what it gave.
+def confirm(trial: Trial, measure: Callable[[Trial], MeasuredTrial], say: Say) -> tuple[Trial, MeasuredTrial | None]:
+    """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
 
-    Where none goes well, the case is refused and there is no answer.
+    If none is ok, the case is refused and there is no measurement.
     """
-    found = trial.case
+    searched = trial.case
     for _ in range(1 + BACK_OFFS):
         batch = trial.batch_size
-        answer = measure(trial)
-        seen = answer.measurement
-        if fits(seen) or seen.status == "goal_missed" or seen.diverged:
-            return trial, answer
-        say(f"  batch {batch} not confirmed: {_why_not(seen)}")
+        measured = measure(trial)
+        measurement = measured.measurement
+        if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
+            return trial, measured
+        say(f"  batch {batch} not confirmed: {_why_not(measurement)}")
         smaller = int(batch * BACK_OFF) // 8 * 8
         smaller = smaller if smaller >= 8 else batch // 2
-        # Nothing but memory is cured by a smaller batch; and a network with BatchNorm cannot learn of one sample.
-        if not (seen.status in {"ok", "out_of_memory"} or seen.fault == "crashed") or smaller < 2:
+        # A smaller batch helps only with memory; BatchNorm cannot train on one sample.
+        if not (measurement.status in {"ok", "out_of_memory"} or measurement.fault == "crashed") or smaller < 2:
             break
         trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
-    why = f"batch {found.batch_size} was found, and no trial could confirm it or a smaller one"
-    return replace(trial, case=_refused(found, seen, why)), None
+    why = f"batch {searched.batch_size} was found, but no trial confirmed it or a smaller one"
+    return replace(trial, case=_refused(searched, measurement, why)), None

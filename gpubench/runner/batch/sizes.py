@@ -1,60 +1,60 @@
-"""The search for the largest batch that fits, and for the fastest: which to try next. `search.py` runs the tries."""
+"""Decides which batch to probe next in a search for the largest or the fastest. `search.py` runs the probes."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 STEP = 8
-"""Batches are multiples of 8, which tensor cores want."""
+"""Batches are multiples of 8, which suits tensor cores."""
 
 AIM = 0.97
-"""Share of the memory still free that a prediction from two probes aims at."""
+"""Share of the free memory that a prediction from two probes uses."""
 ROUGH_AIM = 0.85
-"""The same where one small probe has to do and nothing is tried afterwards."""
+"""The same for a prediction from one small probe that is not checked."""
 FAR = 4
-"""Between a batch that fits and one so many times larger that does not, the middle is one of factors."""
+"""Ratio from which on the next batch between two is their geometric mean."""
 LEAP = 8
-"""The most by which one answer makes a first look's batch larger."""
+"""Largest factor by which a quick run enlarges its batch at once."""
 ROOMY = 1.5
-"""A batch that can be so many times larger was predicted badly."""
+"""Smallest factor for which a quick run enlarges its batch."""
 
 FINENESS = 32
-"""A large batch is found to a 32nd: more probes would buy less than processes differ by."""
+"""A large batch is found to a 32nd, because processes differ by more than that."""
 FARTHEST = 512
-"""A prediction is trusted up to so many times the largest batch that fitted."""
+"""Largest ratio of a prediction to the largest batch that fitted."""
 
 
 @dataclass(frozen=True)
-class Probe:
-    """What one batch did."""
+class ProbeResult:
+    """The result of a probe of one batch."""
 
     fits: bool
     rate: float = 0.0
     """Samples per second."""
     memory_bytes: int = 0
     resting_bytes: int = 0
-    """What stays between steps: weights, optimizer, data. 0 where nobody tells."""
+    """Memory in use between steps: weights, optimizer, data. 0 if unknown."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The answer of a search, and everything that was tried."""
+class SearchResult:
+    """The batch that a search found, with all probes."""
 
     batch: int | None
     capped: bool = False
     curve: tuple[tuple[int, float, int], ...] = ()
-    """(batch, samples per second or 0 where it did not fit, peak memory in bytes), by batch."""
+    """(batch, samples per second or 0 if it did not fit, peak memory in bytes), by batch."""
     reason: str = ""
 
 
 class _Tried:
-    """Probes that remember, so that no batch is ever tried twice."""
+    """Runs probes and stores their results, so that no batch is probed twice."""
 
-    def __init__(self, probe: Callable[[int], Probe]) -> None:
+    def __init__(self, probe: Callable[[int], ProbeResult]) -> None:
         self._probe = probe
-        self.probes: dict[int, Probe] = {}
+        self.probes: dict[int, ProbeResult] = {}
 
-    def __call__(self, batch: int) -> Probe:
+    def __call__(self, batch: int) -> ProbeResult:
         if batch not in self.probes:
             self.probes[batch] = self._probe(batch)
         return self.probes[batch]
@@ -69,26 +69,26 @@ class _Tried:
     def fitting(self) -> list[int]:
         return sorted(batch for batch, probe in self.probes.items() if probe.fits)
 
-    def answer(self, batch: int | None, cap: int | None) -> Found:
+    def answer(self, batch: int | None, cap: int | None) -> SearchResult:
         reason = "" if batch else "not even a batch of 1 fits in memory"
-        return Found(batch, batch is not None and batch == cap, self.curve, reason)
+        return SearchResult(batch, batch is not None and batch == cap, self.curve, reason)
 
 
 def largest_batch(
-    probe: Callable[[int], Probe], *, capacity_bytes: int | None, cap: int | None, rough: bool = False
-) -> Found:
-    """The largest multiple of 8 that fits (or 4, 2, 1 where 8 does not), at most `cap`; above 256 to a 32nd.
+    probe: Callable[[int], ProbeResult], *, capacity_bytes: int | None, cap: int | None, rough: bool = False
+) -> SearchResult:
+    """Return the largest multiple of 8 that fits (or 4, 2, 1 if 8 does not), at most `cap`; above 256 to a 32nd.
 
-    A small probe, and what of it rests between steps, give a line of memory over batch, which predicts the answer; a
-    second probe there makes the line a good one, and a search brackets the edge where it is not. Near the edge a larger
-    batch can fit where a smaller one did not (another algorithm, another fragmentation), so a larger one is tried as
-    well. With `rough` the first prediction is the answer, for a first look.
+    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
+    second probe at the prediction improves it; bisection does the rest. A larger batch can fit even if a smaller one
+    did not (another algorithm or fragmentation), so larger ones are probed as well. With `rough`, for quick runs, the
+    first prediction is the result.
     """
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None
     if (top is not None and top < STEP) or not tried(STEP).fits:
         return _tiny(tried, cap)
-    low, high = STEP, None  # low fits; high is the smallest known not to
+    low, high = STEP, None  # low fits; high is the smallest that does not
     guess, stride = _line(tried, capacity_bytes) or 2 * STEP, STEP
     if rough and (predicted := _line(tried, capacity_bytes, ROUGH_AIM)):
         return tried.answer(min(max(STEP, predicted), top or predicted), top)
@@ -106,12 +106,12 @@ def largest_batch(
             elif predicted >= low + _fineness(low):
                 guess = min(predicted, low * FARTHEST)
             elif (edge := _line(tried, capacity_bytes, 1.0) or 0) >= low + STEP and low < STEP * FINENESS:
-                guess = edge  # so small a batch is found to the last eight
+                guess = edge  # so small a batch is found exactly
             elif low >= STEP * FINENESS:
                 return tried.answer(low, top)
-            else:  # at the predicted edge: the answer is most likely one of the next few
+            else:  # close to the limit: try the next few
                 guess, stride = low + stride, stride * 2
-    aim: float | None = AIM * AIM  # the line was too bold: trust it for less
+    aim: float | None = AIM * AIM  # the prediction was too large: use less of it
     while high - low > _fineness(low):
         predicted = _line(tried, capacity_bytes, aim) if aim else None
         middle = predicted if predicted and predicted < high else _between(low, high)
@@ -120,29 +120,29 @@ def largest_batch(
         if tried(middle).fits:
             low, aim = middle, AIM
         else:
-            high, aim = middle, None  # the line is not asked again before it has another point
+            high, aim = middle, None  # no new prediction before another batch fits
     for larger in (high + STEP, high + 2 * STEP) if high <= STEP * FINENESS else (high + _fineness(high),):
         if (top is None or larger <= top) and tried(larger).fits:
             low = larger
     return tried.answer(max(low, *tried.fitting), top)
 
 
-def roomier(small: tuple[int, int], last: tuple[int, int], *, capacity_bytes: int, cap: int | None) -> int | None:
-    """A larger batch for a first look, where the one that a single probe predicted left much of the memory free.
+def larger_batch(small: tuple[int, int], last: tuple[int, int], *, capacity_bytes: int, cap: int | None) -> int | None:
+    """Return a larger batch for a quick run if the predicted one left much memory free, else None.
 
-    Of a network with many weights most of a small probe's memory does not grow with the batch: gradients, say. `small`
-    and `last` are (batch, peak memory in bytes) of that probe and of the trial that followed.
+    In a network with many weights most memory of a small probe does not grow with the batch (gradients, for example).
+    `small` and `last` are (batch, peak memory in bytes) of that probe and of the trial after it.
     """
     (batch, before), (larger, now) = small, last
     slope = (now - before) / (larger - batch) if larger > batch else 0.0
     most = larger * LEAP
-    found = min(most, int(larger + ROUGH_AIM * (capacity_bytes - now) / slope)) if slope > 0 else most
-    found = _multiple(min(found, cap or found))
-    return found if found >= ROOMY * larger else None
+    guess = min(most, int(larger + ROUGH_AIM * (capacity_bytes - now) / slope)) if slope > 0 else most
+    guess = _multiple(min(guess, cap or guess))
+    return guess if guess >= ROOMY * larger else None
 
 
-def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
-    """The batch with the highest rate: doubling from 8 until the rate has fallen twice, then its neighbours."""
+def fastest_batch(probe: Callable[[int], ProbeResult], *, cap: int | None) -> SearchResult:
+    """Return the batch with the highest rate: double from 8 until it has fallen twice, then try neighbours."""
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None
     if (top is not None and top < STEP) or not tried(STEP).fits:
@@ -164,7 +164,7 @@ def fastest_batch(probe: Callable[[int], Probe], *, cap: int | None) -> Found:
 
 
 def _between(low: int, high: int) -> int:
-    """Halfway; by factors where they are far apart."""
+    """Return the mean, or the geometric mean if they are far apart."""
     return _multiple(math.isqrt(low * high) if high > FAR * low else (low + high) // 2)
 
 
@@ -176,16 +176,16 @@ def _fineness(batch: int) -> int:
     return max(STEP, _multiple(batch // FINENESS))
 
 
-def _tiny(tried: _Tried, cap: int | None) -> Found:
+def _tiny(tried: _Tried, cap: int | None) -> SearchResult:
     allowed = [batch for batch in (4, 2, 1) if cap is None or batch <= cap]
     top = allowed[0] if cap is not None and cap < STEP and allowed else None
     return tried.answer(next((batch for batch in allowed if tried(batch).fits), None), top)
 
 
 def _line(tried: _Tried, capacity_bytes: int | None, aim: float = AIM) -> int | None:
-    """Where memory as a line over the batch says that `aim` of what is still free is used.
+    """Return the batch that is predicted to use `aim` of the free memory, or None.
 
-    The line goes through the two largest fitting probes, or through a single one and what of it rests.
+    Memory is taken as linear between the two largest fitting probes, or between one probe and its memory between steps.
     """
     if capacity_bytes is None:
         return None

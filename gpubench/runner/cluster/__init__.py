@@ -1,4 +1,4 @@
-"""A run on several machines: how they agree on each task, and how Slurm is given such a run as a job.
+"""Runs on several machines: how they agree on each task, and how a run becomes a Slurm job.
 
-Imports plan, hardware, rows, suite, and of the runner what measures one trial. The run and the command line call it.
+Imports hardware, rows, suite, and of the runner the measuring of one trial. `run.py` and `cli/run.py` call it.
 """

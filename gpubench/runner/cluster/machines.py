@@ -1,4 +1,4 @@
-"""A run on several machines: node 0 leads and writes the rows, and the loop in which the others do what it says."""
+"""Runs on several machines: node 0 leads and writes the rows, the others follow its tasks in a loop."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,15 +16,15 @@ from gpubench.runner.summary import RunSummary
 from gpubench.suite.trial import trial_from_json
 
 ON_EVERY_NODE = {"trial", "soak"}
-"""Tasks that all machines do at the same time; of the others node 0 alone has use."""
+"""Tasks of all machines; only node 0 runs the others."""
 
 
 def run_as_one_of(
     nodes: Nodes, session: Session, console: Console, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
 ) -> RunSummary:
-    """Lead on node 0, follow elsewhere; the exit code is the same on all.
+    """Lead on node 0, follow elsewhere; the exit code is the same on all machines.
 
-    `lead` makes the run, given how a task is run on every machine.
+    `lead` makes the run; its argument runs a task on every machine.
     """
     if nodes.node > 0:
         return RunSummary(follow(nodes, session, console, run_child))
@@ -42,7 +42,7 @@ def run_as_one_of(
 
 
 def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
-    """As `run_child`, but the others begin the task too; raises NodeLost."""
+    """Return a `run_child` that also starts the task on the other machines; it raises NodeLost."""
 
     def run(task: Message, **limits: Any) -> Outcome:
         if task["task"] not in ON_EVERY_NODE:
@@ -53,7 +53,7 @@ def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
 
 
 def follow(nodes: Nodes, session: Session, console: Console, run_child: RunChild) -> int:
-    """Run this machine's share of what node 0 says; returns the exit code that node 0 ends with."""
+    """Run this machine's part of node 0's tasks; returns the exit code of node 0."""
     console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
     try:
         for number, task in nodes.tasks():
@@ -69,7 +69,7 @@ def follow(nodes: Nodes, session: Session, console: Console, run_child: RunChild
 
 
 class _Lines:
-    """Prints what a trial says, and shows no progress: node 0 does."""
+    """Prints the output of a trial, without progress: node 0 shows that."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -85,8 +85,8 @@ def _follow_trial(
     nodes: Nodes, number: int, task: Message, session: Session, console: Console, run_child: RunChild
 ) -> None:
     trial = trial_from_json(task["trial"])
-    own = str(session.suites[trial.case.suite].path)
-    trial = replace(trial, case=replace(trial.case, suite_path=own))
+    path = str(session.suites[trial.case.suite].path)
+    trial = replace(trial, case=replace(trial.case, suite_path=path))
     console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
 
     def run_here(task: Message, **limits: Any) -> Outcome:

@@ -1,4 +1,4 @@
-"""The link between machines: hands out tasks, gathers answers, and tells that a machine is lost."""
+"""Connects the machines of a run: sends tasks, collects answers, and reports a lost machine."""
 
 import contextlib
 import os
@@ -15,21 +15,19 @@ from gpubench.suite.trial import Measurement
 MEET_SECONDS = 300.0
 """How long a machine waits for the others to start the same command."""
 PATIENCE_SECONDS = 60.0
-"""When the child that talks with the others says nothing for this long, the way to them is lost."""
-
-
+"""If the child that connects to the others sends nothing for this long, the connection is lost."""
 SECRET = "GPUBENCH_SECRET"
-"""Environment variable: a text that all machines of a run must know."""
+"""Environment variable: the secret text that all machines of a run share."""
 SECRET_LENGTH = 16
-"""The fewest characters of it: a short one could be guessed."""
+"""Fewest characters of a secret: a short one could be guessed."""
 
 
 class NodeLost(Exception):
-    """Another machine no longer takes part; the message says which."""
+    """The connection to another machine is lost; the message says which."""
 
 
 def parse_rendezvous(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; raises UserError."""
+    """Return host and port of `HOST:PORT`; raises UserError."""
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
         raise UserError(f"--rendezvous {text}: write it as HOST:PORT, with an address that every machine can reach")
@@ -37,7 +35,7 @@ def parse_rendezvous(text: str) -> tuple[str, int]:
 
 
 def secret_of_run() -> str:
-    """Return the secret that the user set on each machine; raises UserError where there is none."""
+    """Return the secret that the user set on each machine; raises UserError if it is missing or too short."""
     secret = os.environ.get(SECRET, "")
     if len(secret) < SECRET_LENGTH:
         problem = f"is shorter than {SECRET_LENGTH} characters" if secret else "is not set"
@@ -49,12 +47,12 @@ def secret_of_run() -> str:
 
 
 class Nodes:
-    """A context manager around the run of one of several machines that all were given the same command.
+    """A context manager around the run of one of several machines, all with the same command.
 
     Args:
-        nodes: how many machines.
-        rendezvous: `HOST:PORT`; the machine that HOST belongs to is node 0.
-        terms: what has to be the same everywhere.
+        nodes: number of machines.
+        rendezvous: `HOST:PORT`; the machine with the address HOST is node 0.
+        terms: what has to be equal on all machines.
         limit_seconds: how long to wait for the others.
     """
 
@@ -77,9 +75,9 @@ class Nodes:
         }
         self.node = 0
         self.trouble = ""
-        """Why the machines did not come together, or empty."""
+        """Why the machines did not connect, or empty."""
         self.code, self.text = 4, ""
-        """How node 0 said it ended."""
+        """Exit code and last line of node 0."""
         self._run, self._port = "", 0
 
     def __enter__(self) -> "Nodes":
@@ -87,12 +85,12 @@ class Nodes:
         met = self._child.hear(self._limit + PATIENCE_SECONDS)
         if met is None:
             met = {
-                "trouble": f"{self.host}:{self.port} does not answer as gpubench does: is the port another program's?"
+                "trouble": f"{self.host}:{self.port} does not answer as gpubench: does another program use the port?"
             }
         self.trouble, self._run = met.get("trouble", ""), met.get("run", "")
         self._port = met.get("port", 0)
         node = met.get("node")
-        # Whoever never reached the store leads if the place was its own to open.
+        # A machine that reached no store is node 0 if the address is its own.
         self.node = node if node is not None else 0 if self._task["local"] else 1
         return self
 
@@ -102,41 +100,41 @@ class Nodes:
     # Node 0
 
     def begin(self, task: Message) -> dict[str, Any]:
-        """Have all machines start `task`; returns where its processes meet. Raises NodeLost."""
+        """Start `task` on all machines; returns the address at which its processes connect. Raises NodeLost."""
         if self.trouble:
             raise NodeLost(self.trouble)
-        # It waits as long as the others live: one may still be ending its last task.
-        said = self._child.ask({"ask": "begin", "task": dict(task)}, None) or {"lost": "the meeting's child died"}
-        if "number" not in said:
-            self.trouble = said["lost"]
+        # No time limit: another machine may still be finishing its last task.
+        answer = self._child.ask({"ask": "begin", "task": dict(task)}, None) or {"lost": "the connecting process died"}
+        if "number" not in answer:
+            self.trouble = answer["lost"]
             raise NodeLost(self.trouble)
-        return self.place(said["number"])
+        return self.place(answer["number"])
 
     def end(self, code: int, text: str) -> None:
-        """Tell the others how the run ended."""
+        """Send the end of the run to the others."""
         if not self.trouble:
             self._child.ask({"ask": "end", "code": code, "text": text}, PATIENCE_SECONDS)
 
     # The others
 
     def tasks(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Number and task, one after the other, until node 0 ends the run or is lost: see `code`, `text`."""
+        """Yield the number and content of each task until node 0 ends the run (see `code`, `text`) or is lost."""
         while not self.trouble:
-            said = self._child.ask({"ask": "next"}, PATIENCE_SECONDS) or {"lost": f"nothing was heard of {self.host}"}
-            if "lost" in said:
-                self.trouble = said["lost"]
-            elif "task" in said and "end" in said["task"]:
-                self.code, self.text = said["task"]["end"], said["task"]["text"]
+            answer = self._child.ask({"ask": "next"}, PATIENCE_SECONDS) or {"lost": f"no answer from {self.host}"}
+            if "lost" in answer:
+                self.trouble = answer["lost"]
+            elif "task" in answer and "end" in answer["task"]:
+                self.code, self.text = answer["task"]["end"], answer["task"]["text"]
                 return
-            elif "task" in said:
-                yield said["number"], said["task"]
+            elif "task" in answer:
+                yield answer["number"], answer["task"]
 
     def report(self, measurement: Measurement) -> None:
-        """Tell node 0 what this machine saw of the task's end."""
+        """Send this machine's measurement of the task to node 0."""
         self._child.ask({"ask": "report", "measurement": asdict(measurement)}, PATIENCE_SECONDS)
 
     def place(self, number: int) -> dict[str, Any]:
-        """Where the processes of task `number` meet."""
+        """Return the address at which the processes of task `number` connect."""
         return {
             "port": self._port,
             "run": f"{self._run}-{number}",
@@ -146,7 +144,7 @@ class Nodes:
 
 
 def _is_ours(host: str) -> bool:
-    """Whether `host` is an address of this machine."""
+    """Return whether `host` is an address of this machine."""
     with contextlib.suppress(OSError):
         family, kind, protocol, _, target = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:

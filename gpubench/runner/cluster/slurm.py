@@ -1,6 +1,6 @@
-"""A run as a Slurm job, through submitit: submit it, follow it, and write a row for every trial however it ended.
+"""Runs as a Slurm job, through submitit: submits and follows the job, and writes rows for trials that did not run.
 
-The job's first node leads as with --nodes and writes the rows itself. So nobody has to watch the job.
+The job's first node leads as with --nodes and writes the rows, so nobody has to follow the job.
 """
 
 import os
@@ -28,20 +28,20 @@ from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"
-"""Environment variable: the file in which a run puts a row for each trial that it is going to do."""
+"""Environment variable: the file to which a run writes a row for each planned trial."""
 LOOK_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
-"""How long Slurm may fail to answer before the job counts as lost from sight."""
+"""If Slurm does not answer for this long, the state of the job is unknown."""
 NOTICE_SECONDS = 30
-"""How long before the end of its time a job is told, so that it still can write its rows."""
+"""How long before its time limit a job gets a signal, so that it can still write its rows."""
 NUMBERS = {"nodes", "gpus_per_node", "cpus_per_task", "time"}
-CPU_WISHES = {"cpus_per_task", "cpus_per_gpu", "exclusive"}
-"""Whoever names none of them gets whole nodes: else Slurm gives a job one CPU, for all its processes and loaders."""
+CPU_OPTIONS = {"cpus_per_task", "cpus_per_gpu", "exclusive"}
+"""Without any of them a job gets whole nodes: Slurm's default is one CPU for all processes and loaders."""
 
 
 def parse_slurm(text: str) -> dict[str, Any]:
-    """`partition=gpu,nodes=4,time=60` as a mapping, `nodes` always in it; raises UserError."""
-    found: dict[str, Any] = {"nodes": 1}
+    """Return `partition=gpu,nodes=4,time=60` as a mapping that always has `nodes`; raises UserError."""
+    job_options: dict[str, Any] = {"nodes": 1}
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")
@@ -50,22 +50,22 @@ def parse_slurm(text: str) -> dict[str, Any]:
                 f"--slurm {part}: write it as name=value, joined by commas: partition=gpu,nodes=4,gpus_per_node=8,"
                 "time=60 (minutes), and whatever else sbatch takes"
             )
-        found[name] = int(value) if name in NUMBERS else value
-    return found
+        job_options[name] = int(value) if name in NUMBERS else value
+    return job_options
 
 
-def run_on_slurm(wishes: Mapping[str, Any], arguments: Sequence[str], options: Options, console: Console) -> int:
-    """Submit the run that `arguments` ask for, or go on following it where it runs already; returns the exit code.
+def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], options: Options, console: Console) -> int:
+    """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
     Args:
-        wishes: what `parse_slurm` returned.
+        job_options: what `parse_slurm` returned.
         arguments: those of `gpubench run`, without --slurm and --out.
-        options: the same, parsed; --out has to name a CSV file that all nodes can write.
+        options: the same, parsed; --out must be a CSV file that all nodes can write.
         console: for the progress line.
     """
     out = options.out.resolve()
     if out.suffix != ".csv":
-        raise UserError("--slurm needs --out FILE.csv, in a folder that every node can write")
+        raise UserError("--slurm needs --out FILE.csv, in a folder that all nodes can write")
     records.check_writable(out)
     folder = out.with_suffix(".slurm")
     ticket = folder / "job"
@@ -73,25 +73,25 @@ def run_on_slurm(wishes: Mapping[str, Any], arguments: Sequence[str], options: O
     if job and _state(job) in ENDED:
         job = ""
     if job:
-        console.print(f"job {job} is running this already; following it", markup=False)
+        console.print(f"job {job} runs this already; following it", markup=False)
     else:
         before = len(load([out]).frame) if out.exists() else 0
-        job = _submit(wishes, [*arguments, "--out", str(out)], folder)
+        job = _submit(job_options, [*arguments, "--out", str(out)], folder)
         ticket.write_text(job)
         (folder / "rows-before").write_text(str(before))
         console.print(f"job {job}; its output is in {folder}", markup=False)
     state = follow(job, out, console)
-    written_off = account(job, state, out, folder, options)
+    unrun = add_unrun(job, state, out, folder, options)
     frame = load([out]).frame
     new = frame.iloc[int((folder / "rows-before").read_text()) :]
     console.print(f"job {job}: {state}; {len(new)} rows in {out}", markup=False)
-    if written_off:
-        console.print(f"{written_off} of them stand for trials that the job did not do", markup=False)
+    if unrun:
+        console.print(f"{unrun} of them are trials that did not run", markup=False)
     return 0 if not new.empty and new["status"].isin(GOOD).all() else 4
 
 
-def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:
-    """Hand the job to Slurm; returns its number."""
+def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:
+    """Submit the job; returns its number."""
     try:
         import submitit
     except ImportError:
@@ -103,46 +103,39 @@ def _submit(wishes: Mapping[str, Any], arguments: Sequence[str], folder: Path) -
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(16))
     named = {
-        "partition",
-        "gpus_per_node",
-        "cpus_per_task",
-        "mem",
-        "account",
-        "qos",
-        "constraint",
-        "exclude",
-        "nodelist",
+        *("partition", "gpus_per_node", "cpus_per_task", "mem", "account", "qos", "constraint", "exclude", "nodelist")
     }
-    minutes = int(wishes.get("time", 60))
-    local = int(wishes.get("gpus_per_node", 1))
-    extra = {name: value for name, value in wishes.items() if name not in {*named, "nodes", "time"}}
-    if not CPU_WISHES & set(wishes):
+    minutes = int(job_options.get("time", 60))
+    local = int(job_options.get("gpus_per_node", 1))
+    extra = {name: value for name, value in job_options.items() if name not in {*named, "nodes", "time"}}
+    if not CPU_OPTIONS & set(job_options):
         extra["exclusive"] = True
     try:
         executor = submitit.SlurmExecutor(folder=folder / "log")
         executor.update_parameters(
             job_name="gpubench",
-            nodes=wishes["nodes"],
+            nodes=job_options["nodes"],
             ntasks_per_node=1,  # gpubench starts the processes of a node itself
             time=minutes,
             signal_delay_s=min(NOTICE_SECONDS, minutes * 15),
-            # A job that began again on its own would write over what the first one found.
+            # A job that Slurm restarts would overwrite the rows of the first one.
             additional_parameters={"no-requeue": True, **extra},
-            **{name: value for name, value in wishes.items() if name in named},
+            **{name: value for name, value in job_options.items() if name in named},
         )
-        many = [] if any(word.partition("=")[0] == "--processes" for word in arguments) else ["--processes", str(local)]
-        job = executor.submit(run_in_job, [*arguments, *many], wishes["nodes"], str(folder))
+        is_set = any(argument.partition("=")[0] == "--processes" for argument in arguments)
+        processes = [] if is_set else ["--processes", str(local)]
+        job = executor.submit(run_in_job, [*arguments, *processes], job_options["nodes"], str(folder))
     except (RuntimeError, subprocess.CalledProcessError, submitit.core.utils.FailedJobError) as error:
-        words = " ".join(str(error).split())[:300]
-        raise UserError(f"--slurm: the job was not taken: {words}") from None
+        message = " ".join(str(error).split())[:300]
+        raise UserError(f"--slurm: the job was not accepted: {message}") from None
     return str(job.job_id)
 
 
 def run_in_job(arguments: Sequence[str], nodes: int, folder: str) -> None:
-    """One task of the job, the only one on its node: becomes `gpubench run`."""
+    """Replace this process, the only task of the job on its node, by `gpubench run`."""
     command = [sys.executable, "-P", "-m", "gpubench", *arguments]
     if nodes > 1:
-        first = _said("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()[0]
+        first = _output_of("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()[0]
         port = 20000 + int(os.environ["SLURM_JOB_ID"]) % 10000
         command += ["--nodes", str(nodes), "--rendezvous", f"{_address(first)}:{port}"]
     environment = {**os.environ, PLAN: str(Path(folder) / "plan.csv"), SECRET: (Path(folder) / "secret").read_text()}
@@ -152,15 +145,15 @@ def run_in_job(arguments: Sequence[str], nodes: int, folder: str) -> None:
 
 
 def plan_file() -> Path | None:
-    """Where this run, as a job of ours, puts a row for each trial that it is going to do; None elsewhere."""
-    named = os.environ.get(PLAN)
-    return Path(named) if named else None
+    """Return the file for a row of each planned trial, in a job that `run_on_slurm` submitted; else None."""
+    path = os.environ.get(PLAN)
+    return Path(path) if path else None
 
 
 def _address(node: str) -> str:
-    """What Slurm itself reaches a node by, as a number."""
-    found = re.search(r"\bNodeAddr=(\S+)", _said("scontrol", "show", "node", node))
-    return socket.gethostbyname(found[1] if found else node)
+    """Return the IP address by which Slurm reaches a node."""
+    match = re.search(r"\bNodeAddr=(\S+)", _output_of("scontrol", "show", "node", node))
+    return socket.gethostbyname(match[1] if match else node)
 
 
 ENDED = {
@@ -170,16 +163,16 @@ ENDED = {
     "TIMEOUT": "ran out of time",
     "NODE_FAIL": "lost a node",
     "OUT_OF_MEMORY": "ran out of memory",
-    "PREEMPTED": "had to make room for another",
+    "PREEMPTED": "was preempted",
     "BOOT_FAIL": "lost a node that did not start",
     "DEADLINE": "missed its deadline",
-    "UNKNOWN": "is not known to Slurm any more",
+    "UNKNOWN": "is unknown to Slurm",
 }
-"""States in which a job stays, and what they mean."""
+"""Final states of a job, in words."""
 
 
 def follow(job: str, out: Path, console: Console) -> str:
-    """Wait for the job's end with a progress line; returns its last state. Ctrl-C leaves the job running."""
+    """Wait for the end of the job with a progress line; returns its last state. Ctrl-C does not stop the job."""
     unanswered = 0.0
     try:
         with console.status(f"job {job}") as status:
@@ -191,53 +184,53 @@ def follow(job: str, out: Path, console: Console) -> str:
                 if unanswered > PATIENCE_SECONDS:
                     return "UNKNOWN"
                 rows = max(0, len(out.read_bytes().splitlines()) - 1) if out.exists() else 0
-                status.update(f"job {job} {state.lower() or 'asked for'}, {rows} rows in {out}")
+                status.update(f"job {job} {state.lower() or 'requested'}, {rows} rows in {out}")
                 time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         console.print(
-            f"\nstopped following: job {job} goes on; the same command follows it again, `scancel {job}` ends it",
+            f"\njob {job} still runs: the same command follows it again, `scancel {job}` stops it",
             markup=False,
         )
         raise SystemExit(130) from None
 
 
 def _state(job: str) -> str:
-    """The job's state in Slurm's word, `UNKNOWN` where Slurm has none, empty where Slurm does not answer."""
+    """Return the job's state as Slurm names it, `UNKNOWN` if Slurm has none, empty if Slurm does not answer."""
     done = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False)
-    found = re.search(r"\bJobState=(\w+)", done.stdout)
-    if found:
-        return found[1]
+    if match := re.search(r"\bJobState=(\w+)", done.stdout):
+        return match[1]
     if "Invalid job id" not in done.stderr:
         return ""
-    # The controller forgets a job some minutes after its end; accounting, where there is any, does not.
+    # The controller forgets a job some minutes after its end; the accounting, if there is any, does not.
     try:
         return (
-            _said("sacct", "--jobs", job, "--allocations", "--noheader", "--format", "State").split() or ["UNKNOWN"]
+            _output_of("sacct", "--jobs", job, "--allocations", "--noheader", "--format", "State").split()
+            or ["UNKNOWN"]
         )[0]
     except (OSError, subprocess.CalledProcessError):
         return "UNKNOWN"
 
 
-def account(job: str, state: str, out: Path, folder: Path, options: Options) -> int:
-    """Append a row for each trial of the job that has none; returns how many these are."""
+def add_unrun(job: str, state: str, out: Path, folder: Path, options: Options) -> int:
+    """Append a row for each trial of the job that has none; returns their number."""
     why = f"the Slurm job {ENDED[state]} ({state})"
     plan = folder / "plan.csv"
     if plan.exists():
         planned = _rows(plan)
-        known = {_name(row) for row in _rows(out)} if out.exists() else set()
-        missing = [row for row in planned if _name(row) not in known]
+        done = {_name(row) for row in _rows(out)} if out.exists() else set()
+        missing = [row for row in planned if _name(row) not in done]
     elif state == "COMPLETED":
         missing = []
     else:
-        why += " before it had begun"
+        why += " before it started"
         loaded = files.find_all(options.suites)
         missing = [
             Row(
-                suite=each.name, suite_version=each.suite.version, suite_digest=each.digest, model=model,
+                suite=suite.name, suite_version=suite.suite.version, suite_digest=suite.digest, model=model,
                 precision=options.precision, mode=options.mode, nodes=options.nodes, session=f"slurm-{job}",
             )
-            for each in loaded
-            for model in each.suite.models
+            for suite in loaded
+            for model in suite.suite.models
             if not options.models or model in options.models
         ]  # fmt: skip
     status = {"TIMEOUT": "timed_out", "CANCELLED": "interrupted", "OUT_OF_MEMORY": "out_of_memory"}.get(state, "failed")
@@ -247,23 +240,23 @@ def account(job: str, state: str, out: Path, folder: Path, options: Options) -> 
 
 
 def _rows(path: Path) -> list[Row]:
-    """Rows of a file, as far as they say which trial they are."""
+    """Return the rows of a file."""
     frame = load([path]).frame
     names = [name for name in COLUMNS if name in frame]
-    kept = []
+    rows = []
     for record in frame[names].to_dict("records"):
         values: dict[str, Any] = {str(name): value for name, value in record.items() if not pd.isna(value)}
         for name in ("trial", "processes", "nodes", "batch_size", "seed", "schema"):
             if name in values:
                 values[name] = int(values[name])
-        kept.append(Row(**values))
-    return kept
+        rows.append(Row(**values))
+    return rows
 
 
 def _name(row: Row) -> tuple[object, ...]:
-    """What tells trials of one file apart."""
+    """Return what identifies a trial in a file."""
     return (row.suite, row.model, row.precision, row.batch_policy, row.device, row.processes, row.nodes, row.trial)
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The suite of `gpubench selftest`: one small network, and variants of it that show whether the tool measures right."""
+"""The suite of `gpubench selftest`: a small network, and variants of it that test gpubench's measurements."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gpubench import Clock, Trial
 
 PADDED_EVERY = 4
-"""The padded model takes each fourth step twice: 25% more, in proportion to whatever a step takes here."""
+"""The padded model repeats every fourth step, so it takes 25% more time."""
 PAIRS = 14
 BLOCK_SECONDS = 0.3
 EMPTY_STEPS = 20_000
 
 
 class Repeated:
-    """A few batches over and over, as many times as an epoch has steps."""
+    """Repeats a few batches for all steps of an epoch."""
 
     def __init__(self, batches: list[Any], steps: int) -> None:
         self.batches, self.steps = batches, steps
@@ -35,8 +35,10 @@ class Repeated:
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """`a` and `b` are the same; `padded` is slower by a known share; `liar` computes in fp32 whatever was asked;
-    `clock` times the clock itself and returns what it found."""
+    """Train `a` or `b`, which are the same; `padded`, slower by a known share; `liar`, always in fp32; or `clock`.
+
+    `clock` times the clock itself and returns its times as quality.
+    """
     import torch
 
     from gpubench.training import Stepper, mode_of, synchronize
@@ -55,9 +57,9 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         stepper.backward(loss)
         stepper.step()
 
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     if model == "clock":
-        found = _clock_of(clock, step, batches, lambda: synchronize(device))
+        times = _times_of_clock(clock, step, batches, lambda: synchronize(device))
     for _ in clock.epochs(1):
         for number, x in enumerate(clock.steps(Repeated(batches, trial.params.steps), phase="train"), start=1):
             step(x)
@@ -65,15 +67,15 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
                 step(x)
     for number, x in enumerate(clock.resident()):
         step(x)
-        if number:  # the watched step is proof enough; no data come from anywhere here
+        if number:  # one step after the watched one is enough
             break
-    return found
+    return times
 
 
-def _clock_of(
+def _times_of_clock(
     clock: Clock, step: Callable[[Any], None], batches: list[Any], synchronize: Callable[[], None]
 ) -> dict[str, float]:
-    """Seconds of the timer and of the clock, and ratios of clocked over bare loops of real steps."""
+    """Return seconds of the timer and the clock, and the time ratios of loops with and without the clock."""
     readings = [time.perf_counter() for _ in range(10_000)]
     differences = [b - a for a, b in pairwise(readings) if b > a]
 
@@ -96,23 +98,23 @@ def _clock_of(
 
     for _ in range(20):
         bare(Repeated(batches, 1), step)
-    # The least: how many steps a trial has must not depend on what else ran for a moment.
+    # The minimum, so that other load does not change the number of steps.
     step_seconds = min(bare(Repeated(batches, 5), step) / 5 for _ in range(5))
     block = Repeated(batches, max(4, round(BLOCK_SECONDS / step_seconds)))
     empty = Repeated(batches, EMPTY_STEPS)
     costs = [(clocked(empty, nothing) - bare(empty, nothing)) / EMPTY_STEPS for _ in range(7)]
-    found = {
+    times = {
         "resolution_seconds": min(differences, default=0.0),
         "step_seconds": step_seconds,
         "clock_seconds_per_step": median(costs),
     }
-    for pair in range(PAIRS):  # in an order that alternates, so that drift hits both alike
+    for pair in range(PAIRS):  # in alternating order, so that drift affects both equally
         if pair % 2:
             with_clock, without = clocked(block, step), bare(block, step)
         else:
             without, with_clock = bare(block, step), clocked(block, step)
-        found[f"pair_{pair}"] = with_clock / without
-    return found
+        times[f"pair_{pair}"] = with_clock / without
+    return times
 
 
 SUITE = Suite(

@@ -1,0 +1,150 @@
+"""`gpubench doctor`: checks of this machine, idle and under a few seconds of load.
+
+The checks are in `hardware/state.py` (cards, host) and `hardware/advice.py` (torch, data, disk); `health.py` compares
+the card with others of its kind.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpubench.errors import UserError
+from gpubench.printed import say
+
+if TYPE_CHECKING:
+    from gpubench.hardware.advice import Card
+    from gpubench.hardware.environment import Device, TorchFacts
+    from gpubench.hardware.state import CardCheck, Check, Host
+    from gpubench.hardware.telemetry import CardReader
+    from gpubench.runner.process import RunChild
+
+EXAMPLES = """
+Examples:
+
+What to fix before measuring: `gpubench doctor`
+
+Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`
+"""
+IDLE_READINGS = 4
+IDLE_SECONDS = 0.5
+"""Between two readings."""
+LOAD_SECONDS = 5.0
+LAST_READINGS = 10
+"""About two seconds at the end of the load, when the link and the clocks are up."""
+
+Hint = Callable[[str], None]
+"""Called with a line before each slow step."""
+
+
+def doctor(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="CSV files with rows of this card, for --against; default results.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other hosts. Repeatable."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the official dataset folders, or one of them.")
+    ] = None,
+) -> int:
+    """Check what to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
+
+    With --against it compares this card with the same card in other hosts. Exit code 0: healthy; 1: a case is more
+    than 7% below their median; 3: nothing to compare.
+    """
+    from gpubench.cli.health import health
+    from gpubench.runner.progress import HintLine
+
+    if against:
+        return health(files or (), against)
+    if files:
+        raise UserError("give rows of other hosts too: gpubench doctor MINE.csv --against DIR")
+    marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
+    code = 0
+    with HintLine() as line:
+        for check in checks(data, line.show):
+            line.clear()
+            say(f"{marks[check.level]}  {check.text}", *[f"        {check.advice}"] * bool(check.advice))
+            code = 4 if check.level == "fix" else code
+    return code
+
+
+def checks(data: Path | None, hint: Hint) -> "Iterator[Check]":
+    """Yield every check of this machine as soon as its result is known."""
+    from gpubench.hardware import advice, apex, environment, host
+    from gpubench.runner.process import describe
+
+    idle = host.host(environment.cpu_count())  # before a child process loads the host
+    hint("asking torch for its devices")
+    yield from checkup(describe(), idle, advice.nvidia_cards(), hint)
+    yield advice.of_apex(apex.installed())
+    hint("reading the datasets on this machine")
+    yield from advice.surroundings(data)
+
+
+def checkup(
+    facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]", hint: Hint = lambda text: None
+) -> "Iterator[Check]":
+    """Yield checks of torch, each device and the host.
+
+    `facts` are those of torch (see `process.describe`), `idle` is the host before torch was started, and
+    `driver_cards` are the cards that NVIDIA's driver lists.
+    """
+    from gpubench.hardware import advice, environment, state
+    from gpubench.hardware.readers import readers, untold
+    from gpubench.runner.process import run_child
+
+    yield from advice.of_torch(facts, driver_cards)
+    accelerators = [device for device in environment.devices_of(facts) if device.kind != "cpu"]
+    cards = readers(accelerators)
+    for device in accelerators:
+        card = cards[device.device]
+        if device.problem:
+            continue  # `of_torch` has reported it
+        if card is None:
+            yield untold(device)
+        else:
+            hint(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load")
+            yield from state.of_card(examine(device, card, run_child))
+    if accelerators:
+        yield from state.of_switches(environment.switches(os.environ))
+    yield from state.of_host(idle, accelerator=bool(accelerators))
+
+
+def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "CardCheck":
+    """Return the readings of one card, idle and then under load."""
+    from gpubench.hardware import host, state
+    from gpubench.hardware.readers import state_of
+    from gpubench.hardware.telemetry import Sampler
+
+    readings = []
+    for _ in range(IDLE_READINGS):
+        time.sleep(IDLE_SECONDS)
+        readings.append(card.read())
+    # The load of an earlier step of ours fades; that of another program does not.
+    idle = min(readings, key=lambda reading: reading.utilisation or 0.0)
+    processes = card.processes()
+    sampler = Sampler(card)
+    outcome = run_child(
+        {"task": "soak", "devices": [device.device], "seconds": LOAD_SECONDS},
+        on_wake=sampler.tick,
+        time_limit_seconds=LOAD_SECONDS + 120,
+    )
+    setup = state_of(device, card)
+    return state.CardCheck(
+        device.device,
+        card.commands,
+        setup,
+        idle,
+        processes,
+        loaded=sampler.readings[-LAST_READINGS:],
+        load_failure="" if outcome.end == "answered" else outcome.reason,
+        strays=setup.numa_node is not None and host.may_leave_node(setup.numa_node),
+    )

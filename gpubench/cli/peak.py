@@ -1,0 +1,88 @@
+"""`gpubench peak`: the highest rates of a device, beside those that its maker lists."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpubench.cli import completion
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gpubench.hardware.environment import Device
+    from gpubench.runner.measured_peaks import Peak
+
+EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`"
+SOME_FAILED = 4
+"""Exit code."""
+NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "us per call")
+
+
+def peak(
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.", autocompletion=completion.devices
+        ),
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="all, both, mixed, or names joined by commas.",
+            autocompletion=completion.precisions,
+        ),
+    ] = "all",
+    threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
+) -> int:
+    """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
+    from gpubench.console import Screen
+    from gpubench.runner import measured_peaks
+
+    peaks = list(measured_peaks.report(device, precision, threads))
+    console = Screen()
+    console.print(table(peaks))
+    for measured_device in {measured.device: measured for measured, _, _ in peaks}.values():
+        console.print(source(measured_device), markup=False, soft_wrap=True)
+    return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
+
+
+def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
+    """Return a table with a line for each device and precision, without columns that are empty."""
+    from rich.table import Table
+
+    lines = [_line(device, precision, result) for device, precision, result in peaks]
+    result = Table(box=None, pad_edge=False)
+    names = [name for name in lines[0] if any(line[name] for line in lines)]
+    for name in names:
+        result.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=name in NUMBERS)
+    for line in lines:
+        result.add_row(*(line[name] for name in names))
+    return result
+
+
+def source(device: "Device") -> str:
+    """Return where the listed peak of a device comes from, or that it is unknown."""
+    from gpubench.studies.roofline import listed_peaks
+
+    card = listed_peaks.find(device.card, device.memory_bytes)
+    where = f"listed for {card.name}: {card.source}" if card else "peak: unknown (not in listed_peaks.toml)"
+    return f"{device.device} is {device.card}; {where}"
+
+
+def _line(device: "Device", precision: str, measured: "Peak | str") -> dict[str, str]:
+    from gpubench.studies.roofline import listed_peaks
+
+    card = listed_peaks.find(device.card, device.memory_bytes)
+    listed = card.peak(precision) if card else None
+    line = {"device": device.device, "precision": precision} | dict.fromkeys(NUMBERS, "")
+    line["listed"] = f"{listed / 1e12:.4g}" if listed else ""
+    line["listed GB/s"] = f"{card.bytes_per_second / 1e9:.4g}" if card else ""
+    line["notes"] = measured if isinstance(measured, str) else ""
+    if not isinstance(measured, str):
+        line["TFLOP/s"] = f"{measured.flops_per_second / 1e12:.4g}"
+        line["share"] = f"{measured.flops_per_second / listed:.0%}" if listed else ""
+        line["matrix side"] = str(measured.side)
+        line["GB/s"] = f"{measured.bytes_per_second / 1e9:.4g}" if measured.bytes_per_second else ""
+        line["us per call"] = f"{measured.op_seconds * 1e6:.3g}" if measured.op_seconds else ""
+    return line

@@ -1,0 +1,292 @@
+"""`gpubench selftest`: tests on this device, in minutes, whether its times, precisions and verdicts are right.
+
+The trials are of the suite `worker/selftest_suite.py`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import gpubench
+from gpubench.cli import completion
+from gpubench.errors import UserError
+from gpubench.runner.options import SAMPLED_REPEATS, Options
+
+if TYPE_CHECKING:
+    from gpubench.analysis.verdicts import Comparison
+    from gpubench.hardware.environment import Device
+
+EXAMPLES = "Example: `gpubench selftest` or `gpubench selftest --device cuda:1`"
+SUITE = Path(__file__).parents[1] / "worker" / "selftest_suite.py"
+NO_DATA = {SUITE.stem: ""}
+PADDED = 1.25
+"""Time of the model `padded` relative to `a`, by construction."""
+OVERHEAD = 0.005
+"""Most that the clock may add to the time of a loop."""
+PROJECTION = 0.1
+"""Largest error of the median projection; on a shared CPU, parts of one run differ by as much."""
+PARTS = (SAMPLED_REPEATS // 2, SAMPLED_REPEATS)
+"""Numbers of rounds, each followed by a full run, so that drift affects both."""
+MORE_ROUNDS = ((11, 5), (20, 10))
+"""Total (rounds, full runs) if the slowdown is still undecided or the projection wrong.
+
+One slow trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow ones (p = 0.010, which is 0.031
+after Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
+"""
+CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
+"""Approximate length of a full run; a sampled trial measures half of it.
+
+On an accelerator that includes five seconds of warm-up and the time until its clock is stable.
+"""
+SAMPLED = "sampled.csv"
+"""File of the trials that the verdicts use."""
+CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
+"""(features, batch) with which a step takes milliseconds, so that a lap has many steps."""
+CPU_THREADS = {"threads": "1"}
+"""One thread gives the most even trials: with more, each operation waits for the slowest core.
+
+Figures are in docs/research/tested.md.
+"""
+
+
+@dataclass(frozen=True)
+class SelftestCheck:
+    """The result of one test."""
+
+    name: str
+    passed: bool
+    detail: str
+
+    @property
+    def line(self) -> str:
+        """The line that is printed."""
+        return f"{'ok  ' if self.passed else 'FAIL'}  {self.name}: {self.detail}"
+
+
+def selftest(
+    device: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.", autocompletion=completion.devices),
+    ] = "auto",
+) -> int:
+    """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
+    from gpubench.console import Screen
+    from gpubench.hardware.environment import devices_of
+    from gpubench.runner import scratch
+    from gpubench.runner.devices import choose_devices
+    from gpubench.runner.process import describe
+
+    facts = describe()
+    chosen = choose_devices(device, devices_of(facts))
+    if len(chosen) != 1:
+        raise UserError(f"--device {device}: give one device")
+    tested = chosen[0]
+    console = Screen()
+    console.print(
+        f"selftest of gpubench {gpubench.__version__} on {tested.card} ({tested.device}):"
+        f" {'~4 min' if tested.kind == 'cpu' else 'some minutes'}, longer if trials differ much",
+        markup=False,
+    )
+    checks = []
+    with scratch.folder() as folder:
+        for check in _checks(tested, Path(folder)):
+            console.print(check.line, markup=False, soft_wrap=True)
+            checks.append(check)
+        shared = marked_shared(Path(folder) / SAMPLED)
+    threads = ", 1 thread" if tested.kind == "cpu" else ""
+    setup = f"{tested.card}{threads}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"
+    for line in verdict(checks, setup, shared):
+        console.print(line, markup=False, soft_wrap=True)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def marked_shared(path: Path) -> str:
+    """Return a note on how many trials of the file ran beside other programs; empty if none."""
+    from gpubench.rows.read import load
+
+    marks = load([path]).frame["marks"]
+    shared = int(marks.str.contains("shared").sum())
+    return f"{shared} of {len(marks)} trials ran beside other programs: close them and test again" if shared else ""
+
+
+def verdict(checks: Sequence[SelftestCheck], setup: str, note: str = "") -> list[str]:
+    """Return the note, if any, and the result in one line."""
+    failed = ", ".join(check.name for check in checks if not check.passed)
+    end = f"FAILED ({failed})" if failed else f"PASSED, {len(checks)} of {len(checks)} checks"
+    return [*([f"note  {note}"] if note else []), f"gpubench {gpubench.__version__} selftest on {setup}: {end}"]
+
+
+def _checks(device: "Device", folder: Path) -> Iterator[SelftestCheck]:
+    """Run the trials in the folder and yield each check as soon as its result is known."""
+    width, batch = CPU_SIZE if device.kind == "cpu" else ACCELERATOR_SIZE
+    options = Options(
+        suites=(str(SUITE),),
+        precision="fp32",
+        batch=str(batch),
+        device=device.device,
+        settings={"width": str(width), "steps": "10"} | (CPU_THREADS if device.kind == "cpu" else {}),
+        peaks=False,
+    )
+    clock = _clock(options, device)
+    yield check_timer(clock)
+    yield check_overhead(clock)
+    yield from _precisions(options, device, folder)
+    full_seconds = CPU_FULL_SECONDS if device.kind == "cpu" else ACCELERATOR_FULL_SECONDS
+    steps = max(40, round(full_seconds / clock["step_seconds"])) if clock else 1000
+    options = replace(options, settings={**options.settings, "steps": str(steps)})
+    sampled, full = folder / SAMPLED, folder / "full.csv"
+    judged = replace(options, models=("a", "b", "padded"), out=sampled)
+    for part, rounds in enumerate(PARTS, start=1):
+        _run(replace(judged, repeats=rounds, soak=part == 1))
+        _run(replace(options, models=("a",), mode="full", repeats=part, out=full, soak=False))
+    for rounds, full_runs in MORE_ROUNDS:
+        same, slower, projection = _judge(sampled, full)
+        if not same.passed or (slower.passed and projection.passed):  # more trials cannot repair a false difference
+            break
+        _run(replace(judged, repeats=rounds, soak=False))
+        _run(replace(options, models=("a",), mode="full", repeats=full_runs, out=full, soak=False))
+    yield from _judge(sampled, full)
+
+
+def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
+    """Return the checks of the trials so far: same, slower, projection."""
+    comparisons = _comparisons(sampled)
+    return [
+        check_same(comparisons.get("b")),
+        check_slower(comparisons.get("padded")),
+        check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",))),
+    ]
+
+
+def _run(options: Options) -> None:
+    """Run trials with only their progress on stderr. Raises KeyboardInterrupt if the run was stopped."""
+    from gpubench.console import Screen
+    from gpubench.runner.run import run
+    from gpubench.runner.signals import INTERRUPTED
+
+    if run(options, Screen(file=StringIO())).exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+def _comparisons(path: Path) -> "dict[str, Comparison]":
+    """Return the comparison of each model with `a`; empty if no trial of `a` is ok.
+
+    More rounds may follow, so each comparison uses the stricter error rate of `run --until`.
+    """
+    from gpubench.analysis.compare import Question, compare_rows
+    from gpubench.rows.read import load
+
+    loaded = load([path])
+    looked_again = replace(loaded, frame=loaded.frame.assign(until=PADDED - 1))
+    try:
+        return {c.subject_name: c for c in compare_rows(looked_again, Question(by="model", baseline="a")).comparisons}
+    except UserError:
+        return {}
+
+
+def _clock(options: Options, device: "Device") -> dict[str, float]:
+    """Return the times that the suite's model `clock` measured; empty if its trial failed."""
+    from gpubench.runner.cases import cases_of
+    from gpubench.runner.process import run_child
+    from gpubench.runner.recipes import recipes_of
+    from gpubench.suite import files
+    from gpubench.suite.trial import Trial, trial_to_json
+
+    options = replace(options, models=("clock",), mode="full")
+    case = cases_of(recipes_of(options, [files.find(str(SUITE))]), options, [device], NO_DATA, {})[0]
+    outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
+    measurement = (outcome.answer or {}).get("measurement", {})
+    return dict(measurement.get("quality", {})) if measurement.get("status") == "ok" else {}
+
+
+def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[SelftestCheck]:
+    """Yield a check that every precision passes its proof, and one that a suite with a wrong precision fails."""
+    from gpubench.rows.read import load
+
+    honest, liar = folder / "precisions.csv", folder / "liar.csv"
+    _run(replace(options, models=("a",), precision="all", mode="quick", out=honest))
+    _run(replace(options, models=("liar",), precision="mixed", mode="quick", out=liar))
+    frame = load([honest]).frame
+    bad = frame[~frame["status"].isin(["ok", "unsupported"])]
+    proved = ", ".join(
+        f"{row.precision} {row.precision_error:.0e}" for row in frame[frame["status"] == "ok"].itertuples()
+    )
+    wrong = "; ".join(f"{row.precision} {row.status}: {row.reason}" for row in bad.itertuples())
+    yield SelftestCheck("precisions", bad.empty and bool(proved), wrong or f"error against float64: {proved}")
+    rows = load([liar]).frame
+    refused = bool((rows["status"] == "failed").all() and rows["reason"].str.contains("asked for").all())
+    unsupported = bool((rows["status"] == "unsupported").all())
+    mixed = device.mixed
+    detail = f"{mixed} that computes in fp32 {'is refused' if refused else 'passed'}"
+    yield SelftestCheck("label", refused or unsupported, f"{mixed} is unsupported here" if unsupported else detail)
+
+
+def check_timer(clock: Mapping[str, float]) -> SelftestCheck:
+    """Check that the timer resolves 10 microseconds."""
+    if not clock:
+        return SelftestCheck("timer", False, "the trial that times the clock failed; run `gpubench doctor`")
+    resolution = clock["resolution_seconds"]
+    return SelftestCheck("timer", resolution <= 1e-5, f"resolution {resolution * 1e9:.0f} ns")
+
+
+def check_overhead(clock: Mapping[str, float]) -> SelftestCheck:
+    """Check that the clock adds at most OVERHEAD to a loop, by its time per step and against the bare loop."""
+    from gpubench.analysis import stats
+
+    if not clock:
+        return SelftestCheck("clock overhead", False, "not measured")
+    share = clock["clock_seconds_per_step"] / clock["step_seconds"]
+    pairs = [ratio for name, ratio in clock.items() if name.startswith("pair_")]
+    low, high = stats.median_interval(pairs) or (min(pairs), max(pairs))
+    detail = (
+        f"{clock['clock_seconds_per_step'] * 1e6:.1f} us a step, {share:.2%} of a step of"
+        f" {clock['step_seconds'] * 1e3:.2g} ms; clocked / bare loop {stats.median(pairs):.4f} [{low:.4f}, {high:.4f}]"
+    )
+    return SelftestCheck("clock overhead", share <= OVERHEAD and low <= 1 + OVERHEAD, detail)
+
+
+def check_same(comparison: "Comparison | None") -> SelftestCheck:
+    """Check that the same case twice gives no difference."""
+    passed = comparison is not None and comparison.verdict in {"same", "unsure"}
+    return SelftestCheck("A/A", passed, _detail(comparison))
+
+
+def check_slower(comparison: "Comparison | None") -> SelftestCheck:
+    """Check that a known slowdown is detected."""
+    passed = comparison is not None and comparison.verdict == "slower"
+    return SelftestCheck(f"{PADDED - 1:.0%} slower", passed, _detail(comparison))
+
+
+def _detail(comparison: "Comparison | None") -> str:
+    if comparison is None:
+        return "no trial to compare"
+    ratio = comparison.ratio
+    interval = f" [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else ""
+    trials = f"{comparison.subject.trials} and {comparison.other.trials} trials"
+    return f"{comparison.verdict}, ratio {ratio.value:.3f}{interval}, {trials}"
+
+
+def check_projection(projected: Sequence[float], full: Sequence[float]) -> SelftestCheck:
+    """Check that the median projection of sampled trials is within PROJECTION of a full run."""
+    from gpubench.analysis import stats
+
+    if not projected or not full:
+        return SelftestCheck("projection", False, "no trial to compare")
+    ratio = stats.median(projected) / stats.median(full)
+    detail = (
+        f"projected {stats.median(projected):.2f} s, full {stats.median(full):.2f} s, ratio {ratio:.3f}"
+        f" (limit {PROJECTION:.0%}), {len(projected)} and {len(full)} trials"
+    )
+    return SelftestCheck("projection", abs(ratio - 1) <= PROJECTION, detail)
+
+
+def _seconds(path: Path, models: Sequence[str]) -> list[float]:
+    from gpubench.rows.read import load
+
+    frame = load([path]).frame
+    return [float(value) for value in frame[(frame["status"] == "ok") & frame["model"].isin(models)]["seconds"]]
