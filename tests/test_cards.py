@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from gpubench.studies.cards import REFERENCE, ranking
-from gpubench.studies.cards.boards import boards
 from gpubench.studies.cards.figures import (
     CLASS_OF,
-    Cell,
+    FigureGroup,
+    data_sheets,
     published,
     read_figures,
     reason_against,
@@ -29,32 +29,32 @@ from gpubench.studies.cards.model import (
     Model,
     Spreads,
     centred,
-    checked,
     covariance,
     fitted_model,
     fitted_spreads,
+    prediction_errors,
 )
 from gpubench.studies.roofline import listed_peaks
 
 FIGURES = read_figures()
-NAMES = sorted({cell.card for cell in published().cells})
+NAMES = sorted({group.card for group in published().groups})
 
 
 def test_every_figure_names_the_file_at_a_commit_that_it_stands_in():
     assert len(FIGURES) > 1400
-    for each in FIGURES:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+", each.source), each
-        assert re.fullmatch(r"[0-9a-f]{7,40}", each.commit), each
-        assert each.file, each
-        assert each.figure > 0, each
-        assert 2016 < each.year < 2027, each
-        assert each.family in FAMILIES, each
-        assert each.gpus > 1 or each.precision in CLASS_OF, each
+    for figure in FIGURES:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", figure.source), figure
+        assert re.fullmatch(r"[0-9a-f]{7,40}", figure.commit), figure
+        assert figure.file, figure
+        assert figure.figure > 0, figure
+        assert 2016 < figure.year < 2027, figure
+        assert figure.family in FAMILIES, figure
+        assert figure.gpus > 1 or figure.precision in CLASS_OF, figure
     assert FIGURES[0].line == 2
 
 
 def test_no_figure_is_there_twice():
-    facts = [(*(getattr(each, name) for name in vars(each) if name != "line"),) for each in FIGURES]
+    facts = [(*(getattr(figure, name) for name in vars(figure) if name != "line"),) for figure in FIGURES]
     assert len(set(facts)) == len(facts)
 
 
@@ -85,21 +85,21 @@ def test_no_rule_looks_at_how_fast_a_card_was():
 def test_two_cards_of_one_recipe_are_what_is_compared():
     """And what a recipe is does not depend on the card: fp32 and TF32 of one program are one class."""
     cards = {}
-    for cell in published().cells:
-        cards.setdefault(cell.recipe, set()).add(cell.card)
+    for group in published().groups:
+        cards.setdefault(group.recipe, set()).add(group.card)
     assert min(map(len, cards.values())) > 1
-    assert {cell.kind for cell in published().cells} == {"half", "single", "strict"}
+    assert {group.kind for group in published().groups} == {"half", "single", "strict"}
 
 
-def test_what_data_sheets_say_is_known_of_every_card_and_the_same_everywhere():
-    assert set(NAMES) <= set(boards())
-    assert all(row["source"] for row in _rows("boards.csv"))
+def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
+    assert set(NAMES) <= set(data_sheets())
+    assert all(row["source"] for row in _rows("data_sheets.csv"))
     full = {short_name(figure["card"]): figure["card"] for figure in _rows("public_speeds.csv")}
     for card in NAMES:
         name = full[card].removeprefix("NVIDIA ")
-        listed = [each for each in listed_peaks.cards() if re.fullmatch(each.match, name, re.IGNORECASE)]
+        listed = [peak for peak in listed_peaks.cards() if re.fullmatch(peak.match, name, re.IGNORECASE)]
         if len(listed) == 1:
-            assert boards()[card].gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
+            assert data_sheets()[card].gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -110,29 +110,29 @@ def _rows(name: str) -> list[dict[str, str]]:
 def test_the_spreads_are_those_of_the_model_and_its_sources(benchmark_script):
     spreads = fitted_spreads()
     assert set(spreads.effects) == set(EFFECTS)
-    assert set(spreads.sources) == {cell.source for cell in published().cells}
+    assert set(spreads.sources) == {group.source for group in published().groups}
     assert spreads.widening >= 1
-    errors = benchmark_script("cards_model").errors_of(published().cells, spreads, "figure")
-    assert checked()["figures"] == len(errors)  # made from the figures that are there
+    errors = benchmark_script("cards_model").errors_of(published().groups, spreads, "figure")
+    assert prediction_errors()["figures"] == len(errors)  # made from the figures that are there
 
 
 def test_left_out_figures_are_predicted_as_well_as_is_said(benchmark_script):
-    script, cells, spreads = benchmark_script("cards_model"), published().cells, fitted_spreads()
-    scores = {what: script.judged(script.errors_of(cells, spreads, what)) for what in script.LEFT_OUT}
+    script, groups, spreads = benchmark_script("cards_model"), published().groups, fitted_spreads()
+    scores = {what: script.judged(script.errors_of(groups, spreads, what)) for what in script.LEFT_OUT}
     assert scores["figure"].median < 0.08
     assert scores["source"].median < 0.13
     assert scores["card"].median < 0.16
     assert all(0.85 < score.held < 0.95 for score in scores.values())
     # With spreads that were fitted without the card; benchmarks/cards_model.py takes minutes.
-    assert checked()["median_error"] < 0.12
-    assert 0.85 < checked()["in_interval"] < 0.95
-    assert 0.85 < checked()["in_interval_source"] < 0.95
+    assert prediction_errors()["median_error"] < 0.12
+    assert 0.85 < prediction_errors()["in_interval"] < 0.95
+    assert 0.85 < prediction_errors()["in_interval_source"] < 0.95
 
 
 SOME = [
-    cell
-    for cell in published().cells
-    if cell.source in {"u39kun/deep-learning-benchmark", "mli/transformers-benchmarks"}
+    group
+    for group in published().groups
+    if group.source in {"u39kun/deep-learning-benchmark", "mli/transformers-benchmarks"}
 ]
 
 
@@ -149,10 +149,10 @@ def test_what_is_left_out_in_closed_form_is_what_the_others_predict(block, bench
     assert np.isnan(errors[rest]).all()
 
 
-def made(card: str, source: str, workload: str, speed: float) -> Cell:
-    """A cell with one figure."""
+def made(card: str, source: str, workload: str, speed: float) -> FigureGroup:
+    """A group with one figure."""
     figure = replace(FIGURES[0], card=card, source=source, workload=workload, figure=speed, unit="images/s")
-    return Cell(card, source, "half", workload, "made", "", FAMILIES[int(workload[-1]) % 2], (figure,))
+    return FigureGroup(card, source, "half", workload, "made", "", FAMILIES[int(workload[-1]) % 2], (figure,))
 
 
 def test_a_card_that_is_twice_as_fast_everywhere_is_twice_as_fast():
@@ -179,9 +179,9 @@ def test_intervals_hold_in_simulated_figures():
     """Cards, sources and recipes drawn from the model itself: nine of ten intervals hold what was drawn."""
     spreads = Spreads(dict.fromkeys(EFFECTS, 0.1), {}, 0.1)
     cards = ["RTX 3090", "RTX 4090", "GTX 1080 Ti", "V100-SXM2-16GB", "H200"]
-    cells = [made(card, f"source{s}", f"model{s}{m}", 1.0) for card in cards for s in range(3) for m in range(3)]
-    probes = [Cell(card, "", "half", "new", "", "", "matmul", ()) for card in cards]
-    matrix = covariance([*cells, *probes], spreads)
+    groups = [made(card, f"source{s}", f"model{s}{m}", 1.0) for card in cards for s in range(3) for m in range(3)]
+    probes = [FigureGroup(card, "", "half", "new", "", "", "matmul", ()) for card in cards]
+    matrix = covariance([*groups, *probes], spreads)
     root = np.linalg.cholesky(matrix + 1e-9 * np.eye(len(matrix)))
     rng = np.random.default_rng(1)
     held = []
@@ -190,13 +190,13 @@ def test_intervals_hold_in_simulated_figures():
     for _ in range(60):
         drawn = root @ rng.standard_normal(len(matrix))
         seen = [
-            replace(cell, figures=(replace(cell.figures[0], figure=math.exp(value)),))
-            for cell, value in zip(cells, drawn, strict=False)
+            replace(group, figures=(replace(group.figures[0], figure=math.exp(value)),))
+            for group, value in zip(groups, drawn, strict=False)
         ]
         model = Model(seen, spreads)
         means, spread = model.speeds(cards, "half", ["matmul"])
         for at in range(1, len(cards)):
-            truth = drawn[len(cells) + at] - drawn[len(cells)]
+            truth = drawn[len(groups) + at] - drawn[len(groups)]
             deviation = math.sqrt(spread[0, 0] + spread[at, at] - 2 * spread[0, at] + 2 * (noise + 0.1**2))
             held.append(float(abs(means[at] - means[0] - truth) < 1.645 * deviation))
     assert statistics.mean(held) == pytest.approx(0.9, abs=0.06)
@@ -216,9 +216,9 @@ def test_mlperf_agrees_although_the_model_has_not_seen_it():
     """Ratios of cards in its results with equal numbers of GPUs; the B200 is faster there (docs/research/cards.md)."""
     known = set(NAMES)
     speeds: dict[tuple[str, int], dict[str, list[float]]] = {}
-    for each in FIGURES:
-        if each.source.startswith("mlcommons/") and each.card in known:
-            speeds.setdefault((each.workload, each.gpus), {}).setdefault(each.card, []).append(each.speed)
+    for figure in FIGURES:
+        if figure.source.startswith("mlcommons/") and figure.card in known:
+            speeds.setdefault((figure.workload, figure.gpus), {}).setdefault(figure.card, []).append(figure.speed)
     inside, errors = [], []
     for own in speeds.values():
         for one, two in combinations(sorted(own), 2):
@@ -233,16 +233,16 @@ def test_mlperf_agrees_although_the_model_has_not_seen_it():
 
 def test_cards_from_2017_to_2025_are_ranked_and_neighbours_share_a_tier():
     ranked = ranking.rank(fitted_model())
-    assert sum(2017 <= boards()[line.card].year <= 2025 for line in ranked.lines) >= 45
+    assert sum(2017 <= data_sheets()[line.card].year <= 2025 for line in ranked.lines) >= 45
     assert len(ranked.lines) == len({line.card for line in ranked.lines}) >= 60
     tiers = [line.tier for line in ranked.lines if line.tier]
     assert tiers == sorted(tiers)
     assert 1 < max(tiers) < len(tiers) / 3
     firsts = [next(line for line in ranked.lines if line.tier == tier) for tier in sorted(set(tiers))]
     for above, below in pairwise(firsts):
-        assert fitted_model().ratio(above.card, below.card, "half").told_apart
+        assert fitted_model().ratio(above.card, below.card, "half").differs
     (own,) = [line for line in ranked.lines if line.card == REFERENCE]
-    assert {(each.value, each.low, each.high) for each in own.ratios.values()} == {(1.0, 1.0, 1.0)}
+    assert {(ratio.value, ratio.low, ratio.high) for ratio in own.ratios.values()} == {(1.0, 1.0, 1.0)}
 
 
 def test_a_card_of_one_source_is_less_sure():
@@ -261,7 +261,7 @@ def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
     for card in ("B200", "H100 80GB HBM3", "RTX 5090", "RTX 4090", "RTX 3090", "RTX 2080 Ti", "GTX 1080 Ti"):
         assert any(f" {card}  " in line for line in lines), card
     said = " ".join(lines[end:])
-    assert f"prediction error: {checked()['median_error']:.0%}" in said
+    assert f"prediction error: {prediction_errors()['median_error']:.0%}" in said
     assert "times as fast as RTX 3090" in cli("cards", "--relative-to", "3090").stdout
 
 
@@ -276,8 +276,8 @@ def test_one_card_shows_each_figure_with_its_line_and_file(cli):
 
 def test_sources_are_listed(cli):
     out = cli("cards", "--sources").stdout
-    for each in FIGURES:
-        assert re.search(rf"{re.escape(each.source)} +{each.commit}", out)
+    for figure in FIGURES:
+        assert re.search(rf"{re.escape(figure.source)} +{figure.commit}", out)
     assert "no other card has the same recipe" in out
     out = cli("cards", "--source", "transformers-benchmarks").stdout
     assert re.search(r"bert-layer-fwdbwd +A100-SXM4-80GB +136", out)
@@ -324,6 +324,6 @@ def test_the_fit_goes_uphill(benchmark_script):
 
 def _log_density(spreads: Spreads) -> float:
     matrix, values = covariance(SOME, spreads), centred(SOME)
-    prior = sum((math.log(each / 0.1) / 2.0) ** 2 for each in spreads.effects.values())
-    prior += sum((math.log(each / 0.1) / 0.7) ** 2 for each in spreads.sources.values())
+    prior = sum((math.log(effect / 0.1) / 2.0) ** 2 for effect in spreads.effects.values())
+    prior += sum((math.log(source / 0.1) / 0.7) ** 2 for source in spreads.sources.values())
     return -0.5 * float(values @ np.linalg.solve(matrix, values) + np.linalg.slogdet(matrix)[1] + prior)

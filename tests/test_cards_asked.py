@@ -8,14 +8,14 @@ import pytest
 
 from gpubench.analysis.metrics import price_of
 from gpubench.errors import UserError
-from gpubench.studies.cards import REFERENCE, asked, ranking, versus
+from gpubench.studies.cards import REFERENCE, options, ranking, versus
 from gpubench.studies.cards.figures import published
 from gpubench.studies.cards.model import fitted_model
 
-NAMES = sorted({cell.card for cell in published().cells})
+NAMES = sorted({group.card for group in published().groups})
 
 
-def answer(one: str, other: str, classes=ranking.SHOWN, families=("convolution", "matmul"), dollars=None):
+def answer(one: str, other: str, classes=ranking.DEFAULT_CLASSES, families=("convolution", "matmul"), dollars=None):
     """The sentences on two cards, and the lines of their table."""
     found = versus.answer(fitted_model(), published(), (one, other), classes, families, dollars)
     (section,) = found.sections
@@ -37,7 +37,7 @@ def answer(one: str, other: str, classes=ranking.SHOWN, families=("convolution",
     ],
 )
 def test_a_card_is_found_by_what_people_call_it(wish, card):
-    assert asked.find_card(wish, NAMES) == card
+    assert options.find_card(wish, NAMES) == card
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_a_card_is_found_by_what_people_call_it(wish, card):
         ("RX 6800", "there is Radeon RX 6800 XT"),
         ("K8", "there is K80"),
         ("MI325", "there is MI325X"),
-        ("A100 40GB", r"which one\? There is A100-PCIE-40GB and A100-SXM4-40GB"),
-        ("A100", r"which one\? There is .*A100-SXM4-40GB and A100-SXM4-80GB"),
+        ("A100 40GB", r"several cards match: A100-PCIE-40GB and A100-SXM4-40GB"),
+        ("A100", r"several cards match: .*A100-SXM4-40GB and A100-SXM4-80GB"),
         ("RTX 4095", r"did you mean RTX 4090\?"),
-        ("", "nobody published"),
+        ("", "no published figure"),
     ],
 )
 def test_a_part_of_a_name_is_no_other_card(wish, named):
     with pytest.raises(UserError, match=named):
-        asked.find_card(wish, NAMES)
+        options.find_card(wish, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_two_cards_are_a_sentence_and_every_figure_that_speaks_for_it(cli):
     value = fitted_model().ratio("RTX 4090", "RTX 3090", "half").value
     assert said.startswith(f"RTX 4090 trains {value:.2f} times as fast as RTX 3090 in half precision (90%: ")
     assert f"is worth {value:.2f} times the price of RTX 3090" in said
-    pairs = versus.pairs_of(published().cells, "RTX 4090", "RTX 3090")
+    pairs = versus.pairs_of(published().groups, "RTX 4090", "RTX 3090")
     low, high = min(pair.ratio for pair in pairs), max(pair.ratio for pair in pairs)
     assert f"4 sources have both: {len(pairs)} ratios from {low:.2f} to {high:.2f}, median 1." in said
     assert f"All {len(pairs)} agree" in said
@@ -167,7 +167,7 @@ def test_what_says_the_contrary_comes_first_and_is_named(cli):
 def test_a_figure_is_held_against_the_answer_in_its_own_precision(one, other):
     """The answer is below 1 in half precision and above it in fp32."""
     model = fitted_model()
-    values = {kind: model.ratio(one, other, kind).value for kind in ranking.SHOWN}
+    values = {kind: model.ratio(one, other, kind).value for kind in ranking.DEFAULT_CLASSES}
     assert values["half"] < 1 < values["single"]
     _, said, lines = answer(one, other)
     contrary = [(ratio >= 1) != (values[kind] >= 1) for _, kind, ratio, *_ in lines]
@@ -179,14 +179,14 @@ def test_a_figure_is_held_against_the_answer_in_its_own_precision(one, other):
 
 def test_what_cannot_be_told_apart_has_no_worth():
     said, more, lines = answer("A100-PCIE-40GB", "A100-SXM4-40GB", ["half"])
-    assert said.startswith("A100-PCIE-40GB and A100-SXM4-40GB cannot be told apart in half precision (1.0")
+    assert said.startswith("A100-PCIE-40GB and A100-SXM4-40GB are too close to call in half precision (1.0")
     assert "worth" not in more
     assert f"{len(lines)} ratios from 0.88 to 0.96, median 0.89; {len(lines)} of them are below 1" in more
 
 
 def test_where_kinds_of_models_differ_both_are_told():
     _, said, _ = answer("A100-SXM4-80GB", "V100-SXM2-32GB")
-    assert re.search(r"In fp32 .* the mean of two that differ: 2\.8\d times on convolution models .* on matmul", said)
+    assert re.search(r"FP32 is the mean of two different ratios: 2\.8\d times on convolution models .* on matmul", said)
     _, said, _ = answer("RTX 4090", "RTX 3090")
     assert "the mean of two" not in said
 
@@ -194,25 +194,25 @@ def test_where_kinds_of_models_differ_both_are_told():
 def test_pairs_of_two_versions_say_so(cli):
     lines = answer("GH200 480GB", "H200")[2]
     assert lines
-    assert all(re.search(r"torch \S+ against torch \S+", line[5]) for line in lines)
+    assert all(re.search(r"torch \S+ and torch \S+", line[5]) for line in lines)
 
 
 def test_what_has_no_figure_of_a_kind_of_models_is_said():
     _, said, _ = answer("TITAN V", "B200", ["half"], ["matmul"])
-    assert "TITAN V has no figure of matmul models in half precision: it is placed by its others" in said
+    assert "TITAN V has no figure of matmul models in half precision: estimated from its other figures" in said
     _, said, _ = answer("RTX 4070", "RTX 4060", ["half"])
     assert "RTX 4060 has no figure of matmul models in half precision" in said
     model = fitted_model()
     for family in ("convolution", "matmul"):
         for line in ranking.rank(model, families=[family]).ranked:
-            assert any((cell.card, cell.kind, cell.family) == (line.card, "half", family) for cell in model.cells)
+            assert any((group.card, group.kind, group.family) == (line.card, "half", family) for group in model.groups)
 
 
 def test_cards_without_a_class_in_common_are_still_compared(cli):
     said = " ".join(cli("cards", "4060", "3060").stdout.split())
-    assert said.startswith("RTX 4060 and RTX 3060 cannot be told apart")
+    assert said.startswith("RTX 4060 and RTX 3060 are too close to call")
     assert "No source has both" in said
-    assert "RTX 3060 has no figure in half precision: it is placed by its others and by its architecture" in said
+    assert "RTX 3060 has no figure in half precision: estimated from its other figures and its architecture" in said
     said = " ".join(cli("cards", "RTX 3060", "B200").stdout.split())
     assert said.startswith("RTX 3060 trains 0.")
     assert "RTX 3060 has no figure in half precision" in said

@@ -20,7 +20,8 @@ CASE = {
 
 
 def said(rate, **changes):
-    return placing.placed(pd.DataFrame(rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})))
+    trials = rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})
+    return placing.reference_sentences(pd.DataFrame(trials))
 
 
 def test_both_models_train_and_prove_their_precision(cli, tmp_path):
@@ -62,10 +63,10 @@ def test_the_bridge_is_timms_own_figure_of_a_3090():
 def test_a_card_that_others_measured_is_held_against_its_kind():
     (usual,) = said(1900.0, card="NVIDIA GeForce RTX 4090")
     assert lacking(usual, "RTX 4090", "batch of 64", "resnet50", 1.56, "RTX 3090", "90%") == []
-    assert ", as others of its kind: " in usual
-    assert "another recipe" in usual
-    assert "slower than others of its kind" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
-    assert "faster than others of its kind" in said(5000.0, card="NVIDIA GeForce RTX 4090")[0]
+    assert ", like its reference: " in usual
+    assert "timm" in usual
+    assert "slower than its reference" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
+    assert "faster than its reference" in said(5000.0, card="NVIDIA GeForce RTX 4090")[0]
 
 
 def test_a_new_card_is_placed_by_its_own_figure_alone():
@@ -77,7 +78,7 @@ def test_a_new_card_is_placed_by_its_own_figure_alone():
 def test_what_is_not_known_of_a_figure_widens_it():
     """Two hosts, another torch, and the distance from timm."""
     spreads = fitted_model().spreads
-    assert placing.own_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
+    assert placing.anchor_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
 
 
 def test_a_cpu_has_no_place_and_is_told_so():
@@ -106,13 +107,13 @@ def test_another_recipe_gets_no_place_and_says_what_it_takes(changes):
 
 def test_rows_of_other_suites_say_nothing_of_places():
     assert said(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
-    assert placing.placed(pd.DataFrame(columns=["studies", "card", "device"])) == []
+    assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
 
 
 def test_batches_and_precisions_have_places_of_their_own():
     made = [row for batch in (64, 256) for row in rows([100.0] * 2, **{**CASE, "card": "NVIDIA GeForce RTX 4090",
             "batch_size": batch, "samples_per_second": 1000.0 + batch})]  # fmt: skip
-    small, large = placing.placed(pd.DataFrame(made))
+    small, large = placing.reference_sentences(pd.DataFrame(made))
     assert "with a batch of 64 trains" in small
     assert "with a batch of 256 trains" in large
 
@@ -120,4 +121,4 @@ def test_batches_and_precisions_have_places_of_their_own():
 def test_a_run_ends_with_the_place(tmp_path):
     made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
     write.append(tmp_path / "a.csv", made)
-    assert "as others of its kind" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))
+    assert "like its reference" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))

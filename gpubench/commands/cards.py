@@ -8,7 +8,7 @@ from pathlib import Path
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
-from gpubench.studies.cards import REFERENCE, asked, ranking, versus
+from gpubench.studies.cards import REFERENCE, options, ranking, versus
 from gpubench.studies.cards.figures import CLASSES, Published, published, sources
 from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.section import Answer, Column, Table
@@ -32,18 +32,18 @@ class Shape:
 def show_cards(cards: Sequence[str], shape: Shape) -> None:
     """The ranking; of one card every figure, of two the answer and what it rests on. Raises UserError."""
     found, model = published(), fitted_model()
-    names = sorted({cell.card for cell in found.cells})
-    chosen = [asked.find_card(card, names) for card in cards]
+    names = sorted({group.card for group in found.groups})
+    chosen = [options.find_card(card, names) for card in cards]
     _check(chosen, shape)
-    classes, families = asked.classes_of(shape.precision), asked.families_of(shape.family)
-    reference = asked.find_card(shape.relative_to or REFERENCE, names)
+    classes, families = options.classes_of(shape.precision), options.families_of(shape.family)
+    reference = options.find_card(shape.relative_to or REFERENCE, names)
     dollars = _dollars(shape.price, names)
     if len(chosen) == 2:
         answer = versus.answer(model, found, (chosen[0], chosen[1]), classes, families, dollars)
         tables = [versus.brief(table, shape.every) for table in answer.sections[0].tables[1:]]
     elif chosen:
         (card,) = chosen
-        known = [kind for kind in (classes if shape.precision else CLASSES) if model.knows(card, kind, families)]
+        known = [kind for kind in (classes if shape.precision else CLASSES) if model.has_figures(card, kind, families)]
         if not known:
             raise UserError(f"{card} has no such figure; all of its figures: gpubench cards {card!r}")
         answer = versus.one_card(found, card, ranking.rank(model, reference, known, families))
@@ -90,7 +90,7 @@ def show_sources(source: str, form: str) -> None:
     found = published()
     answer = _sources(found)
     if source:
-        names = sorted({cell.source for cell in found.cells if source.lower() in cell.source.lower()})
+        names = sorted({group.source for group in found.groups if source.lower() in group.source.lower()})
         if len(names) != 1:
             raise UserError(f"--source {source}: {listed(names) if names else 'no such source'} (--sources lists them)")
         answer = versus.by_source(found, names[0])
@@ -112,7 +112,7 @@ def _sources(found: Published) -> Answer:
         for reason, counts in sorted(reasons.items())
     ]
     said = f"{len(found.figures):,} published training speeds, of which {len(found.used):,} are used."
-    return ranking.answered(said, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
+    return ranking.answer_with(said, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
 
 
 def _dollars(path: Path | None, names: Sequence[str]) -> dict[str, float] | None:
@@ -121,7 +121,7 @@ def _dollars(path: Path | None, names: Sequence[str]) -> dict[str, float] | None
         return None
     from gpubench.analysis.metrics import read_prices
 
-    found, astray = asked.priced(read_prices(path), names)
+    found, astray = options.priced(read_prices(path), names)
     if astray:
         say(f"--price: {listed(astray)}: no such card, or several (gpubench cards --all has their names)", err=True)
     return found

@@ -120,5 +120,5 @@ def _lead(ranking: Ranking, card: str) -> str:
     for kind, each in line.ratios.items():
         than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
         sure = f" (90%: {gain(each.low)} to {gain(each.high)})" if each.low != each.high else ""
-        said.append(f"{times(each.value)}{than} in {CLASSES[kind].called}{sure}")
+        said.append(f"{times(each.value)}{than} in {CLASSES[kind].name}{sure}")
     return f"By published figures: {', '.join(said)}."

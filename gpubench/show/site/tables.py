@@ -10,7 +10,7 @@ from dataclasses import replace
 from gpubench.show.html import Cell, Grid, Line, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import CLASSES, Figure, Published
-from gpubench.studies.cards.model import Ratio
+from gpubench.studies.cards.model import SpeedRatio
 from gpubench.studies.cards.ranking import Ranking
 from gpubench.studies.section import Column, Estimate, Value
 from gpubench.studies.standings.standings import Row, Standing
@@ -117,7 +117,7 @@ def ranking(found: Ranking, to: Addresses) -> Grid:
     return Grid("published", heads_of(columns), lines)
 
 
-def _ratio(ratio: Ratio | None, column: Column, href: str, most: float) -> Cell:
+def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> Cell:
     if ratio is None:
         return cell_of(None, column)
     if ratio.low == ratio.high:  # a card over itself
@@ -152,7 +152,7 @@ def _known(value: float) -> float | None:
 
 def figures(published: Published, card: str) -> Grid:
     """What others published of a card, each with the file it was read from; what is not used says why."""
-    used = [(cell.kind, each, "") for cell in published.cells if cell.card == card for each in cell.figures]
+    used = [(group.kind, each, "") for group in published.groups if group.card == card for each in group.figures]
     against = [("", each, reason) for each, reason in published.left_out if each.card == card]
     return Grid("figures", heads_of(FIGURES), [_figure(*each) for each in [*used, *against]])
 

@@ -129,8 +129,8 @@ def standings(result: Result, rows: Mapping[int, Row]) -> list[Standing]:
 def places_of(seconds: Sequence[float]) -> list[int]:
     """Of times in ascending order; those less than the minimum effect above the first of a place share it."""
     found: list[int] = []
-    for place, each in enumerate(seconds, start=1):
-        shared = found and each <= seconds[found[-1] - 1] * (1 + MINIMUM_EFFECT)
+    for place, second in enumerate(seconds, start=1):
+        shared = found and second <= seconds[found[-1] - 1] * (1 + MINIMUM_EFFECT)
         found.append(found[-1] if shared else place)
     return found
 
