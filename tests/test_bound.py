@@ -8,9 +8,9 @@ import pytest
 from facts import lacking
 
 from gpubench.rows.read import load
-from gpubench.studies.roofline import bound
-from gpubench.studies.roofline.bound import bound_of, limit_seconds, why_not_faster
-from gpubench.studies.roofline.listed_peaks import find
+from gpubench.studies import bound
+from gpubench.studies.bound import bound_of, limit_seconds, why_not_faster
+from gpubench.studies.listed_peaks import find
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -28,7 +28,7 @@ def changed(**columns):
 
 
 @pytest.mark.parametrize(
-    ("word", "columns"),
+    ("bottleneck", "columns"),
     [
         ("compute", {}),
         ("memory", {"bytes_per_sample": 2e7}),
@@ -43,21 +43,21 @@ def changed(**columns):
         ("unknown", {name: math.nan for name in BUSY if name not in {"card", "precision"}}),
     ],
 )
-def test_the_word(word, columns):
-    assert bound_of(changed(**columns)).word == word
+def test_the_bottleneck(bottleneck, columns):
+    assert bound_of(changed(**columns)).bottleneck == bottleneck
 
 
 def test_a_cpu_waits_for_data_as_long_as_its_loop_does():
     found = bound_of(changed(device="cpu", data_stall=0.6, loader_wait=0.01), throttled=False)
-    assert found.word != "input"
+    assert found.bottleneck != "input"
     assert "waits for data 1%" in found.evidence
-    assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).word == "input"
+    assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).bottleneck == "input"
     assert "waits" not in bound_of(changed(device="cpu", data_stall=0.3), throttled=False).evidence
 
 
 def test_a_throttled_card_is_said_so_whatever_else_holds():
     found = bound_of(changed(data_stall=0.9), throttled=True)
-    assert found.word == "throttled"
+    assert found.bottleneck == "throttled"
     assert "compute 80%" in found.evidence
 
 
@@ -78,7 +78,7 @@ def test_a_listed_card_is_measured_by_its_list():
     found = bound_of(row | {"flops_per_sample": 1.4e11, "op_overhead_seconds": math.nan})
     assert found.peak == "listed"
     assert found.mfu == pytest.approx(1.4e14 / 311.9e12, rel=0.01)
-    assert found.word == "compute"
+    assert found.bottleneck == "compute"
     assert "of the listed peak" in found.evidence
 
 
@@ -91,18 +91,18 @@ def test_an_unknown_card_without_a_measured_peak_has_no_limit():
     ("columns", "words"),
     [
         ({"measured_peak_flops": math.nan, "measured_bandwidth_bytes_per_second": math.nan}, "`gpubench peak`"),
-        ({name: math.nan for name in BUSY if name not in {"card", "precision"}}, "its work was not counted"),
+        ({name: math.nan for name in BUSY if name not in {"card", "precision"}}, "FLOPs and bytes were not counted"),
     ],
 )
 def test_what_is_missing_is_named(columns, words):
     found = bound_of(changed(**columns | {"op_overhead_seconds": math.nan}))
-    assert found.word == "unknown"
+    assert found.bottleneck == "unknown"
     assert words in found.evidence
 
 
 def test_a_peak_that_is_passed_is_to_be_measured_again():
     found = bound_of(changed(measured_peak_flops=6e11))
-    assert found.word == "compute"
+    assert found.bottleneck == "compute"
     assert "compute 133%" in found.evidence
     assert "run `gpubench peak` again" in found.evidence
 
@@ -110,7 +110,7 @@ def test_a_peak_that_is_passed_is_to_be_measured_again():
 def test_a_peak_that_is_passed_many_times_explains_nothing():
     row = changed(measured_peak_flops=2.9e10)  # other programs computed while it was measured
     found = bound_of(row)
-    assert (found.word, found.mfu, found.limit_seconds) == ("unknown", None, None)
+    assert (found.bottleneck, found.mfu, found.limit_seconds) == ("unknown", None, None)
     assert "run `gpubench peak` again" in found.evidence
     assert "matrix products" not in why_not_faster(row, row, found)
 
@@ -135,7 +135,7 @@ def test_several_processes_share_the_work():
     both = bound_of(changed(processes=2, samples_per_second=2000.0, resident_samples_per_second=2000.0))
     assert both.mfu == pytest.approx(0.8)
     assert both.limit_seconds == pytest.approx(20.0)
-    assert both.word == "compute"
+    assert both.bottleneck == "compute"
 
 
 def test_dawnbench_arithmetic():
@@ -153,7 +153,7 @@ def test_dawnbench_arithmetic():
     [
         ("the GeForce GTX 1080 Ti has no tensor cores", {"card": "NVIDIA GeForce GTX 1080 Ti"}),
         ("matrix products reach only 1.10 times", {"measured_peak_flops": 1.1e12}),
-        ("60% of the FLOPs are in products whose sizes are no multiples of 8", {"odd_flops_share": 0.6}),
+        ("60% of the FLOPs are in products with sizes that are not multiples of 8", {"odd_flops_share": 0.6}),
         ("input-bound (waits for data 40%", {"data_stall": 0.4}),
         ("launch-bound", {"flops_per_sample": 1e7, "ops_per_step": 2000}),
         ("memory-bound", {"bytes_per_sample": 2e7}),
@@ -183,18 +183,18 @@ def test_constructed_suites_come_out_as_what_they_are(cli_process, tmp_path):
     """
     assert cli_process("peak", "--device", "cpu", "--precision", "fp32").returncode == 0
     found = _bounds(cli_process, tmp_path, repeats=1)
-    if _words(found) != EXPECTED:
+    if _bottlenecks(found) != EXPECTED:
         found = _bounds(cli_process, tmp_path, repeats=3)
         shared = load([tmp_path / "a.csv"]).frame["marks"].str.contains("shared").any()
-        if _words(found) != EXPECTED and shared:
+        if _bottlenecks(found) != EXPECTED and shared:
             pytest.skip("others compute on this machine, as the rows say; run it again when it is quiet")
-    assert _words(found) == EXPECTED, "\n".join(f"{model}: {each.evidence}" for model, each in found.items())
+    assert _bottlenecks(found) == EXPECTED, "\n".join(f"{model}: {each.evidence}" for model, each in found.items())
     shown = cli_process("compare", "--only", "roofline", "a.csv")
     assert re.search(r"at most \d+%", shown.stdout), shown.stdout
 
 
-def _words(found):
-    return {model: each.word for model, each in found.items()}
+def _bottlenecks(found):
+    return {model: bound.bottleneck for model, bound in found.items()}
 
 
 def _bounds(cli_process, tmp_path, repeats):

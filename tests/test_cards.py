@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gpubench.studies import listed_peaks
 from gpubench.studies.cards import REFERENCE, ranking
 from gpubench.studies.cards.figures import (
     CLASS_OF,
@@ -34,7 +35,6 @@ from gpubench.studies.cards.model import (
     fitted_spreads,
     prediction_errors,
 )
-from gpubench.studies.roofline import listed_peaks
 
 FIGURES = read_figures()
 NAMES = sorted({group.card for group in published().groups})
@@ -103,7 +103,7 @@ def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    path = Path(listed_peaks.__file__).parents[1] / "cards" / name
+    path = Path(listed_peaks.__file__).parent / "cards" / name
     return list(csv.DictReader(path.read_text().splitlines()))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.studies.roofline.listed_peaks import GIB, cards, find, tables
+from gpubench.studies.listed_peaks import GIB, cards, find, tables
 
 # The name that the driver gives, its memory in GiB, then TFLOP/s (fp32, tf32, fp16) and GB/s, from the makers'
 # SMs x boost clock x FLOP per clock and SM. fp32 of Hopper and B200 is left out: it is published for a higher clock.

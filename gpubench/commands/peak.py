@@ -9,8 +9,8 @@ from gpubench.console import Screen
 from gpubench.hardware.environment import Device
 from gpubench.runner import measured_peaks
 from gpubench.runner.measured_peaks import Peak
-from gpubench.studies.roofline import listed_peaks
-from gpubench.studies.roofline.listed_peaks import Card
+from gpubench.studies import listed_peaks
+from gpubench.studies.listed_peaks import ListedCard
 
 SOME_FAILED = 4
 NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "us per call")
@@ -47,7 +47,7 @@ def source(device: Device) -> str:
     return f"{device.device} is {device.card}; {where}"
 
 
-def _listed(device: Device) -> Card | None:
+def _listed(device: Device) -> ListedCard | None:
     return listed_peaks.find(device.card, device.memory_bytes)
 
 

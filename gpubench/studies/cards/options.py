@@ -54,7 +54,9 @@ def priced(prices: Mapping[str, float], cards: Sequence[str]) -> tuple[dict[str,
         except UserError:
             unmatched.append(name)
     if not dollars:
-        raise UserError(f"--price: {listed(unmatched) if unmatched else 'the file'} names no card of gpubench cards --all")
+        raise UserError(
+            f"--price: {listed(unmatched) if unmatched else 'the file'} names no card of gpubench cards --all"
+        )
     return dollars, unmatched
 
 
