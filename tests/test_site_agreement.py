@@ -1,10 +1,10 @@
-"""The agreement of submissions and the places of cases: not to know is not to agree, and no stranger decides."""
+"""The agreement of submissions, and the ranks of cases."""
 
 import pytest
 from rows import cell
 
-from gpubench.studies.standings.agreement import agreements
-from gpubench.studies.standings.standings import agreement_text, places_of
+from gpubench.studies.agreement import agreements
+from gpubench.studies.ranked_cases import ranks_of
 
 
 def measured(middle, device, session, **changes):
@@ -16,7 +16,7 @@ def measured(middle, device, session, **changes):
 def said(*cells, files=None):
     """What is said of each; every cell is in a file of its own unless `files` says otherwise."""
     names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
-    return [agreement_text(found) for found in agreements(cells, lambda each: {names[id(each)]})]
+    return [str(agreement or "") for agreement in agreements(cells, lambda member: {names[id(member)]})]
 
 
 def test_submissions_agree_where_their_medians_are_known_to_be_within_the_minimum_effect():
@@ -68,12 +68,12 @@ def test_a_combined_cell_says_what_most_of_its_submissions_do():
     whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
     files = {id(part): at for at, part in enumerate(parts)}
     (found,) = agreements([whole], lambda part: {files[id(part)]})
-    assert agreement_text(found) == "3 of 4 agree, within 2.0%"
+    assert str(found) == "3 of 4 agree, within 2.0%"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "places"),
+    ("seconds", "ranks"),
     [([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4])],
 )
-def test_those_within_the_minimum_effect_of_the_first_share_its_place(seconds, places):
-    assert places_of(seconds) == places
+def test_those_within_the_minimum_effect_of_the_first_share_its_rank(seconds, ranks):
+    assert ranks_of(seconds) == ranks

@@ -8,7 +8,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from gpubench.studies.cards.figures import Figure
-from gpubench.studies.standings.standings import Row
+from gpubench.studies.ranked_cases import SiteRow
 from gpubench.studies.words import slug
 
 Key = TypeVar("Key", bound=Hashable)
@@ -39,16 +39,16 @@ class Addresses:
             f"{self.root}suite/{self.suites[name]}.html{'#' if anchor else ''}{anchor}" if name in self.suites else ""
         )
 
-    def row(self, row: Row) -> str:
+    def row(self, row: SiteRow) -> str:
         """Of a row in its card's page."""
         return self.card(row.card, self.anchor(row))
 
-    def anchor(self, row: Row) -> str:
+    def anchor(self, row: SiteRow) -> str:
         """Its file and line; they stay what they are when files of other names join."""
         return self.rows[row.file, row.line]
 
 
-def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[Row], root: str = "") -> Addresses:
+def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[SiteRow], root: str = "") -> Addresses:
     """With names that a file may have, each once."""
     anchors = {(row.file, row.line): f"{PurePath(row.file).stem}-{row.line}" for row in rows}
     return Addresses(_unique(cards), _unique(suites), _unique_of(anchors), root)

@@ -12,9 +12,8 @@ from gpubench.show.style import style
 from gpubench.studies import answer as answers
 from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import Ranking, headline
+from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Finding
-from gpubench.studies.standings.contents import Contents
-from gpubench.studies.standings.standings import Standing
 from gpubench.studies.words import gain, read_of, times
 
 
@@ -61,7 +60,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
     first = [chart for each in answer.findings for chart in worth_drawing(each.charts)][:1]
     with style("page"):
         lead = inline(first, "lead", looks)
-    own = dict.fromkeys(each.card for each in contents.standings)
+    own = dict.fromkeys(each.card for each in contents.cases)
     return rendered(
         "site.html",
         rules_of(looks),
@@ -74,25 +73,25 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         lead=lead,
         suites=[(name, here.suite(name)) for name in suites],
         filters={
-            "suite": sorted({each.suite for each in contents.standings}),
-            "precision": sorted({each.precision for each in contents.standings}),
+            "suite": sorted({each.suite for each in contents.cases}),
+            "precision": sorted({each.precision for each in contents.cases}),
             "card": [*sorted(own), *sorted({line.card for line in contents.ranking.lines} - set(own))],
         },
-        cases=tables.cases(_in_order(contents.standings, suites), here),
+        cases=tables.cases(_in_order(contents.cases, suites), here),
         ranking=tables.ranking(contents.ranking, here),
         ranked=headline(contents.ranking),
         licensed=contents.licensed,
     )
 
 
-def _in_order(standings: Sequence[Standing], suites: Sequence[str]) -> list[Standing]:
+def _in_order(cases: Sequence[RankedCase], suites: Sequence[str]) -> list[RankedCase]:
     """Those of the suite with the first finding first."""
     order = {name: at for at, name in enumerate(suites)}
-    return sorted(standings, key=lambda each: order.get(each.suite, len(order)))
+    return sorted(cases, key=lambda each: order.get(each.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> str:
-    cases = [each for each in contents.standings if each.card == card]
+    cases = [each for each in contents.cases if each.card == card]
     rows = {(row.file, row.line): row for each in cases for row in each.rows}
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}

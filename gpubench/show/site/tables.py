@@ -1,4 +1,4 @@
-"""The tables of a site: every case in its place, published speeds, the rows and the published figures of a card.
+"""The tables of a site: every case with its rank, published speeds, the rows and the published figures of a card.
 
 Rows and published figures never share a table.
 """
@@ -12,8 +12,8 @@ from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import CLASSES, Figure, Published
 from gpubench.studies.cards.model import SpeedRatio
 from gpubench.studies.cards.ranking import Ranking
+from gpubench.studies.ranked_cases import RankedCase, SiteRow
 from gpubench.studies.section import Column, Estimate, Value
-from gpubench.studies.standings.standings import Row, Standing
 from gpubench.studies.words import author, name
 
 LONGEST = 110
@@ -21,7 +21,7 @@ LONGEST = 110
 IMPORTED = "imported"
 """The mark of a case that somebody published, which was not measured with gpubench."""
 CASES = (
-    Column("place", "count"),
+    Column("rank", "count"),
     Column("card"),
     Column("seconds", "s", "lower"),
     Column("precision"),
@@ -61,12 +61,12 @@ FIGURES = (
 )
 
 
-def cases(standings: Sequence[Standing], to: Addresses) -> Grid:
+def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
     """Every case; its figure leads to its rows."""
-    return Grid("cases", heads_of(CASES), [_case(each, to) for each in standings])
+    return Grid("cases", heads_of(CASES), [_case(each, to) for each in ranked])
 
 
-def _case(each: Standing, to: Addresses) -> Line:
+def _case(each: RankedCase, to: Addresses) -> Line:
     values: dict[str, Value] = {
         "card": each.label,
         "seconds": each.seconds,
@@ -84,8 +84,8 @@ def _case(each: Standing, to: Addresses) -> Line:
     cells = _cells(CASES, values)
     bar = () if math.isnan(each.share) else (round(100 * each.share),)
     row = to.row(each.rows[0]) if each.rows else ""
-    place = f"{each.place} of {each.of}" if each.place else ""
-    cells["place"] = Cell(place, value=str(each.place or ""), kind="number")
+    rank = f"{each.rank} of {each.ranked}" if each.rank else ""
+    cells["rank"] = Cell(rank, value=str(each.rank or ""), kind="number")
     cells["card"] = replace(cells["card"], kind="name", href=to.card(each.card), beside=IMPORTED if each.source else "")
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
     cells["suite"] = replace(cells["suite"], href=to.suite(each.suite))
@@ -126,12 +126,12 @@ def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> 
     return cell_of(Estimate(ratio.value, ratio.low, ratio.high), column, href, bar=tuple(ends))
 
 
-def rows(found: Iterable[Row], to: Addresses) -> Grid:
+def rows(found: Iterable[SiteRow], to: Addresses) -> Grid:
     """Every row with its file and line."""
     return Grid("rows", heads_of(ROWS), [_row(each, to) for each in found])
 
 
-def _row(each: Row, to: Addresses) -> Line:
+def _row(each: SiteRow, to: Addresses) -> Line:
     facts, place, source = each.facts, to.anchor(each), str(each.facts["source"])
     values: dict[str, Value] = {
         **{column: str(facts[column]) for column in ("suite", "model", "precision", "torch", "status", "source")},
