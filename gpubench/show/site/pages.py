@@ -14,7 +14,7 @@ from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import Ranking, headline
 from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Finding
-from gpubench.studies.words import gain, read_of, times
+from gpubench.studies.words import read_of, times
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,6 @@ def _lead(ranking: Ranking, card: str) -> str:
     said = [f"{card} is in tier {line.tier} of {max(each.tier for each in ranking.lines)}"] if line.tier else []
     for kind, each in line.ratios.items():
         than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
-        sure = f" (90%: {gain(each.low)} to {gain(each.high)})" if each.low != each.high else ""
+        sure = f" ({each.interval_text})" if each.low != each.high else ""
         said.append(f"{times(each.value)}{than} in {CLASSES[kind].name}{sure}")
     return f"By published figures: {', '.join(said)}."

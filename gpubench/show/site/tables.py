@@ -13,7 +13,7 @@ from gpubench.studies.cards.figures import CLASSES, Figure, Published
 from gpubench.studies.cards.model import SpeedRatio
 from gpubench.studies.cards.ranking import Ranking
 from gpubench.studies.ranked_cases import RankedCase, SiteRow
-from gpubench.studies.section import Column, Estimate, Value
+from gpubench.studies.section import Column, Value
 from gpubench.studies.words import author, name
 
 LONGEST = 110
@@ -123,7 +123,7 @@ def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> 
     if ratio.low == ratio.high:  # a card over itself
         return cell_of(ratio.value, column, href, bar=(round(100 * ratio.value / most),))
     ends = [min(100, round(100 * end / most)) for end in (ratio.value, ratio.low, ratio.high)]
-    return cell_of(Estimate(ratio.value, ratio.low, ratio.high), column, href, bar=tuple(ends))
+    return cell_of(ratio, column, href, bar=tuple(ends))
 
 
 def rows(found: Iterable[SiteRow], to: Addresses) -> Grid:

@@ -15,6 +15,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gpubench.studies.cards.figures import FigureGroup, architecture, data_sheets, published
+from gpubench.studies.section import Estimate
+from gpubench.studies.words import gain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +137,7 @@ def centred(groups: Sequence[FigureGroup]) -> "Floats":
 
 
 @dataclass(frozen=True)
-class SpeedRatio:
+class SpeedRatio(Estimate):
     """How many times as fast one card is as another, with a 90% interval."""
 
     value: float
@@ -146,6 +148,15 @@ class SpeedRatio:
     def differs(self) -> bool:
         """Return whether the interval excludes 1."""
         return not self.low <= 1 <= self.high
+
+    @property
+    def interval_text(self) -> str:
+        """Return `90%: 1.36 to 1.85`."""
+        return f"90%: {gain(self.low)} to {gain(self.high)}"
+
+    def scaled(self, factor: float) -> "SpeedRatio":
+        """Return the ratio and its interval times a factor."""
+        return SpeedRatio(self.value * factor, self.low * factor, self.high * factor)
 
 
 def ratio_of(mean: float, deviation: float) -> SpeedRatio:

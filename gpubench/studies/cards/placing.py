@@ -64,7 +64,7 @@ def expected_rates(rows: pd.DataFrame) -> dict[tuple[str, float], ExpectedRate]:
         return {}
     ratio = model.one_workload(card, base.card, KIND, FAMILY)
     expected = ratio_of(math.log(ratio.value), _joint_deviation(model, ratio))
-    rate = Estimate(base.speed * expected.value, base.speed * expected.low, base.speed * expected.high)
+    rate = expected.scaled(base.speed)
     return {
         (trials["precision"].iloc[0], float(trials["batch_size"].iloc[0])): ExpectedRate(rate, frozenset(trials.index))
         for _, trials in rows.groupby(["precision", "batch_size"])
@@ -123,7 +123,7 @@ def _reference_sentence(card: str, rate: float, batch: int, model: Model) -> str
     ratio = ratio_of(log, deviation)
     start = (
         f"{card} with a batch of {batch} trains {MODEL} {times(ratio.value)} as fast as an {base.card}"
-        f" (90%: {gain(ratio.low)} to {gain(ratio.high)})"
+        f" ({ratio.interval_text})"
     )
     caveat = f"The figure of {base.card} is timm's, with another recipe."
     if not model.has_figures(name, KIND):

@@ -8,7 +8,7 @@ from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, Published, architecture, data_sheets
 from gpubench.studies.cards.model import FAMILIES, Model, SpeedRatio, prediction_errors, ratio_between
 from gpubench.studies.cards.options import DEFAULT_CLASSES
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Estimate, Section, Table, Value
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
 from gpubench.studies.words import gain, times
 
 MOST_LINES, MOST_DRAWN = 27, 12
@@ -114,17 +114,12 @@ def rank(
                 sources=len(sources[card]),
                 figures=figures[card],
                 dollars=hourly,
-                per_dollar=scaled(speed, share) if speed and share else None,
+                per_dollar=speed.scaled(share) if speed and share else None,
             )
         )
     total = sum(len(group.figures) for group in model.groups)
     source_count = len({group.source for group in model.groups})
     return Ranking(tuple(lines), reference, tuple(classes), tuple(families), total, source_count)
-
-
-def scaled(ratio: SpeedRatio, factor: float) -> SpeedRatio:
-    """Return the ratio and its interval times a factor."""
-    return SpeedRatio(ratio.value * factor, ratio.low * factor, ratio.high * factor)
 
 
 def _tiers(model: Model, ranked: Sequence[str], kind: str, families: Sequence[str]) -> dict[str, int]:
@@ -150,9 +145,9 @@ def answer(ranking: Ranking, published: Published, drawn: Sequence[RankedCard]) 
     for line in ranking.lines:
         sheet = data_sheets()[line.card]
         values: list[Value] = [line.tier or None, line.card]
-        values += [_estimate(line.ratios.get(kind)) for kind in ranking.classes]
+        values += [line.ratios.get(kind) for kind in ranking.classes]
         values += [line.sources, line.figures, str(sheet.year), sheet.memory_gb, sheet.watts, line.dollars]
-        lines.append((*values, _estimate(line.per_dollar)))
+        lines.append((*values, line.per_dollar))
     return answer_with(
         headline(ranking),
         f"speed relative to {ranking.reference}",
@@ -176,10 +171,6 @@ def answer_with(
         "cards", "", title, tables=tuple(tables), charts=tuple(charts), notes=tuple(notes), left_out=tuple(left_out)
     )
     return Answer(headline, findings=(), sections=(section,), metric="speed", unit="ratio")
-
-
-def _estimate(ratio: SpeedRatio | None) -> Estimate | None:
-    return None if ratio is None else Estimate(ratio.value, ratio.low, ratio.high)
 
 
 def short_table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
@@ -227,8 +218,8 @@ def headline(ranking: Ranking) -> str:
     what = "" if len(ranking.families) > 1 else f" of {ranking.families[0]} models"
     return (
         f"Of {len(ranking.ranked)} cards {who} trains fastest in {CLASSES[ranking.classes[0]].name}{what}."
-        f" {best.card} is {times(ratio.value)} as fast as {ranking.reference} (90%: {gain(ratio.low)} to"
-        f" {gain(ratio.high)}), by a model of {ranking.figures:,} published figures from {ranking.sources} sources."
+        f" {best.card} is {times(ratio.value)} as fast as {ranking.reference} ({ratio.interval_text}),"
+        f" by a model of {ranking.figures:,} published figures from {ranking.sources} sources."
     )
 
 
@@ -239,7 +230,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
     parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} cards in {CLASSES[ranking.classes[0]].name}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" in {CLASSES[kind].name}" if len(parts) > 1 else f" as fast as {ranking.reference}"
-        parts.append(f"{times(ratio.value)}{where} (90%: {gain(ratio.low)} to {gain(ratio.high)})")
+        parts.append(f"{times(ratio.value)}{where} ({ratio.interval_text})")
     return f"{', '.join(parts)}."
 
 

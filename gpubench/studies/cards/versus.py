@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, Figure, FigureGroup, Published
 from gpubench.studies.cards.model import Model, SpeedRatio
-from gpubench.studies.cards.ranking import Ranking, answer_with, rank_sentence, scaled
-from gpubench.studies.section import Answer, Column, Estimate, Table, Value
+from gpubench.studies.cards.ranking import Ranking, answer_with, rank_sentence
+from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU")
@@ -82,9 +82,8 @@ def answer(
     notes = [*_by_family(model, ratios, cards, families), *_worth(model, ratios, cards, families, dollars or {})]
     notes += [*_evidence(ratios, pairs, card, other), *_missing(model, ratios, cards, families)]
     notes += [TF32_NOTE] if "single" in ratios else []
-    lines = [(kind, Estimate(ratio.value, ratio.low, ratio.high)) for kind, ratio in ratios.items()]
     title = f"{card} / {other}"
-    tables = [Table("answer", (Column("class"), Column(title, "ratio", "higher", level=90)), tuple(lines))]
+    tables = [Table("answer", (Column("class"), Column(title, "ratio", "higher", level=90)), tuple(ratios.items()))]
     tables += [pair_table(pairs, card, other)] if pairs else []
     return answer_with(sentence(ratios, cards, classes, families), title, tables, notes)
 
@@ -105,22 +104,18 @@ def sentence(
         return f"{card} and {other} cannot be compared: no figures on {models} models in {names}."
     different = {kind: ratio for kind, ratio in ratios.items() if ratio.differs}
     parts = [
-        f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].name} ({_span(ratio)})"
+        f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].name} ({ratio.interval_text})"
         for at, (kind, ratio) in enumerate(different.items())
     ]
     sentences = [f"{card} trains {', and '.join(parts)}."] if different else []
     close = [
-        f"{CLASSES[kind].name} ({times(ratios[kind].value)}; {_span(ratios[kind])})"
+        f"{CLASSES[kind].name} ({times(ratios[kind].value)}; {ratios[kind].interval_text})"
         for kind in ratios
         if kind not in different
     ]
     subject = "They" if different else f"{card} and {other}"
     sentences += [f"{subject} are too close to call in {', and in '.join(close)}."] if close else []
     return " ".join(sentences)
-
-
-def _span(ratio: SpeedRatio) -> str:
-    return f"90%: {gain(ratio.low)} to {gain(ratio.high)}"
 
 
 def _by_family(
@@ -131,7 +126,10 @@ def _by_family(
     for kind in ratios:
         by_family = {family: model.ratio(*cards, kind, [family]) for family in families}
         if max(ratio.low for ratio in by_family.values()) > min(ratio.high for ratio in by_family.values()):
-            parts = [f"{times(ratio.value)} on {family} models ({_span(ratio)})" for family, ratio in by_family.items()]
+            parts = [
+                f"{times(ratio.value)} on {family} models ({ratio.interval_text})"
+                for family, ratio in by_family.items()
+            ]
             notes.append(f"{CLASSES[kind].name} is the mean of two different ratios: {listed(parts)}.")
     return notes
 
@@ -151,16 +149,16 @@ def _worth(
     workload = model.one_workload(card, other, kind, families)
     notes, priced = [], card in dollars and other in dollars
     if priced:
-        value = scaled(ratio, dollars[other] / dollars[card])
+        value = ratio.scaled(dollars[other] / dollars[card])
         notes.append(
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card}"
             f" {'trains' if value.differs else 'may train'} {times(value.value)} as much for a dollar"
-            f" ({_span(value)}), in {CLASSES[kind].name}."
+            f" ({value.interval_text}), in {CLASSES[kind].name}."
         )
     elif ratio.differs and not dollars:
         notes.append(
             f"By speed alone, {card} is worth {times(ratio.value)} the price of {other}"
-            f" ({gain(ratio.low)} to {gain(ratio.high)}), in {CLASSES[kind].name}."
+            f" ({ratio.interval_text}), in {CLASSES[kind].name}."
         )
     notes.append(f"That is typical; 90% of workloads are between {gain(workload.low)} and {times(workload.high)}.")
     if dollars and not priced:
