@@ -1,4 +1,4 @@
-"""Published speeds: where each comes from, what the model makes of them and how far it is off, and `gpubench cards`."""
+"""Published speeds: their sources, the model and its errors, and the ranking of `gpubench cards`."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ FIGURES = read_figures()
 NAMES = sorted({group.card for group in published().groups})
 
 
-def test_every_figure_names_the_file_at_a_commit_that_it_stands_in():
+def test_every_figure_names_its_file_and_commit():
     assert len(FIGURES) > 1400
     for figure in FIGURES:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", figure.source), figure
@@ -61,9 +61,9 @@ def test_no_figure_is_there_twice():
 def test_figures_are_left_out_by_what_their_sources_say():
     reasons = {figure.line: reason for figure, reason in published().left_out}
     assert len(reasons) + len(published().used) == len(FIGURES)
-    assert {each.line for each in FIGURES if each.gpus > 1} <= reasons.keys()
-    assert all(reasons[each.line] for each in FIGURES if each.source == "pytorch/torchtune")
-    good = next(each for each in FIGURES if each.line not in reasons)
+    assert {figure.line for figure in FIGURES if figure.gpus > 1} <= reasons.keys()
+    assert all(reasons[figure.line] for figure in FIGURES if figure.source == "pytorch/torchtune")
+    good = next(figure for figure in FIGURES if figure.line not in reasons)
     assert reason_against(good, {}) == ""
     assert "several GPUs" in reason_against(replace(good, gpus=8), {})
     assert "doubtful" in reason_against(replace(good, note="doubtful: no such card"), {})
@@ -73,16 +73,16 @@ def test_figures_are_left_out_by_what_their_sources_say():
     assert reason_against(replace(curve, batch="64"), largest) == ""
 
 
-def test_no_rule_looks_at_how_fast_a_card_was():
+def test_no_rule_depends_on_the_speed():
     """Once half precision had to be 5% faster, which took the only convolution figures of the B200 away."""
-    used = {(each.card, each.workload, each.precision) for each in published().used}
+    used = {(figure.card, figure.workload, figure.precision) for figure in published().used}
     assert {("B200", "resnet50-train-224", "amp-fp16"), ("B200", "resnet50-train-224", "tf32")} <= used
-    for each in FIGURES:
-        if each.source != "siasosp23/artifacts":
-            assert reason_against(each, {}) == reason_against(replace(each, figure=1e6), {})
+    for figure in FIGURES:
+        if figure.source != "siasosp23/artifacts":
+            assert reason_against(figure, {}) == reason_against(replace(figure, figure=1e6), {})
 
 
-def test_two_cards_of_one_recipe_are_what_is_compared():
+def test_every_recipe_has_at_least_two_cards():
     """And what a recipe is does not depend on the card: fp32 and TF32 of one program are one class."""
     cards = {}
     for group in published().groups:
@@ -116,7 +116,7 @@ def test_the_spreads_are_those_of_the_model_and_its_sources(benchmark_script):
     assert prediction_errors()["figures"] == len(errors)  # made from the figures that are there
 
 
-def test_left_out_figures_are_predicted_as_well_as_is_said(benchmark_script):
+def test_left_out_figures_are_predicted_within_the_printed_error(benchmark_script):
     script, groups, spreads = benchmark_script("cards_model"), published().groups, fitted_spreads()
     scores = {what: script.judged(script.errors_of(groups, spreads, what)) for what in script.LEFT_OUT}
     assert scores["figure"].median < 0.08
@@ -137,7 +137,7 @@ SOME = [
 
 
 @pytest.mark.parametrize("block", [[3], [0, 1, 2, 7]])
-def test_what_is_left_out_in_closed_form_is_what_the_others_predict(block, benchmark_script):
+def test_the_closed_form_of_leaving_out_equals_the_prediction_of_the_rest(block, benchmark_script):
     spreads = replace(fitted_spreads(), widening=1.0)
     errors, deviations = benchmark_script("cards_model").left_out(SOME, spreads, [block])
     matrix, values = covariance(SOME, spreads), centred(SOME)
@@ -175,7 +175,7 @@ def test_a_card_that_is_twice_as_fast_everywhere_is_twice_as_fast():
     assert few.high / few.low > 1.1 * many.high / many.low
 
 
-def test_intervals_hold_in_simulated_figures():
+def test_nine_of_ten_intervals_contain_the_simulated_value():
     """Cards, sources and recipes drawn from the model itself: nine of ten intervals hold what was drawn."""
     spreads = Spreads(dict.fromkeys(EFFECTS, 0.1), {}, 0.1)
     cards = ["RTX 3090", "RTX 4090", "GTX 1080 Ti", "V100-SXM2-16GB", "H200"]
@@ -185,8 +185,8 @@ def test_intervals_hold_in_simulated_figures():
     root = np.linalg.cholesky(matrix + 1e-9 * np.eye(len(matrix)))
     rng = np.random.default_rng(1)
     held = []
-    own = [name for name in EFFECTS if name in {"card_source", "card_source_class", "card_workload"}]
-    noise = (len(own) + 2) * 0.1**2  # architecture_recipe and software are new for a new workload too
+    extra = [name for name in EFFECTS if name in {"card_source", "card_source_class", "card_workload"}]
+    noise = (len(extra) + 2) * 0.1**2  # architecture_recipe and software are new for a new workload too
     for _ in range(60):
         drawn = root @ rng.standard_normal(len(matrix))
         seen = [
@@ -202,7 +202,7 @@ def test_intervals_hold_in_simulated_figures():
     assert statistics.mean(held) == pytest.approx(0.9, abs=0.06)
 
 
-def test_the_2080_ti_over_the_1080_ti_is_what_was_published_of_it():
+def test_the_2080_ti_over_the_1080_ti_agrees_with_its_published_ratio():
     """1.26 to 1.58 by model and precision (results/2019-rtx-2080-ti-gtx-1080-ti.csv, which the model has not seen)."""
     ratio = fitted_model().ratio("RTX 2080 Ti", "GTX 1080 Ti", "single")
     assert 1.26 <= ratio.value <= 1.58
@@ -220,12 +220,12 @@ def test_mlperf_agrees_although_the_model_has_not_seen_it():
         if figure.source.startswith("mlcommons/") and figure.card in known:
             speeds.setdefault((figure.workload, figure.gpus), {}).setdefault(figure.card, []).append(figure.speed)
     inside, errors = [], []
-    for own in speeds.values():
-        for one, two in combinations(sorted(own), 2):
-            measured = statistics.median(own[one]) / statistics.median(own[two])
-            said = fitted_model().one_workload(one, two, "half")
-            inside.append(said.low < measured < said.high)
-            errors.append(abs(math.log(measured / said.value)))
+    for by_card in speeds.values():
+        for one, two in combinations(sorted(by_card), 2):
+            measured = statistics.median(by_card[one]) / statistics.median(by_card[two])
+            ratio = fitted_model().one_workload(one, two, "half")
+            inside.append(ratio.low < measured < ratio.high)
+            errors.append(abs(math.log(measured / ratio.value)))
     assert len(inside) == 16
     assert sum(inside) >= 13
     assert statistics.median(errors) < 0.25
@@ -241,16 +241,16 @@ def test_cards_from_2017_to_2025_are_ranked_and_neighbours_share_a_tier():
     firsts = [next(line for line in ranked.lines if line.tier == tier) for tier in sorted(set(tiers))]
     for above, below in pairwise(firsts):
         assert fitted_model().ratio(above.card, below.card, "half").differs
-    (own,) = [line for line in ranked.lines if line.card == REFERENCE]
-    assert {(ratio.value, ratio.low, ratio.high) for ratio in own.ratios.values()} == {(1.0, 1.0, 1.0)}
+    (reference,) = [line for line in ranked.lines if line.card == REFERENCE]
+    assert {(ratio.value, ratio.low, ratio.high) for ratio in reference.ratios.values()} == {(1.0, 1.0, 1.0)}
 
 
-def test_a_card_of_one_source_is_less_sure():
+def test_a_card_of_one_source_has_a_wider_interval():
     wide = {line.card: line.ratios["half"] for line in ranking.rank(fitted_model()).lines if "half" in line.ratios}
     assert wide["RTX 4080"].high / wide["RTX 4080"].low > wide["RTX 3090"].high / wide["RTX 3090"].low
 
 
-def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
+def test_the_table_fits_a_screen_and_has_the_prediction_error(cli):
     done = cli("cards")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -260,17 +260,17 @@ def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
     assert end - start <= 30
     for card in ("B200", "H100 80GB HBM3", "RTX 5090", "RTX 4090", "RTX 3090", "RTX 2080 Ti", "GTX 1080 Ti"):
         assert any(f" {card}  " in line for line in lines), card
-    said = " ".join(lines[end:])
-    assert f"prediction error: {prediction_errors()['median_error']:.0%}" in said
+    notes = " ".join(lines[end:])
+    assert f"prediction error: {prediction_errors()['median_error']:.0%}" in notes
     assert "times as fast as RTX 3090" in cli("cards", "--relative-to", "3090").stdout
 
 
 def test_one_card_shows_each_figure_with_its_line_and_file(cli):
     out = " ".join(cli("cards", "B200").stdout.split())
-    for each in published().used:
-        if each.card == "B200":
-            assert each.file in out
-            assert f" {each.line} " in out
+    for figure in published().used:
+        if figure.card == "B200":
+            assert figure.file in out
+            assert f" {figure.line} " in out
     assert "several GPUs at once" in out
 
 

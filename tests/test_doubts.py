@@ -122,7 +122,7 @@ def test_why_is_offered_where_something_on_the_screen_is_explained(tmp_path):
     assert "Why:" not in " ".join(screen(answered(tmp_path / "other", *elsewhere)))
 
 
-def test_a_measured_peak_is_a_floor():
+def test_a_measured_peak_that_is_exceeded_has_a_caveat():
     known = row(samples_per_second=1200.0, resident_samples_per_second=900.0, **COUNTED)
     found = bound_of({name: getattr(known, name) for name in records.COLUMNS if hasattr(known, name)})
     assert found.bottleneck == "compute"

@@ -1,4 +1,4 @@
-"""Listed peaks: every card by its real name, its variants told apart, every figure computed a second time."""
+"""Listed peaks: cards by their driver names, their variants, and every figure computed a second time."""
 
 import pytest
 
@@ -66,18 +66,18 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize(("name", "card"), VARIANTS.items())
-def test_variants_are_told_apart(name, card):
-    found = find(name, 80 * GIB)
-    assert found
-    assert found.name == card
+def test_variants_are_different_cards(name, card):
+    listed = find(name, 80 * GIB)
+    assert listed
+    assert listed.name == card
 
 
 @pytest.mark.parametrize(
     ("gib", "card"), [(9.8, "GeForce RTX 3080"), (11.8, "GeForce RTX 3080 12GB"), (24, None), (None, None)]
 )
-def test_two_cards_of_one_name_are_told_apart_by_their_memory(gib, card):
-    found = find("NVIDIA GeForce RTX 3080", gib and gib * GIB)
-    assert (found and found.name) == card
+def test_two_cards_of_one_name_differ_by_their_memory(gib, card):
+    listed = find("NVIDIA GeForce RTX 3080", gib and gib * GIB)
+    assert (listed and listed.name) == card
 
 
 @pytest.mark.parametrize(
