@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from gpubench.studies.cards.figures import Cell, published
+from gpubench.studies.cards.figures import FigureGroup, published
 from gpubench.studies.cards.model import EFFECTS, NORMAL_90, Spreads, centred, covariance, fixed_part, shared
 
 MEDIAN = math.log(0.1)
@@ -37,19 +37,19 @@ LEFT_OUT = {
     "card": "all that is known of a card",
 }
 """What is left out at once."""
-BLOCKS: dict[str, Callable[[Cell], Hashable]] = {
-    "figure": lambda cell: (cell.card, cell.recipe, cell.software),
-    "source": lambda cell: (cell.card, cell.source),
-    "card": lambda cell: cell.card,
+BLOCKS: dict[str, Callable[[FigureGroup], Hashable]] = {
+    "figure": lambda group: (group.card, group.recipe, group.software),
+    "source": lambda group: (group.card, group.source),
+    "card": lambda group: group.card,
 }
-"""By the same names: cells for which it returns the same are left out together."""
+"""By the same names: groups for which it returns the same are left out together."""
 
 
 @dataclass(frozen=True)
 class Error:
     """A figure that was left out, and its prediction error."""
 
-    cell: Cell
+    group: FigureGroup
     log: float
     """Logarithm of measured over predicted."""
     deviation: float
@@ -78,7 +78,7 @@ class Score:
     """The share within their 90% intervals."""
 
 
-def errors_of(cells: Sequence[Cell], spreads: Spreads, what: str) -> list[Error]:
+def errors_of(groups: Sequence[FigureGroup], spreads: Spreads, what: str) -> list[Error]:
     """Return the errors where `what`, one of LEFT_OUT, is left out, of figures that others can predict.
 
     Another figure of the card in its class has to be left, or another source of the card. A whole card needs neither:
@@ -86,31 +86,33 @@ def errors_of(cells: Sequence[Cell], spreads: Spreads, what: str) -> list[Error]
     """
     others: dict[Hashable, set[Hashable]] = defaultdict(set)
     blocks: dict[Hashable, list[int]] = defaultdict(list)
-    for at, cell in enumerate(cells):
-        others[cell.card, cell.kind].add((cell.recipe, cell.software))
-        others[cell.card].add(cell.source)
-        blocks[BLOCKS[what](cell)].append(at)
-    enough: dict[str, Callable[[Cell], bool]] = {
-        "figure": lambda cell: len(others[cell.card, cell.kind]) > 1,
-        "source": lambda cell: len(others[cell.card]) > 1,
-        "card": lambda cell: True,
+    for at, group in enumerate(groups):
+        others[group.card, group.kind].add((group.recipe, group.software))
+        others[group.card].add(group.source)
+        blocks[BLOCKS[what](group)].append(at)
+    enough: dict[str, Callable[[FigureGroup], bool]] = {
+        "figure": lambda group: len(others[group.card, group.kind]) > 1,
+        "source": lambda group: len(others[group.card]) > 1,
+        "card": lambda group: True,
     }
-    logs, deviations = left_out(cells, spreads, list(blocks.values()))
+    logs, deviations = left_out(groups, spreads, list(blocks.values()))
     return [
-        Error(cell, float(log), float(deviation))
-        for cell, log, deviation in zip(cells, logs, deviations, strict=True)
-        if enough[what](cell)
+        Error(group, float(log), float(deviation))
+        for group, log, deviation in zip(groups, logs, deviations, strict=True)
+        if enough[what](group)
     ]
 
 
-def left_out(cells: Sequence[Cell], spreads: Spreads, blocks: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """For cells that are left out block by block: measured less predicted, and the deviation of that.
+def left_out(
+    groups: Sequence[FigureGroup], spreads: Spreads, blocks: Sequence[Sequence[int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """For groups that are left out block by block: measured less predicted, and the deviation of that.
 
-    Both are logarithms, in closed form (Rasmussen and Williams 2006, section 5.4.2). A cell in no block has NaN.
+    Both are logarithms, in closed form (Rasmussen and Williams 2006, section 5.4.2). A group in no block has NaN.
     """
-    precision = np.linalg.inv(covariance(cells, spreads))
-    weights = precision @ centred(cells)
-    errors, deviations = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
+    precision = np.linalg.inv(covariance(groups, spreads))
+    weights = precision @ centred(groups)
+    errors, deviations = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
     for block in blocks:
         spread = np.linalg.inv(precision[np.ix_(block, block)])
         errors[block] = spread @ weights[block]
@@ -129,15 +131,15 @@ def judged(errors: Sequence[Error]) -> Score:
     )
 
 
-def fit(cells: Sequence[Cell]) -> Spreads:
-    """The spreads that these cells make most likely."""
-    names, sources = list(EFFECTS), sorted({cell.source for cell in cells})
-    place = np.array([sources.index(cell.source) for cell in cells])
-    fixed = fixed_part(cells)
-    alike = [shared([key(cell) for cell in cells]) for key in EFFECTS.values()]
-    values = centred(cells)
+def fit(groups: Sequence[FigureGroup]) -> Spreads:
+    """The spreads that these groups make most likely."""
+    names, sources = list(EFFECTS), sorted({group.source for group in groups})
+    place = np.array([sources.index(group.source) for group in groups])
+    fixed = fixed_part(groups)
+    alike = [shared([key(group) for group in groups]) for key in EFFECTS.values()]
+    values = centred(groups)
     width = np.array([WIDE_EFFECT] * len(names) + [WIDE_SOURCE] * len(sources))
-    diagonal = np.diag_indices(len(cells))
+    diagonal = np.diag_indices(len(groups))
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
         """Minus the logarithm of the posterior density, and its gradient."""
@@ -148,7 +150,7 @@ def fit(cells: Sequence[Cell]) -> Spreads:
         noise = variances[len(names) :][place]
         matrix[diagonal] += noise
         factor = cho_factor(matrix, lower=True)
-        inverse = cho_solve(factor, np.eye(len(cells)))
+        inverse = cho_solve(factor, np.eye(len(groups)))
         weights = inverse @ values
         distance = (logs - MEDIAN) / width
         density = 0.5 * values @ weights + np.log(np.diag(factor[0])).sum() + 0.5 * distance @ distance
@@ -166,16 +168,16 @@ def fit(cells: Sequence[Cell]) -> Spreads:
     return Spreads(dict(zip(names, spreads.tolist(), strict=False)), own, statistics.median(own.values()))
 
 
-def cross_validated(cells: Sequence[Cell], by: str) -> dict[str, list[list[Error]]]:
+def cross_validated(groups: Sequence[FigureGroup], by: str) -> dict[str, list[list[Error]]]:
     """Errors fold by fold: spreads are fitted without a tenth of the cards, or without a source, and predict it."""
-    names = sorted({getattr(cell, by) for cell in cells})
+    names = sorted({getattr(group, by) for group in groups})
     folds = [names[at::FOLDS] for at in range(FOLDS)] if by == "card" else [[name] for name in names]
     found: dict[str, list[list[Error]]] = {what: [] for what in LEFT_OUT}
     for fold in folds:
         started = time.monotonic()
-        spreads = fit([cell for cell in cells if getattr(cell, by) not in fold])
+        spreads = fit([group for group in groups if getattr(group, by) not in fold])
         for what, errors in found.items():
-            errors.append([each for each in errors_of(cells, spreads, what) if getattr(each.cell, by) in fold])
+            errors.append([each for each in errors_of(groups, spreads, what) if getattr(each.group, by) in fold])
         print(f"  without {', '.join(fold)[:60]}: {time.monotonic() - started:.0f} s", flush=True)
     return found
 
@@ -198,7 +200,7 @@ def written(spreads: Spreads, check: Score, of_sources: Score) -> str:
     """The text of spreads.toml."""
     lines = [
         "# Standard deviations of the logarithm of a published speed: made by benchmarks/cards_model.py from",
-        "# public_speeds.csv and boards.csv. Make it anew after a change of either.",
+        "# public_speeds.csv and data_sheets.csv. Make it anew after a change of either.",
         "",
         f"usual_source = {spreads.usual_source:.4f}",
         "# By what intervals are multiplied: found with spreads that were fitted without the cards that they predict.",
@@ -227,11 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; check over sources too")
     arguments = parser.parse_args()
-    cells = published().cells
-    over_cards = cross_validated(cells, "card")
+    groups = published().groups
+    over_cards = cross_validated(groups, "card")
     widening = widening_for(over_cards["figure"])
     print(f"widening {widening:.3f}")
-    checks = {"card": over_cards} | ({"source": cross_validated(cells, "source")} if arguments.check else {})
+    checks = {"card": over_cards} | ({"source": cross_validated(groups, "source")} if arguments.check else {})
     for by, found in checks.items():
         for what, folds in found.items():
             score = judged(widened(folds, None if by == "card" else widening))
@@ -240,7 +242,7 @@ def main() -> None:
     if not arguments.check:
         scores = [judged(widened(over_cards[what], None)) for what in ("figure", "source")]
         path = Path(str(files("gpubench.studies.cards") / "spreads.toml"))
-        path.write_text(written(replace(fit(cells), widening=widening), *scores), encoding="utf-8")
+        path.write_text(written(replace(fit(groups), widening=widening), *scores), encoding="utf-8")
         print(path)
 
 

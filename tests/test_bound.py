@@ -1,4 +1,4 @@
-"""What bounds a case: the words on constructed rows and on suites that are bound on purpose."""
+"""The bottleneck of a case, on constructed rows and on suites with a bottleneck on purpose."""
 
 import math
 import re
@@ -8,9 +8,9 @@ import pytest
 from facts import lacking
 
 from gpubench.rows.read import load
-from gpubench.studies.roofline import bound
-from gpubench.studies.roofline.bound import bound_of, limit_seconds, why_not_faster
-from gpubench.studies.roofline.listed_peaks import find
+from gpubench.studies import bound
+from gpubench.studies.bound import bound_of, limit_seconds, why_not_faster
+from gpubench.studies.listed_peaks import find
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -28,7 +28,7 @@ def changed(**columns):
 
 
 @pytest.mark.parametrize(
-    ("word", "columns"),
+    ("bottleneck", "columns"),
     [
         ("compute", {}),
         ("memory", {"bytes_per_sample": 2e7}),
@@ -43,22 +43,22 @@ def changed(**columns):
         ("unknown", {name: math.nan for name in BUSY if name not in {"card", "precision"}}),
     ],
 )
-def test_the_word(word, columns):
-    assert bound_of(changed(**columns)).word == word
+def test_the_bottleneck(bottleneck, columns):
+    assert bound_of(changed(**columns)).bottleneck == bottleneck
 
 
 def test_a_cpu_waits_for_data_as_long_as_its_loop_does():
-    found = bound_of(changed(device="cpu", data_stall=0.6, loader_wait=0.01), throttled=False)
-    assert found.word != "input"
-    assert "waits for data 1%" in found.evidence
-    assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).word == "input"
+    result = bound_of(changed(device="cpu", data_stall=0.6, loader_wait=0.01), throttled=False)
+    assert result.bottleneck != "input"
+    assert "waits for data 1%" in result.evidence
+    assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).bottleneck == "input"
     assert "waits" not in bound_of(changed(device="cpu", data_stall=0.3), throttled=False).evidence
 
 
-def test_a_throttled_card_is_said_so_whatever_else_holds():
-    found = bound_of(changed(data_stall=0.9), throttled=True)
-    assert found.word == "throttled"
-    assert "compute 80%" in found.evidence
+def test_a_throttled_card_is_throttled_whatever_else_is_slow():
+    result = bound_of(changed(data_stall=0.9), throttled=True)
+    assert result.bottleneck == "throttled"
+    assert "compute 80%" in result.evidence
 
 
 def test_the_evidence_names_every_share():
@@ -67,59 +67,59 @@ def test_the_evidence_names_every_share():
 
 
 def test_mfu_is_of_the_whole_pipeline_and_the_limit_of_the_whole_run():
-    found = bound_of(changed(samples_per_second=500.0, data_stall=0.5))
-    assert found.mfu == pytest.approx(0.4)
-    assert found.peak == "measured"
-    assert found.limit_seconds == pytest.approx(8e8 * 50_000 / 1e12)
+    result = bound_of(changed(samples_per_second=500.0, data_stall=0.5))
+    assert result.mfu == pytest.approx(0.4)
+    assert result.peak == "measured"
+    assert result.limit_seconds == pytest.approx(8e8 * 50_000 / 1e12)
 
 
-def test_a_listed_card_is_measured_by_its_list():
+def test_the_listed_peak_comes_first():
     row = changed(card="NVIDIA A100-SXM4-80GB", precision="bf16", measured_peak_flops=math.nan)
-    found = bound_of(row | {"flops_per_sample": 1.4e11, "op_overhead_seconds": math.nan})
-    assert found.peak == "listed"
-    assert found.mfu == pytest.approx(1.4e14 / 311.9e12, rel=0.01)
-    assert found.word == "compute"
-    assert "of the listed peak" in found.evidence
+    result = bound_of(row | {"flops_per_sample": 1.4e11, "op_overhead_seconds": math.nan})
+    assert result.peak == "listed"
+    assert result.mfu == pytest.approx(1.4e14 / 311.9e12, rel=0.01)
+    assert result.bottleneck == "compute"
+    assert "of the listed peak" in result.evidence
 
 
 def test_an_unknown_card_without_a_measured_peak_has_no_limit():
-    found = bound_of(changed(measured_peak_flops=math.nan))
-    assert (found.peak, found.mfu, found.limit_seconds) == ("unknown", None, None)
+    result = bound_of(changed(measured_peak_flops=math.nan))
+    assert (result.peak, result.mfu, result.limit_seconds) == ("unknown", None, None)
 
 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
         ({"measured_peak_flops": math.nan, "measured_bandwidth_bytes_per_second": math.nan}, "`gpubench peak`"),
-        ({name: math.nan for name in BUSY if name not in {"card", "precision"}}, "its work was not counted"),
+        ({name: math.nan for name in BUSY if name not in {"card", "precision"}}, "FLOPs and bytes were not counted"),
     ],
 )
 def test_what_is_missing_is_named(columns, words):
-    found = bound_of(changed(**columns | {"op_overhead_seconds": math.nan}))
-    assert found.word == "unknown"
-    assert words in found.evidence
+    result = bound_of(changed(**columns | {"op_overhead_seconds": math.nan}))
+    assert result.bottleneck == "unknown"
+    assert words in result.evidence
 
 
-def test_a_peak_that_is_passed_is_to_be_measured_again():
-    found = bound_of(changed(measured_peak_flops=6e11))
-    assert found.word == "compute"
-    assert "compute 133%" in found.evidence
-    assert "run `gpubench peak` again" in found.evidence
+def test_a_peak_that_is_exceeded_must_be_measured_again():
+    result = bound_of(changed(measured_peak_flops=6e11))
+    assert result.bottleneck == "compute"
+    assert "compute 133%" in result.evidence
+    assert "run `gpubench peak` again" in result.evidence
 
 
-def test_a_peak_that_is_passed_many_times_explains_nothing():
+def test_a_peak_that_is_exceeded_by_far_is_ignored():
     row = changed(measured_peak_flops=2.9e10)  # other programs computed while it was measured
-    found = bound_of(row)
-    assert (found.word, found.mfu, found.limit_seconds) == ("unknown", None, None)
-    assert "run `gpubench peak` again" in found.evidence
-    assert "matrix products" not in why_not_faster(row, row, found)
+    result = bound_of(row)
+    assert (result.bottleneck, result.mfu, result.limit_seconds) == ("unknown", None, None)
+    assert "run `gpubench peak` again" in result.evidence
+    assert "matrix products" not in why_not_faster(row, row, result)
 
 
-def test_so_is_one_that_only_the_whole_pipeline_passes():
-    # The resident steps, later, found the machine busy.
-    found = bound_of(changed(measured_peak_flops=7.5e11, resident_samples_per_second=500.0))
-    assert found.mfu > 1.05
-    assert found.evidence.count("run `gpubench peak` again") == 1
+def test_a_peak_that_only_the_whole_pipeline_exceeds_must_be_measured_again():
+    # The resident steps, later, ran on a busy machine.
+    result = bound_of(changed(measured_peak_flops=7.5e11, resident_samples_per_second=500.0))
+    assert result.mfu > 1.05
+    assert result.evidence.count("run `gpubench peak` again") == 1
 
 
 def test_processes_of_one_cpu_share_its_peak():
@@ -135,7 +135,7 @@ def test_several_processes_share_the_work():
     both = bound_of(changed(processes=2, samples_per_second=2000.0, resident_samples_per_second=2000.0))
     assert both.mfu == pytest.approx(0.8)
     assert both.limit_seconds == pytest.approx(20.0)
-    assert both.word == "compute"
+    assert both.bottleneck == "compute"
 
 
 def test_dawnbench_arithmetic():
@@ -144,8 +144,8 @@ def test_dawnbench_arithmetic():
     assert v100
     assert limit_seconds(2.757e9, 50_000 * 35, v100.peak("fp16")) == pytest.approx(38.6, abs=0.05)
     row = {"card": "Tesla V100-SXM2-16GB", "card_memory_bytes": 16e9, "precision": "fp16"}
-    found = bound_of({**row, "flops_per_sample": 2.757e9, "run_samples": 1_750_000, "samples_per_second": 5000.0})
-    assert found.limit_seconds == pytest.approx(39, abs=0.5)
+    result = bound_of({**row, "flops_per_sample": 2.757e9, "run_samples": 1_750_000, "samples_per_second": 5000.0})
+    assert result.limit_seconds == pytest.approx(39, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_dawnbench_arithmetic():
     [
         ("the GeForce GTX 1080 Ti has no tensor cores", {"card": "NVIDIA GeForce GTX 1080 Ti"}),
         ("matrix products reach only 1.10 times", {"measured_peak_flops": 1.1e12}),
-        ("60% of the FLOPs are in products whose sizes are no multiples of 8", {"odd_flops_share": 0.6}),
+        ("60% of the FLOPs are in products with sizes that are not multiples of 8", {"odd_flops_share": 0.6}),
         ("input-bound (waits for data 40%", {"data_stall": 0.4}),
         ("launch-bound", {"flops_per_sample": 1e7, "ops_per_step": 2000}),
         ("memory-bound", {"bytes_per_sample": 2e7}),
@@ -164,7 +164,7 @@ def test_why_a_mixed_precision_is_not_faster(words, columns):
     assert words in why_not_faster(mixed, BUSY, bound_of(mixed))
 
 
-def test_nothing_is_said_where_no_known_reason_shows():
+def test_no_reason_where_none_is_known():
     mixed = changed(precision="fp16", measured_peak_flops=2e12, flops_per_sample=3e8)
     assert why_not_faster(mixed, BUSY, bound_of(mixed)) == ""
 
@@ -175,30 +175,32 @@ EXPECTED = {model: model for model in ("input", "launch", "compute", "memory", "
 
 
 @pytest.mark.alone
-def test_constructed_suites_come_out_as_what_they_are(cli_process, tmp_path):
+def test_constructed_suites_have_their_bottlenecks(cli_process, tmp_path):
     """Real runs: a sleeping loader, 50,000 tiny calls, matrix products, a streaming add, a slow exchange, a mixture.
 
     On a machine that is busy with other things one short trial can be off; then the medians of three decide, if the
     rows do not say themselves that they are worth nothing.
     """
     assert cli_process("peak", "--device", "cpu", "--precision", "fp32").returncode == 0
-    found = _bounds(cli_process, tmp_path, repeats=1)
-    if _words(found) != EXPECTED:
-        found = _bounds(cli_process, tmp_path, repeats=3)
+    bounds = _bounds(cli_process, tmp_path, repeats=1)
+    if _bottlenecks(bounds) != EXPECTED:
+        bounds = _bounds(cli_process, tmp_path, repeats=3)
         shared = load([tmp_path / "a.csv"]).frame["marks"].str.contains("shared").any()
-        if _words(found) != EXPECTED and shared:
+        if _bottlenecks(bounds) != EXPECTED and shared:
             pytest.skip("others compute on this machine, as the rows say; run it again when it is quiet")
-    assert _words(found) == EXPECTED, "\n".join(f"{model}: {each.evidence}" for model, each in found.items())
+    assert _bottlenecks(bounds) == EXPECTED, "\n".join(
+        f"{model}: {result.evidence}" for model, result in bounds.items()
+    )
     shown = cli_process("compare", "--only", "roofline", "a.csv")
     assert re.search(r"at most \d+%", shown.stdout), shown.stdout
 
 
-def _words(found):
-    return {model: each.word for model, each in found.items()}
+def _bottlenecks(bounds):
+    return {model: result.bottleneck for model, result in bounds.items()}
 
 
 def _bounds(cli_process, tmp_path, repeats):
-    """What bounds each model, by the medians of `repeats` trials; the same file goes on."""
+    """Return the bottleneck of each model, by the medians of `repeats` more trials."""
     options = ["--device", "cpu", "--precision", "fp32", "--quick", "--repeats", repeats, "--out", "a.csv"]
     done = cli_process("run", "--suite", SUITES / "bounded.py", *options)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Published speeds: where each comes from, what the model makes of them and how far it is off, and `gpubench cards`."""
+"""Published speeds: their sources, the model and its errors, and the ranking of `gpubench cards`."""
 
 import csv
 import json
@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gpubench.studies import listed_peaks
 from gpubench.studies.cards import REFERENCE, ranking
-from gpubench.studies.cards.boards import boards
 from gpubench.studies.cards.figures import (
     CLASS_OF,
-    Cell,
+    FigureGroup,
+    data_sheets,
     published,
     read_figures,
     reason_against,
@@ -29,41 +30,40 @@ from gpubench.studies.cards.model import (
     Model,
     Spreads,
     centred,
-    checked,
     covariance,
     fitted_model,
     fitted_spreads,
+    prediction_errors,
 )
-from gpubench.studies.roofline import listed_peaks
 
 FIGURES = read_figures()
-NAMES = sorted({cell.card for cell in published().cells})
+NAMES = sorted({group.card for group in published().groups})
 
 
-def test_every_figure_names_the_file_at_a_commit_that_it_stands_in():
+def test_every_figure_names_its_file_and_commit():
     assert len(FIGURES) > 1400
-    for each in FIGURES:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+", each.source), each
-        assert re.fullmatch(r"[0-9a-f]{7,40}", each.commit), each
-        assert each.file, each
-        assert each.figure > 0, each
-        assert 2016 < each.year < 2027, each
-        assert each.family in FAMILIES, each
-        assert each.gpus > 1 or each.precision in CLASS_OF, each
+    for figure in FIGURES:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", figure.source), figure
+        assert re.fullmatch(r"[0-9a-f]{7,40}", figure.commit), figure
+        assert figure.file, figure
+        assert figure.figure > 0, figure
+        assert 2016 < figure.year < 2027, figure
+        assert figure.family in FAMILIES, figure
+        assert figure.gpus > 1 or figure.precision in CLASS_OF, figure
     assert FIGURES[0].line == 2
 
 
 def test_no_figure_is_there_twice():
-    facts = [(*(getattr(each, name) for name in vars(each) if name != "line"),) for each in FIGURES]
+    facts = [(*(getattr(figure, name) for name in vars(figure) if name != "line"),) for figure in FIGURES]
     assert len(set(facts)) == len(facts)
 
 
 def test_figures_are_left_out_by_what_their_sources_say():
     reasons = {figure.line: reason for figure, reason in published().left_out}
     assert len(reasons) + len(published().used) == len(FIGURES)
-    assert {each.line for each in FIGURES if each.gpus > 1} <= reasons.keys()
-    assert all(reasons[each.line] for each in FIGURES if each.source == "pytorch/torchtune")
-    good = next(each for each in FIGURES if each.line not in reasons)
+    assert {figure.line for figure in FIGURES if figure.gpus > 1} <= reasons.keys()
+    assert all(reasons[figure.line] for figure in FIGURES if figure.source == "pytorch/torchtune")
+    good = next(figure for figure in FIGURES if figure.line not in reasons)
     assert reason_against(good, {}) == ""
     assert "several GPUs" in reason_against(replace(good, gpus=8), {})
     assert "doubtful" in reason_against(replace(good, note="doubtful: no such card"), {})
@@ -73,71 +73,71 @@ def test_figures_are_left_out_by_what_their_sources_say():
     assert reason_against(replace(curve, batch="64"), largest) == ""
 
 
-def test_no_rule_looks_at_how_fast_a_card_was():
+def test_no_rule_depends_on_the_speed():
     """Once half precision had to be 5% faster, which took the only convolution figures of the B200 away."""
-    used = {(each.card, each.workload, each.precision) for each in published().used}
+    used = {(figure.card, figure.workload, figure.precision) for figure in published().used}
     assert {("B200", "resnet50-train-224", "amp-fp16"), ("B200", "resnet50-train-224", "tf32")} <= used
-    for each in FIGURES:
-        if each.source != "siasosp23/artifacts":
-            assert reason_against(each, {}) == reason_against(replace(each, figure=1e6), {})
+    for figure in FIGURES:
+        if figure.source != "siasosp23/artifacts":
+            assert reason_against(figure, {}) == reason_against(replace(figure, figure=1e6), {})
 
 
-def test_two_cards_of_one_recipe_are_what_is_compared():
+def test_every_recipe_has_at_least_two_cards():
     """And what a recipe is does not depend on the card: fp32 and TF32 of one program are one class."""
     cards = {}
-    for cell in published().cells:
-        cards.setdefault(cell.recipe, set()).add(cell.card)
+    for group in published().groups:
+        cards.setdefault(group.recipe, set()).add(group.card)
     assert min(map(len, cards.values())) > 1
-    assert {cell.kind for cell in published().cells} == {"half", "single", "strict"}
+    assert {group.kind for group in published().groups} == {"half", "single", "strict"}
 
 
-def test_what_data_sheets_say_is_known_of_every_card_and_the_same_everywhere():
-    assert set(NAMES) <= set(boards())
-    assert all(row["source"] for row in _rows("boards.csv"))
+def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
+    assert set(NAMES) <= set(data_sheets())
+    assert all(row["source"] for row in _rows("data_sheets.csv"))
     full = {short_name(figure["card"]): figure["card"] for figure in _rows("public_speeds.csv")}
     for card in NAMES:
         name = full[card].removeprefix("NVIDIA ")
-        listed = [each for each in listed_peaks.cards() if re.fullmatch(each.match, name, re.IGNORECASE)]
+        listed = [peak for peak in listed_peaks.cards() if re.fullmatch(peak.match, name, re.IGNORECASE)]
         if len(listed) == 1:
-            assert boards()[card].gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
+            assert data_sheets()[card].gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    path = Path(listed_peaks.__file__).parents[1] / "cards" / name
+    path = Path(listed_peaks.__file__).parent / "cards" / name
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_the_spreads_are_those_of_the_model_and_its_sources(benchmark_script):
     spreads = fitted_spreads()
     assert set(spreads.effects) == set(EFFECTS)
-    assert set(spreads.sources) == {cell.source for cell in published().cells}
+    assert set(spreads.sources) == {group.source for group in published().groups}
     assert spreads.widening >= 1
-    errors = benchmark_script("cards_model").errors_of(published().cells, spreads, "figure")
-    assert checked()["figures"] == len(errors)  # made from the figures that are there
+    errors = benchmark_script("cards_model").errors_of(published().groups, spreads, "figure")
+    assert prediction_errors()["figures"] == len(errors)  # made from the figures that are there
 
 
-def test_left_out_figures_are_predicted_as_well_as_is_said(benchmark_script):
-    script, cells, spreads = benchmark_script("cards_model"), published().cells, fitted_spreads()
-    scores = {what: script.judged(script.errors_of(cells, spreads, what)) for what in script.LEFT_OUT}
+def test_left_out_figures_are_predicted_within_the_printed_error(benchmark_script):
+    script, groups, spreads = benchmark_script("cards_model"), published().groups, fitted_spreads()
+    scores = {what: script.judged(script.errors_of(groups, spreads, what)) for what in script.LEFT_OUT}
     assert scores["figure"].median < 0.08
     assert scores["source"].median < 0.13
     assert scores["card"].median < 0.16
     assert all(0.85 < score.held < 0.95 for score in scores.values())
     # With spreads that were fitted without the card; benchmarks/cards_model.py takes minutes.
-    assert checked()["median_error"] < 0.12
-    assert 0.85 < checked()["in_interval"] < 0.95
-    assert 0.85 < checked()["in_interval_source"] < 0.95
+    assert prediction_errors()["median_error"] < 0.12
+    assert 0.85 < prediction_errors()["in_interval"] < 0.95
+    assert 0.85 < prediction_errors()["in_interval_source"] < 0.95
 
 
 SOME = [
-    cell
-    for cell in published().cells
-    if cell.source in {"u39kun/deep-learning-benchmark", "mli/transformers-benchmarks"}
+    group
+    for group in published().groups
+    if group.source in {"u39kun/deep-learning-benchmark", "mli/transformers-benchmarks"}
 ]
 
 
 @pytest.mark.parametrize("block", [[3], [0, 1, 2, 7]])
-def test_what_is_left_out_in_closed_form_is_what_the_others_predict(block, benchmark_script):
+def test_the_closed_form_of_leaving_out_equals_the_prediction_of_the_rest(block, benchmark_script):
     spreads = replace(fitted_spreads(), widening=1.0)
     errors, deviations = benchmark_script("cards_model").left_out(SOME, spreads, [block])
     matrix, values = covariance(SOME, spreads), centred(SOME)
@@ -149,10 +149,10 @@ def test_what_is_left_out_in_closed_form_is_what_the_others_predict(block, bench
     assert np.isnan(errors[rest]).all()
 
 
-def made(card: str, source: str, workload: str, speed: float) -> Cell:
-    """A cell with one figure."""
+def made(card: str, source: str, workload: str, speed: float) -> FigureGroup:
+    """A group with one figure."""
     figure = replace(FIGURES[0], card=card, source=source, workload=workload, figure=speed, unit="images/s")
-    return Cell(card, source, "half", workload, "made", "", FAMILIES[int(workload[-1]) % 2], (figure,))
+    return FigureGroup(card, source, "half", workload, "made", "", FAMILIES[int(workload[-1]) % 2], (figure,))
 
 
 def test_a_card_that_is_twice_as_fast_everywhere_is_twice_as_fast():
@@ -175,34 +175,34 @@ def test_a_card_that_is_twice_as_fast_everywhere_is_twice_as_fast():
     assert few.high / few.low > 1.1 * many.high / many.low
 
 
-def test_intervals_hold_in_simulated_figures():
+def test_nine_of_ten_intervals_contain_the_simulated_value():
     """Cards, sources and recipes drawn from the model itself: nine of ten intervals hold what was drawn."""
     spreads = Spreads(dict.fromkeys(EFFECTS, 0.1), {}, 0.1)
     cards = ["RTX 3090", "RTX 4090", "GTX 1080 Ti", "V100-SXM2-16GB", "H200"]
-    cells = [made(card, f"source{s}", f"model{s}{m}", 1.0) for card in cards for s in range(3) for m in range(3)]
-    probes = [Cell(card, "", "half", "new", "", "", "matmul", ()) for card in cards]
-    matrix = covariance([*cells, *probes], spreads)
+    groups = [made(card, f"source{s}", f"model{s}{m}", 1.0) for card in cards for s in range(3) for m in range(3)]
+    probes = [FigureGroup(card, "", "half", "new", "", "", "matmul", ()) for card in cards]
+    matrix = covariance([*groups, *probes], spreads)
     root = np.linalg.cholesky(matrix + 1e-9 * np.eye(len(matrix)))
     rng = np.random.default_rng(1)
     held = []
-    own = [name for name in EFFECTS if name in {"card_source", "card_source_class", "card_workload"}]
-    noise = (len(own) + 2) * 0.1**2  # architecture_recipe and software are new for a new workload too
+    extra = [name for name in EFFECTS if name in {"card_source", "card_source_class", "card_workload"}]
+    noise = (len(extra) + 2) * 0.1**2  # architecture_recipe and software are new for a new workload too
     for _ in range(60):
         drawn = root @ rng.standard_normal(len(matrix))
         seen = [
-            replace(cell, figures=(replace(cell.figures[0], figure=math.exp(value)),))
-            for cell, value in zip(cells, drawn, strict=False)
+            replace(group, figures=(replace(group.figures[0], figure=math.exp(value)),))
+            for group, value in zip(groups, drawn, strict=False)
         ]
         model = Model(seen, spreads)
         means, spread = model.speeds(cards, "half", ["matmul"])
         for at in range(1, len(cards)):
-            truth = drawn[len(cells) + at] - drawn[len(cells)]
+            truth = drawn[len(groups) + at] - drawn[len(groups)]
             deviation = math.sqrt(spread[0, 0] + spread[at, at] - 2 * spread[0, at] + 2 * (noise + 0.1**2))
             held.append(float(abs(means[at] - means[0] - truth) < 1.645 * deviation))
     assert statistics.mean(held) == pytest.approx(0.9, abs=0.06)
 
 
-def test_the_2080_ti_over_the_1080_ti_is_what_was_published_of_it():
+def test_the_2080_ti_over_the_1080_ti_agrees_with_its_published_ratio():
     """1.26 to 1.58 by model and precision (results/2019-rtx-2080-ti-gtx-1080-ti.csv, which the model has not seen)."""
     ratio = fitted_model().ratio("RTX 2080 Ti", "GTX 1080 Ti", "single")
     assert 1.26 <= ratio.value <= 1.58
@@ -216,16 +216,16 @@ def test_mlperf_agrees_although_the_model_has_not_seen_it():
     """Ratios of cards in its results with equal numbers of GPUs; the B200 is faster there (docs/research/cards.md)."""
     known = set(NAMES)
     speeds: dict[tuple[str, int], dict[str, list[float]]] = {}
-    for each in FIGURES:
-        if each.source.startswith("mlcommons/") and each.card in known:
-            speeds.setdefault((each.workload, each.gpus), {}).setdefault(each.card, []).append(each.speed)
+    for figure in FIGURES:
+        if figure.source.startswith("mlcommons/") and figure.card in known:
+            speeds.setdefault((figure.workload, figure.gpus), {}).setdefault(figure.card, []).append(figure.speed)
     inside, errors = [], []
-    for own in speeds.values():
-        for one, two in combinations(sorted(own), 2):
-            measured = statistics.median(own[one]) / statistics.median(own[two])
-            said = fitted_model().one_workload(one, two, "half")
-            inside.append(said.low < measured < said.high)
-            errors.append(abs(math.log(measured / said.value)))
+    for by_card in speeds.values():
+        for one, two in combinations(sorted(by_card), 2):
+            measured = statistics.median(by_card[one]) / statistics.median(by_card[two])
+            ratio = fitted_model().one_workload(one, two, "half")
+            inside.append(ratio.low < measured < ratio.high)
+            errors.append(abs(math.log(measured / ratio.value)))
     assert len(inside) == 16
     assert sum(inside) >= 13
     assert statistics.median(errors) < 0.25
@@ -233,24 +233,24 @@ def test_mlperf_agrees_although_the_model_has_not_seen_it():
 
 def test_cards_from_2017_to_2025_are_ranked_and_neighbours_share_a_tier():
     ranked = ranking.rank(fitted_model())
-    assert sum(2017 <= boards()[line.card].year <= 2025 for line in ranked.lines) >= 45
+    assert sum(2017 <= data_sheets()[line.card].year <= 2025 for line in ranked.lines) >= 45
     assert len(ranked.lines) == len({line.card for line in ranked.lines}) >= 60
     tiers = [line.tier for line in ranked.lines if line.tier]
     assert tiers == sorted(tiers)
     assert 1 < max(tiers) < len(tiers) / 3
     firsts = [next(line for line in ranked.lines if line.tier == tier) for tier in sorted(set(tiers))]
     for above, below in pairwise(firsts):
-        assert fitted_model().ratio(above.card, below.card, "half").told_apart
-    (own,) = [line for line in ranked.lines if line.card == REFERENCE]
-    assert {(each.value, each.low, each.high) for each in own.ratios.values()} == {(1.0, 1.0, 1.0)}
+        assert fitted_model().ratio(above.card, below.card, "half").differs
+    (reference,) = [line for line in ranked.lines if line.card == REFERENCE]
+    assert {(ratio.value, ratio.low, ratio.high) for ratio in reference.ratios.values()} == {(1.0, 1.0, 1.0)}
 
 
-def test_a_card_of_one_source_is_less_sure():
+def test_a_card_of_one_source_has_a_wider_interval():
     wide = {line.card: line.ratios["half"] for line in ranking.rank(fitted_model()).lines if "half" in line.ratios}
     assert wide["RTX 4080"].high / wide["RTX 4080"].low > wide["RTX 3090"].high / wide["RTX 3090"].low
 
 
-def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
+def test_the_table_fits_a_screen_and_has_the_prediction_error(cli):
     done = cli("cards")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -260,24 +260,24 @@ def test_the_table_fits_a_screen_and_says_what_it_is_worth(cli):
     assert end - start <= 30
     for card in ("B200", "H100 80GB HBM3", "RTX 5090", "RTX 4090", "RTX 3090", "RTX 2080 Ti", "GTX 1080 Ti"):
         assert any(f" {card}  " in line for line in lines), card
-    said = " ".join(lines[end:])
-    assert f"prediction error: {checked()['median_error']:.0%}" in said
+    notes = " ".join(lines[end:])
+    assert f"prediction error: {prediction_errors()['median_error']:.0%}" in notes
     assert "times as fast as RTX 3090" in cli("cards", "--relative-to", "3090").stdout
 
 
 def test_one_card_shows_each_figure_with_its_line_and_file(cli):
     out = " ".join(cli("cards", "B200").stdout.split())
-    for each in published().used:
-        if each.card == "B200":
-            assert each.file in out
-            assert f" {each.line} " in out
+    for figure in published().used:
+        if figure.card == "B200":
+            assert figure.file in out
+            assert f" {figure.line} " in out
     assert "several GPUs at once" in out
 
 
 def test_sources_are_listed(cli):
     out = cli("cards", "--sources").stdout
-    for each in FIGURES:
-        assert re.search(rf"{re.escape(each.source)} +{each.commit}", out)
+    for figure in FIGURES:
+        assert re.search(rf"{re.escape(figure.source)} +{figure.commit}", out)
     assert "no other card has the same recipe" in out
     out = cli("cards", "--source", "transformers-benchmarks").stdout
     assert re.search(r"bert-layer-fwdbwd +A100-SXM4-80GB +136", out)
@@ -324,6 +324,6 @@ def test_the_fit_goes_uphill(benchmark_script):
 
 def _log_density(spreads: Spreads) -> float:
     matrix, values = covariance(SOME, spreads), centred(SOME)
-    prior = sum((math.log(each / 0.1) / 2.0) ** 2 for each in spreads.effects.values())
-    prior += sum((math.log(each / 0.1) / 0.7) ** 2 for each in spreads.sources.values())
+    prior = sum((math.log(effect / 0.1) / 2.0) ** 2 for effect in spreads.effects.values())
+    prior += sum((math.log(source / 0.1) / 0.7) ** 2 for source in spreads.sources.values())
     return -0.5 * float(values @ np.linalg.solve(matrix, values) + np.linalg.slogdet(matrix)[1] + prior)

@@ -1,4 +1,4 @@
-"""What people ask `gpubench cards`: by names, prices, options; and what two cards beside each other are told."""
+"""Options of `gpubench cards` (names, prices, classes), and the comparison of two cards."""
 
 import json
 import math
@@ -8,18 +8,18 @@ import pytest
 
 from gpubench.analysis.metrics import price_of
 from gpubench.errors import UserError
-from gpubench.studies.cards import REFERENCE, asked, ranking, versus
+from gpubench.studies.cards import REFERENCE, options, ranking, versus
 from gpubench.studies.cards.figures import published
 from gpubench.studies.cards.model import fitted_model
 
-NAMES = sorted({cell.card for cell in published().cells})
+NAMES = sorted({group.card for group in published().groups})
 
 
-def answer(one: str, other: str, classes=ranking.SHOWN, families=("convolution", "matmul"), dollars=None):
-    """The sentences on two cards, and the lines of their table."""
-    found = versus.answer(fitted_model(), published(), (one, other), classes, families, dollars)
-    (section,) = found.sections
-    return found.headline, " ".join(section.notes), section.tables[1].lines if len(section.tables) > 1 else ()
+def answer(one: str, other: str, classes=ranking.DEFAULT_CLASSES, families=("convolution", "matmul"), dollars=None):
+    """Return the headline, the notes and the lines of the table for two cards."""
+    result = versus.answer(fitted_model(), published(), (one, other), classes, families, dollars)
+    (section,) = result.sections
+    return result.headline, " ".join(section.notes), section.tables[1].lines if len(section.tables) > 1 else ()
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def answer(one: str, other: str, classes=ranking.SHOWN, families=("convolution",
         ("6000 ada", "RTX 6000 Ada"),
     ],
 )
-def test_a_card_is_found_by_what_people_call_it(wish, card):
-    assert asked.find_card(wish, NAMES) == card
+def test_find_card(wish, card):
+    assert options.find_card(wish, NAMES) == card
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_a_card_is_found_by_what_people_call_it(wish, card):
         ("RX 6800", "there is Radeon RX 6800 XT"),
         ("K8", "there is K80"),
         ("MI325", "there is MI325X"),
-        ("A100 40GB", r"which one\? There is A100-PCIE-40GB and A100-SXM4-40GB"),
-        ("A100", r"which one\? There is .*A100-SXM4-40GB and A100-SXM4-80GB"),
+        ("A100 40GB", r"several cards match: A100-PCIE-40GB and A100-SXM4-40GB"),
+        ("A100", r"several cards match: .*A100-SXM4-40GB and A100-SXM4-80GB"),
         ("RTX 4095", r"did you mean RTX 4090\?"),
-        ("", "nobody published"),
+        ("", "no published figure"),
     ],
 )
-def test_a_part_of_a_name_is_no_other_card(wish, named):
+def test_part_of_a_name_does_not_match_another_card(wish, named):
     with pytest.raises(UserError, match=named):
-        asked.find_card(wish, NAMES)
+        options.find_card(wish, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_price_is_that_of_its_card_and_of_no_other(entry, card, other):
     assert price_of(other, {entry: 1.0, other: 2.0}) == 2.0
 
 
-def test_prices_are_looked_up_once_and_what_names_no_card_is_said(cli, tmp_path):
+def test_prices_are_looked_up_once_and_unknown_names_are_printed(cli, tmp_path):
     (tmp_path / "p.toml").write_text('A10 = 0.6\nH20 = 1.0\nL4 = 0.7\n"NVIDIA GeForce RTX 4090" = 0.5\nA100 = 2\n')
     done = cli("cards", "--price", "p.toml", "--relative-to", "A10", "--precision", "half")
     assert done.returncode == 0, done.stderr
@@ -95,10 +95,10 @@ def test_prices_are_looked_up_once_and_what_names_no_card_is_said(cli, tmp_path)
         assert "no card" in done.stderr
 
 
-def test_what_has_no_price_is_said(cli, tmp_path):
+def test_cards_without_a_price_are_named(cli, tmp_path):
     (tmp_path / "p.toml").write_text('"RTX 4090" = 0.40\nMI50 = 0.1\n')
-    said = " ".join(cli("cards", "4090", "3090", "--price", "p.toml").stdout.split())
-    assert "RTX 3090 has no price" in said
+    text = " ".join(cli("cards", "4090", "3090", "--price", "p.toml").stdout.split())
+    assert "RTX 3090 has no price" in text
     done = cli("cards", "--price", "p.toml", "--precision", "single")
     assert " MI50 " in done.stdout  # beyond the best known
     assert "A100-SXM4-80GB has no price" in " ".join(done.stdout.split())
@@ -107,8 +107,8 @@ def test_what_has_no_price_is_said(cli, tmp_path):
 def test_dollars_are_counted_where_cards_have_a_price(cli, tmp_path):
     (tmp_path / "prices.toml").write_text('"RTX 4090" = 0.40\n"RTX 3090" = 0.20\n"RTX 3060" = 0.1\n')
     ratio = fitted_model().ratio("RTX 4090", "RTX 3090", "half").value / 2
-    said = " ".join(cli("cards", "4090", "3090", "--price", "prices.toml").stdout.split())
-    assert f"At 0.4 and 0.2 dollars an hour RTX 4090 trains {ratio:.2f} times as much for a dollar" in said
+    text = " ".join(cli("cards", "4090", "3090", "--price", "prices.toml").stdout.split())
+    assert f"At 0.4 and 0.2 dollars an hour RTX 4090 trains {ratio:.2f} times as much for a dollar" in text
     table = cli("cards", "--relative-to", "3090", "--price", "prices.toml").stdout
     assert re.search(rf"RTX 4090 .* 0\.40 +{ratio:.2f}$", table, re.MULTILINE)
     assert re.search(r"RTX 3060 +- .* 0\.10$", table, re.MULTILINE)  # no figure in half: nothing per dollar
@@ -127,24 +127,24 @@ def test_every_card_is_on_one_table(cli):
 
 def test_the_first_tier_is_named_and_cards_of_the_class_are_counted():
     model = fitted_model()
-    plain, own, none = (ranking.headline(ranking.rank(model, each)) for each in (REFERENCE, "B200", "L4"))
-    assert "B200 is 1.00" not in own
-    assert "H200 is 0." in own
-    assert all(said.startswith("Of 65 cards B200, H200, GH200 480GB or") for said in (plain, own, none))
+    usual, fastest, slow = (ranking.headline(ranking.rank(model, card)) for card in (REFERENCE, "B200", "L4"))
+    assert "B200 is 1.00" not in fastest
+    assert "H200 is 0." in fastest
+    assert all(text.startswith("Of 65 cards B200, H200, GH200 480GB or") for text in (usual, fastest, slow))
 
 
-def test_two_cards_are_a_sentence_and_every_figure_that_speaks_for_it(cli):
+def test_two_cards_are_compared_with_every_pair_of_figures(cli):
     done = cli("cards", "RTX 4090", "RTX 3090", "--all")
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
+    text = " ".join(done.stdout.split())
     value = fitted_model().ratio("RTX 4090", "RTX 3090", "half").value
-    assert said.startswith(f"RTX 4090 trains {value:.2f} times as fast as RTX 3090 in half precision (90%: ")
-    assert f"is worth {value:.2f} times the price of RTX 3090" in said
-    pairs = versus.pairs_of(published().cells, "RTX 4090", "RTX 3090")
+    assert text.startswith(f"RTX 4090 trains {value:.2f} times as fast as RTX 3090 in half precision (90%: ")
+    assert f"is worth {value:.2f} times the price of RTX 3090" in text
+    pairs = versus.pairs_of(published().groups, "RTX 4090", "RTX 3090")
     low, high = min(pair.ratio for pair in pairs), max(pair.ratio for pair in pairs)
-    assert f"4 sources have both: {len(pairs)} ratios from {low:.2f} to {high:.2f}, median 1." in said
-    assert f"All {len(pairs)} agree" in said
-    ratios = [float(each) for each in re.findall(r"(?:half|single) +(\d\.\d\d) ", done.stdout)]
+    assert f"4 sources have both: {len(pairs)} ratios from {low:.2f} to {high:.2f}, median 1." in text
+    assert f"All {len(pairs)} agree" in text
+    ratios = [float(ratio) for ratio in re.findall(r"(?:half|single) +(\d\.\d\d) ", done.stdout)]
     assert ratios == sorted(ratios)
     assert len(ratios) == len(pairs)
     for pair in pairs:
@@ -152,73 +152,73 @@ def test_two_cards_are_a_sentence_and_every_figure_that_speaks_for_it(cli):
         assert pair.one.workload in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     short = cli("cards", "RTX 4090", "RTX 3090").stdout
-    assert all(f" {each:.2f} " in short for each in (low, high))  # both ends
+    assert all(f" {ratio:.2f} " in short for ratio in (low, high))  # both ends
 
 
-def test_what_says_the_contrary_comes_first_and_is_named(cli):
-    said = " ".join(cli("cards", "V100-SXM2-16GB", "P100-PCIE-16GB", "--precision", "single").stdout.split())
-    assert re.search(r"Disagreeing: 3 of \d+ \(stanford-futuredata/gavel\)", said)
-    first = re.search(r"gavel-\S+ batch \d+ \(a\) (0\.\d\d) ", said)
+def test_pairs_that_disagree_come_first(cli):
+    text = " ".join(cli("cards", "V100-SXM2-16GB", "P100-PCIE-16GB", "--precision", "single").stdout.split())
+    assert re.search(r"Disagreeing: 3 of \d+ \(stanford-futuredata/gavel\)", text)
+    first = re.search(r"gavel-\S+ batch \d+ \(a\) (0\.\d\d) ", text)
     assert first
     assert float(first[1]) < 1
 
 
 @pytest.mark.parametrize(("one", "other"), [("GTX 1080 Ti", "RTX 2070 Max-Q"), ("RTX 3080", "V100-SXM2-32GB")])
-def test_a_figure_is_held_against_the_answer_in_its_own_precision(one, other):
+def test_a_pair_is_compared_with_the_ratio_of_its_class(one, other):
     """The answer is below 1 in half precision and above it in fp32."""
     model = fitted_model()
-    values = {kind: model.ratio(one, other, kind).value for kind in ranking.SHOWN}
+    values = {kind: model.ratio(one, other, kind).value for kind in ranking.DEFAULT_CLASSES}
     assert values["half"] < 1 < values["single"]
-    _, said, lines = answer(one, other)
+    _, text, lines = answer(one, other)
     contrary = [(ratio >= 1) != (values[kind] >= 1) for _, kind, ratio, *_ in lines]
     assert contrary == sorted(contrary, reverse=True)
     assert sum(contrary) <= 1
-    counted = re.search(r"Disagreeing: (\d+) of", said)
+    counted = re.search(r"Disagreeing: (\d+) of", text)
     assert counted is None or int(counted[1]) == sum(contrary)
 
 
-def test_what_cannot_be_told_apart_has_no_worth():
-    said, more, lines = answer("A100-PCIE-40GB", "A100-SXM4-40GB", ["half"])
-    assert said.startswith("A100-PCIE-40GB and A100-SXM4-40GB cannot be told apart in half precision (1.0")
+def test_cards_that_are_too_close_to_call_have_no_worth():
+    text, more, lines = answer("A100-PCIE-40GB", "A100-SXM4-40GB", ["half"])
+    assert text.startswith("A100-PCIE-40GB and A100-SXM4-40GB are too close to call in half precision (1.0")
     assert "worth" not in more
     assert f"{len(lines)} ratios from 0.88 to 0.96, median 0.89; {len(lines)} of them are below 1" in more
 
 
-def test_where_kinds_of_models_differ_both_are_told():
-    _, said, _ = answer("A100-SXM4-80GB", "V100-SXM2-32GB")
-    assert re.search(r"In fp32 .* the mean of two that differ: 2\.8\d times on convolution models .* on matmul", said)
-    _, said, _ = answer("RTX 4090", "RTX 3090")
-    assert "the mean of two" not in said
+def test_where_families_differ_both_ratios_are_printed():
+    _, text, _ = answer("A100-SXM4-80GB", "V100-SXM2-32GB")
+    assert re.search(r"FP32 is the mean of two different ratios: 2\.8\d times on convolution models .* on matmul", text)
+    _, text, _ = answer("RTX 4090", "RTX 3090")
+    assert "the mean of two" not in text
 
 
-def test_pairs_of_two_versions_say_so(cli):
+def test_pairs_of_two_versions_have_a_caveat(cli):
     lines = answer("GH200 480GB", "H200")[2]
     assert lines
-    assert all(re.search(r"torch \S+ against torch \S+", line[5]) for line in lines)
+    assert all(re.search(r"torch \S+ and torch \S+", line[5]) for line in lines)
 
 
-def test_what_has_no_figure_of_a_kind_of_models_is_said():
-    _, said, _ = answer("TITAN V", "B200", ["half"], ["matmul"])
-    assert "TITAN V has no figure of matmul models in half precision: it is placed by its others" in said
-    _, said, _ = answer("RTX 4070", "RTX 4060", ["half"])
-    assert "RTX 4060 has no figure of matmul models in half precision" in said
+def test_a_card_without_figures_of_a_family_is_named():
+    _, text, _ = answer("TITAN V", "B200", ["half"], ["matmul"])
+    assert "TITAN V has no figure of matmul models in half precision: estimated from its other figures" in text
+    _, text, _ = answer("RTX 4070", "RTX 4060", ["half"])
+    assert "RTX 4060 has no figure of matmul models in half precision" in text
     model = fitted_model()
     for family in ("convolution", "matmul"):
         for line in ranking.rank(model, families=[family]).ranked:
-            assert any((cell.card, cell.kind, cell.family) == (line.card, "half", family) for cell in model.cells)
+            assert any((group.card, group.kind, group.family) == (line.card, "half", family) for group in model.groups)
 
 
 def test_cards_without_a_class_in_common_are_still_compared(cli):
-    said = " ".join(cli("cards", "4060", "3060").stdout.split())
-    assert said.startswith("RTX 4060 and RTX 3060 cannot be told apart")
-    assert "No source has both" in said
-    assert "RTX 3060 has no figure in half precision: it is placed by its others and by its architecture" in said
-    said = " ".join(cli("cards", "RTX 3060", "B200").stdout.split())
-    assert said.startswith("RTX 3060 trains 0.")
-    assert "RTX 3060 has no figure in half precision" in said
+    text = " ".join(cli("cards", "4060", "3060").stdout.split())
+    assert text.startswith("RTX 4060 and RTX 3060 are too close to call")
+    assert "No source has both" in text
+    assert "RTX 3060 has no figure in half precision: estimated from its other figures and its architecture" in text
+    text = " ".join(cli("cards", "RTX 3060", "B200").stdout.split())
+    assert text.startswith("RTX 3060 trains 0.")
+    assert "RTX 3060 has no figure in half precision" in text
 
 
-def test_a_card_that_is_not_there_or_not_one_is_said(cli):
+def test_unknown_cards_and_options_are_refused(cli):
     done = cli("cards", "RTX 4095")
     assert done.returncode == 2
     assert "did you mean RTX 4090?" in done.stderr
@@ -238,19 +238,19 @@ def test_a_card_that_is_not_there_or_not_one_is_said(cli):
         ["--sources", "--price", "p.toml"],
     ],
 )
-def test_an_option_that_says_nothing_here_is_refused_before_anything_is_printed(cli, tmp_path, wrong):
+def test_an_option_without_effect_is_refused_before_anything_is_printed(cli, tmp_path, wrong):
     (tmp_path / "p.toml").write_text('"RTX 4090" = 0.4\n')
     done = cli("cards", *wrong)
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_one_card_begins_with_where_it_stands(cli):
-    said = " ".join(cli("cards", "4090").stdout.split())
+def test_one_card_begins_with_its_rank(cli):
+    text = " ".join(cli("cards", "4090").stdout.split())
     ratio = fitted_model().ratio("RTX 4090", "A100-SXM4-80GB", "half")
-    assert re.match(rf"RTX 4090 is number \d+ of 65 cards in half precision, {ratio.value:.2f} times as fast as", said)
-    own = cli("cards", "4090", "--precision", "half", "--family", "matmul").stdout
-    assert "resnet50" not in own
-    assert " single " not in own
+    assert re.match(rf"RTX 4090 is number \d+ of 65 cards in half precision, {ratio.value:.2f} times as fast as", text)
+    out = cli("cards", "4090", "--precision", "half", "--family", "matmul").stdout
+    assert "resnet50" not in out
+    assert " single " not in out
     assert cli("cards", "L4").stdout.startswith("L4 is number")
 
 

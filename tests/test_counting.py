@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.studies.roofline.bound import limit_seconds
-from gpubench.studies.roofline.listed_peaks import find
+from gpubench.studies.bound import limit_seconds
+from gpubench.studies.listed_peaks import find
 from gpubench.training.flops import Work
 
 

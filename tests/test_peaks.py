@@ -1,8 +1,8 @@
-"""Listed peaks: every card by its real name, its variants told apart, every figure computed a second time."""
+"""Listed peaks: cards by their driver names, their variants, and every figure computed a second time."""
 
 import pytest
 
-from gpubench.studies.roofline.listed_peaks import GIB, cards, find, tables
+from gpubench.studies.listed_peaks import GIB, cards, find, tables
 
 # The name that the driver gives, its memory in GiB, then TFLOP/s (fp32, tf32, fp16) and GB/s, from the makers'
 # SMs x boost clock x FLOP per clock and SM. fp32 of Hopper and B200 is left out: it is published for a higher clock.
@@ -66,18 +66,18 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize(("name", "card"), VARIANTS.items())
-def test_variants_are_told_apart(name, card):
-    found = find(name, 80 * GIB)
-    assert found
-    assert found.name == card
+def test_variants_are_different_cards(name, card):
+    listed = find(name, 80 * GIB)
+    assert listed
+    assert listed.name == card
 
 
 @pytest.mark.parametrize(
     ("gib", "card"), [(9.8, "GeForce RTX 3080"), (11.8, "GeForce RTX 3080 12GB"), (24, None), (None, None)]
 )
-def test_two_cards_of_one_name_are_told_apart_by_their_memory(gib, card):
-    found = find("NVIDIA GeForce RTX 3080", gib and gib * GIB)
-    assert (found and found.name) == card
+def test_two_cards_of_one_name_differ_by_their_memory(gib, card):
+    listed = find("NVIDIA GeForce RTX 3080", gib and gib * GIB)
+    assert (listed and listed.name) == card
 
 
 @pytest.mark.parametrize(

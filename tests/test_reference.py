@@ -1,4 +1,4 @@
-"""The suite reference, timed as others time it, and where its figure places a card."""
+"""The suite `reference`, and the comparison of its rate with published figures."""
 
 import pandas as pd
 import pytest
@@ -19,8 +19,9 @@ CASE = {
 }  # fmt: skip
 
 
-def said(rate, **changes):
-    return placing.placed(pd.DataFrame(rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})))
+def sentences(rate, **changes):
+    trials = rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})
+    return placing.reference_sentences(pd.DataFrame(trials))
 
 
 def test_both_models_train_and_prove_their_precision(cli, tmp_path):
@@ -51,37 +52,37 @@ def test_an_epoch_is_one_batch_again_and_again():
     batch = (torch.zeros(4), torch.zeros(4))
     loader = training.Again(batch, 18)
     assert len(list(loader)) == len(loader) == 4
-    assert all(each is batch for each in loader)
+    assert all(item is batch for item in loader)
 
 
-def test_the_bridge_is_timms_own_figure_of_a_3090():
+def test_the_anchor_is_timms_figure_of_a_3090():
     base = placing.anchor()
     assert (base.card, base.figure, base.unit) == ("RTX 3090", 1218, "images/s")
 
 
-def test_a_card_that_others_measured_is_held_against_its_kind():
-    (usual,) = said(1900.0, card="NVIDIA GeForce RTX 4090")
+def test_a_card_is_compared_with_its_reference():
+    (usual,) = sentences(1900.0, card="NVIDIA GeForce RTX 4090")
     assert lacking(usual, "RTX 4090", "batch of 64", "resnet50", 1.56, "RTX 3090", "90%") == []
-    assert ", as others of its kind: " in usual
-    assert "another recipe" in usual
-    assert "slower than others of its kind" in said(600.0, card="NVIDIA GeForce RTX 4090")[0]
-    assert "faster than others of its kind" in said(5000.0, card="NVIDIA GeForce RTX 4090")[0]
+    assert ", like its reference: " in usual
+    assert "timm" in usual
+    assert "slower than its reference" in sentences(600.0, card="NVIDIA GeForce RTX 4090")[0]
+    assert "faster than its reference" in sentences(5000.0, card="NVIDIA GeForce RTX 4090")[0]
 
 
-def test_a_new_card_is_placed_by_its_own_figure_alone():
-    (text,) = said(2436.0, card="NVIDIA GeForce RTX 6090")
+def test_a_card_without_a_reference_has_its_own_figure_alone():
+    (text,) = sentences(2436.0, card="NVIDIA GeForce RTX 6090")
     assert "2.00 times as fast" in text
     assert lacking(text, "RTX 6090", "RTX 3090", "half precision") == []
 
 
-def test_what_is_not_known_of_a_figure_widens_it():
+def test_hosts_torch_and_timm_widen_the_interval():
     """Two hosts, another torch, and the distance from timm."""
     spreads = fitted_model().spreads
-    assert placing.own_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
+    assert placing.anchor_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
 
 
-def test_a_cpu_has_no_place_and_is_told_so():
-    (text,) = said(4.0, card="AMD EPYC", device="cpu", precision="bf16")
+def test_cpus_are_not_ranked():
+    (text,) = sentences(4.0, card="AMD EPYC", device="cpu", precision="bf16")
     assert lacking(text, "AMD EPYC", "CPU") == []
 
 
@@ -99,25 +100,25 @@ def test_a_cpu_has_no_place_and_is_told_so():
         {"batch_size": 32},
     ],
 )
-def test_another_recipe_gets_no_place_and_says_what_it_takes(changes):
-    (text,) = said(1900.0, card="NVIDIA GeForce RTX 4090", **changes)
+def test_another_recipe_is_unranked_with_the_requirements(changes):
+    (text,) = sentences(1900.0, card="NVIDIA GeForce RTX 4090", **changes)
     assert lacking(text, "RTX 4090", "unmarked") == []
 
 
-def test_rows_of_other_suites_say_nothing_of_places():
-    assert said(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
-    assert placing.placed(pd.DataFrame(columns=["studies", "card", "device"])) == []
+def test_rows_of_other_suites_have_no_reference():
+    assert sentences(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
+    assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
 
 
-def test_batches_and_precisions_have_places_of_their_own():
+def test_each_batch_and_precision_is_compared_alone():
     made = [row for batch in (64, 256) for row in rows([100.0] * 2, **{**CASE, "card": "NVIDIA GeForce RTX 4090",
             "batch_size": batch, "samples_per_second": 1000.0 + batch})]  # fmt: skip
-    small, large = placing.placed(pd.DataFrame(made))
+    small, large = placing.reference_sentences(pd.DataFrame(made))
     assert "with a batch of 64 trains" in small
     assert "with a batch of 256 trains" in large
 
 
-def test_a_run_ends_with_the_place(tmp_path):
+def test_a_run_ends_with_the_comparison(tmp_path):
     made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
     write.append(tmp_path / "a.csv", made)
-    assert "as others of its kind" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))
+    assert "like its reference" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))

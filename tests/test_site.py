@@ -18,8 +18,7 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
-from gpubench.studies.standings.contents import NO_ROWS
-from gpubench.studies.standings.standings import Row
+from gpubench.studies.ranked_cases import NO_ROWS, SiteRow
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 500_000
@@ -272,7 +271,7 @@ def test_a_source_is_a_link_where_it_begins_with_a_place_on_the_web(source, link
 
 def test_names_that_files_cannot_have_are_told_apart():
     cards = ["A/B", "a b", "日本", "中国", "x" * 300]
-    to = addresses(cards, ["s"], [Row("a.csv", 2, "A/B", {}), Row("A.csv", 2, "A/B", {})])
+    to = addresses(cards, ["s"], [SiteRow("a.csv", 2, "A/B", {}), SiteRow("A.csv", 2, "A/B", {})])
     names = [to.card(card) for card in cards]
     assert len(set(names)) == 5
     assert all(re.fullmatch(r"card/[a-z0-9-]{1,110}\.html", name) for name in names)
@@ -316,24 +315,24 @@ def test_files_of_one_name_are_two(tmp_path):
 
 
 def test_the_address_of_a_row_stays_when_files_of_other_names_join():
-    mine, others = Row("mine.csv", 2, "A", {}), [Row("a.csv", 2, "A", {}), Row("z.csv", 2, "A", {})]
+    mine, others = SiteRow("mine.csv", 2, "A", {}), [SiteRow("a.csv", 2, "A", {}), SiteRow("z.csv", 2, "A", {})]
     alone, joined = addresses(["A"], [], [mine]), addresses(["A"], [], [others[0], mine, others[1]])
     assert alone.row(mine) == joined.row(mine) == "card/a.html#mine-2"
 
 
-def test_places_are_among_like_cases_alone(tmp_path):
+def test_ranks_are_among_comparable_cases(tmp_path):
     fast, slow = rows([50.0] * 6, precision="bf16"), rows([100.0] * 6)
     other = rows([10.0] * 6, batch_size=128)
     records.append(tmp_path / "mine.csv", [*slow, *fast, *other])
     built(tmp_path / "site", tmp_path / "mine.csv")
     places = {
-        (each["precision"][0], each["batch"][0]): each["place"][0]
+        (each["precision"][0], each["batch"][0]): each["rank"][0]
         for each in table(tmp_path / "site", "index.html", "cases")
     }
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
+def test_two_that_agree_share_a_rank_and_imported_ones_are_marked(tmp_path):
     for name in ("a", "b"):
         records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
     figures = {
@@ -347,7 +346,7 @@ def test_two_that_agree_share_a_place_and_imported_ones_are_marked(tmp_path):
     records.append(tmp_path / "c.csv", mine)
     built(tmp_path / "site", tmp_path)
     lines = table(tmp_path / "site", "index.html", "cases")
-    told = [tuple(line[name][0] for name in ("place", "batch", "submissions")) for line in lines]
+    told = [tuple(line[name][0] for name in ("rank", "batch", "submissions")) for line in lines]
     assert sorted(told) == [
         ("1 of 2", "128 (author)", ""),
         ("1 of 2", "64 (fixed)", "2 agree, within 0.0%"),

@@ -1,10 +1,10 @@
-"""The agreement of submissions and the places of cases: not to know is not to agree, and no stranger decides."""
+"""The agreement of submissions, and the ranks of cases."""
 
 import pytest
 from rows import cell
 
-from gpubench.studies.standings.agreement import agreements
-from gpubench.studies.standings.standings import agreement_text, places_of
+from gpubench.studies.agreement import agreements
+from gpubench.studies.ranked_cases import ranks_of
 
 
 def measured(middle, device, session, **changes):
@@ -13,25 +13,25 @@ def measured(middle, device, session, **changes):
     return cell(times, device_hash=device, session=session, **changes)
 
 
-def said(*cells, files=None):
-    """What is said of each; every cell is in a file of its own unless `files` says otherwise."""
+def texts(*cells, files=None):
+    """Return the agreement of each cell as text; by default every cell is in another file."""
     names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
-    return [agreement_text(found) for found in agreements(cells, lambda each: {names[id(each)]})]
+    return [str(agreement or "") for agreement in agreements(cells, lambda member: {names[id(member)]})]
 
 
-def test_submissions_agree_where_their_medians_are_known_to_be_within_the_minimum_effect():
+def test_submissions_agree_if_the_interval_of_their_ratio_is_within_the_minimum_effect():
     cells = [measured(100, "a", "1"), measured(101, "b", "2"), measured(104, "c", "3")]
-    assert said(*cells) == ["2 of 3 agree, within 1.0%", "2 of 3 agree, within 1.0%", "1 of 3 agrees"]
-    assert said(*cells[:2]) == ["2 agree, within 1.0%"] * 2
-    assert said(cells[0]) == ["one"]
+    assert texts(*cells) == ["2 of 3 agree, within 1.0%", "2 of 3 agree, within 1.0%", "1 of 3 agrees"]
+    assert texts(*cells[:2]) == ["2 agree, within 1.0%"] * 2
+    assert texts(cells[0]) == ["one"]
 
 
-def test_not_to_know_is_not_to_agree():
+def test_noisy_submissions_do_not_agree():
     noisy = [60.0, 80.0, 95.0, 105.0, 130.0, 160.0]
     for factor in (1.0, 1.57):  # medians that are equal by luck, and far apart
         others = [one * factor for one in noisy]
         pair = cell(noisy, device_hash="a", session="1"), cell(others, device_hash="b", session="2")
-        assert said(*pair) == ["1 of 2 agrees"] * 2
+        assert texts(*pair) == ["1 of 2 agrees"] * 2
 
 
 @pytest.mark.parametrize(
@@ -39,41 +39,41 @@ def test_not_to_know_is_not_to_agree():
 )
 def test_rows_of_a_case_that_share_something_are_one_submission(device, session, file):
     cells = [measured(100, "a", "1"), measured(101, device, session)]
-    assert said(*cells, files=[0, file]) == ["one"] * 2
+    assert texts(*cells, files=[0, file]) == ["one"] * 2
     between = cell([100.5], device_hash="a", session="4")
-    assert said(measured(100, "a", "1"), measured(101, "b", "4"), between)[:2] == ["one"] * 2
+    assert texts(measured(100, "a", "1"), measured(101, "b", "4"), between)[:2] == ["one"] * 2
 
 
-def test_no_row_of_another_case_takes_the_agreement_of_two_away():
+def test_rows_of_another_case_do_not_join_two_submissions():
     bridge = measured(8, "a", "2", suite="made-up")
-    assert said(measured(100, "a", "1"), measured(101, "b", "2"), bridge)[:2] == ["2 agree, within 1.0%"] * 2
+    assert texts(measured(100, "a", "1"), measured(101, "b", "2"), bridge)[:2] == ["2 agree, within 1.0%"] * 2
 
 
 @pytest.mark.parametrize(
     "changes",
     [{"params": "epochs=2"}, {"batch_size": 128}, {"torch": "2.6.0"}, {"precision": "bf16"}, {"suite_digest": "d2"}],
 )
-def test_what_is_not_the_same_case_says_nothing_of_it(changes):
-    assert said(measured(100, "a", "1"), measured(100, "b", "2", **changes)) == ["one"] * 2
+def test_another_case_does_not_count(changes):
+    assert texts(measured(100, "a", "1"), measured(100, "b", "2", **changes)) == ["one"] * 2
 
 
 def test_few_trials_and_imported_figures_are_no_submission():
     few = cell([100.0], device_hash="b", session="2")
     figure = cell([100.0], source="github.com/a/b", device_hash="", session="")
-    assert said(measured(100, "a", "1"), few, figure) == ["one", "too few trials", ""]
+    assert texts(measured(100, "a", "1"), few, figure) == ["one", "too few trials", ""]
 
 
-def test_a_combined_cell_says_what_most_of_its_submissions_do():
+def test_a_combined_cell_counts_the_largest_agreement():
     parts = tuple(measured(value, str(value), str(value)) for value in (100, 101, 102, 150))
     whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
     files = {id(part): at for at, part in enumerate(parts)}
-    (found,) = agreements([whole], lambda part: {files[id(part)]})
-    assert agreement_text(found) == "3 of 4 agree, within 2.0%"
+    (agreement,) = agreements([whole], lambda part: {files[id(part)]})
+    assert str(agreement) == "3 of 4 agree, within 2.0%"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "places"),
+    ("seconds", "ranks"),
     [([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4])],
 )
-def test_those_within_the_minimum_effect_of_the_first_share_its_place(seconds, places):
-    assert places_of(seconds) == places
+def test_those_within_the_minimum_effect_of_the_first_share_its_rank(seconds, ranks):
+    assert ranks_of(seconds) == ranks

@@ -79,7 +79,7 @@ def cards(
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
     from gpubench.show.terminal import WIDTH, table_lines
-    from gpubench.studies.cards import REFERENCE, asked, ranking, versus
+    from gpubench.studies.cards import REFERENCE, options, ranking, versus
     from gpubench.studies.cards.figures import CLASSES, published
     from gpubench.studies.cards.model import fitted_model
 
@@ -94,8 +94,8 @@ def cards(
         answer = _figures_of(figures, source) if source else _all_sources(figures)
         return _print(answer, table, answer.sections[0].tables)
     model = fitted_model()
-    names = sorted({cell.card for cell in figures.cells})
-    chosen = [asked.find_card(text, names) for text in card or ()]
+    names = sorted({group.card for group in figures.groups})
+    chosen = [options.find_card(text, names) for text in card or ()]
     if len(chosen) > 2 or len(chosen) != len(set(chosen)):
         raise UserError("give no card for the ranking, one for its figures, or two different ones to compare them")
     if chosen and charts:
@@ -104,14 +104,14 @@ def cards(
         raise UserError(f"--relative-to {relative_to}: the first card is relative to the second; leave it out")
     if len(chosen) == 1 and price:
         raise UserError("--price: for the ranking, or for two cards")
-    classes, families = asked.classes_of(precision), asked.families_of(family)
-    reference = asked.find_card(relative_to or REFERENCE, names)
+    classes, families = options.classes_of(precision), options.families_of(family)
+    reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
     if len(chosen) == 2:
         answer = versus.answer(model, figures, (chosen[0], chosen[1]), classes, families, dollars)
         tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif chosen:
-        kinds = [kind for kind in (classes if precision else CLASSES) if model.knows(chosen[0], kind, families)]
+        kinds = [kind for kind in (classes if precision else CLASSES) if model.has_figures(chosen[0], kind, families)]
         if not kinds:
             raise UserError(f"{chosen[0]} has no such figure; all of its figures: gpubench cards {chosen[0]!r}")
         answer = versus.one_card(figures, chosen[0], ranking.rank(model, reference, kinds, families))
@@ -139,7 +139,7 @@ def _figures_of(figures: "Published", text: str) -> "Answer":
     from gpubench.studies.cards import versus
     from gpubench.studies.words import listed
 
-    names = sorted({cell.source for cell in figures.cells if text.lower() in cell.source.lower()})
+    names = sorted({group.source for group in figures.groups if text.lower() in group.source.lower()})
     if len(names) != 1:
         raise UserError(f"--source {text}: {listed(names) if names else 'no such source'} (--sources lists them)")
     return versus.by_source(figures, names[0])
@@ -165,16 +165,16 @@ def _all_sources(figures: "Published") -> "Answer":
         for reason, counts in sorted(reasons.items())
     ]
     headline = f"{len(figures.figures):,} published training speeds, of which {len(figures.used):,} are used."
-    return ranking.answered(headline, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
+    return ranking.answer_with(headline, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
 
 
 def _prices(path: Path, names: Sequence[str]) -> dict[str, float]:
     """Return dollars per hour by card, and print which entries match no card. Raises UserError."""
     from gpubench.analysis.metrics import read_prices
-    from gpubench.studies.cards import asked
+    from gpubench.studies.cards import options
     from gpubench.studies.words import listed
 
-    dollars, unmatched = asked.priced(read_prices(path), names)
+    dollars, unmatched = options.priced(read_prices(path), names)
     if unmatched:
         say(f"--price: {listed(unmatched)}: no such card, or several (gpubench cards --all has their names)", err=True)
     return dollars

@@ -63,7 +63,7 @@ def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
 
 def source(device: "Device") -> str:
     """Return where the listed peak of a device comes from, or that it is unknown."""
-    from gpubench.studies.roofline import listed_peaks
+    from gpubench.studies import listed_peaks
 
     card = listed_peaks.find(device.card, device.memory_bytes)
     where = f"listed for {card.name}: {card.source}" if card else "peak: unknown (not in listed_peaks.toml)"
@@ -71,7 +71,7 @@ def source(device: "Device") -> str:
 
 
 def _line(device: "Device", precision: str, measured: "Peak | str") -> dict[str, str]:
-    from gpubench.studies.roofline import listed_peaks
+    from gpubench.studies import listed_peaks
 
     card = listed_peaks.find(device.card, device.memory_bytes)
     listed = card.peak(precision) if card else None

@@ -320,10 +320,10 @@ def results_of(path: Path, sessions: Collection[str]) -> list[str]:
     from gpubench.analysis.compare import Question, load_rows
     from gpubench.show.terminal import wrapped
     from gpubench.studies.answer import answer_of
-    from gpubench.studies.cards.placing import placed
+    from gpubench.studies.cards.placing import reference_sentences
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
     findings = [finding for finding in answer_of(of_this_run, Question()).findings if not finding.says_why]
-    sentences = [*(finding.sentence for finding in findings[:MOST_RESULTS]), *placed(of_this_run.frame)]
+    sentences = [*(finding.sentence for finding in findings[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
     return [line for sentence in sentences for line in wrapped(sentence)]

@@ -32,7 +32,7 @@ def write_site(paths: Sequence[Path], out: Path) -> str:
     from importlib.resources import files
 
     from gpubench.show.site.pages import pages
-    from gpubench.studies.standings.contents import contents_of
+    from gpubench.studies.ranked_cases import contents_of
 
     if missing := next((path for path in paths if not path.exists()), None):
         raise UserError(f"{missing}: no such file or folder")

@@ -10,8 +10,7 @@ from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, goals, ladder, pairs, scaling, stages, words
-from gpubench.studies.roofline import roofline
+from gpubench.studies import ablation, batch, goals, ladder, pairs, roofline, scaling, stages, words
 from gpubench.studies.section import Answer, Bars, Chart, Finding, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {

@@ -15,10 +15,9 @@ from gpubench.analysis.compare import Result
 from gpubench.rows.alike import GROUP, SPECIMEN
 from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
-from gpubench.studies import words
+from gpubench.studies import listed_peaks, words
+from gpubench.studies.bound import limit_seconds
 from gpubench.studies.cases import evidence_table
-from gpubench.studies.roofline import listed_peaks
-from gpubench.studies.roofline.bound import limit_seconds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 

@@ -12,7 +12,7 @@ from gpubench.printed import shown as harmless
 from gpubench.rows import alike
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST
-from gpubench.studies.roofline import listed_peaks
+from gpubench.studies import listed_peaks
 from gpubench.submit import limits, texts, together
 from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED

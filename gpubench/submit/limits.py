@@ -9,8 +9,8 @@ from functools import cache
 
 from gpubench.rows.column import DIGITS
 from gpubench.rows.row import QUALITIES
-from gpubench.studies.roofline import listed_peaks
-from gpubench.studies.roofline.bound import IMPOSSIBLE, peaks_used
+from gpubench.studies import listed_peaks
+from gpubench.studies.bound import IMPOSSIBLE, peaks_used
 from gpubench.submit.submitted import Problem, SubmittedRow, shown_cell
 from gpubench.suite import files
 from gpubench.suite.precisions import FLOAT32, PRECISIONS

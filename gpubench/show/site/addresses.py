@@ -8,7 +8,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from gpubench.studies.cards.figures import Figure
-from gpubench.studies.standings.standings import Row
+from gpubench.studies.ranked_cases import SiteRow
 from gpubench.studies.words import slug
 
 Key = TypeVar("Key", bound=Hashable)
@@ -43,16 +43,16 @@ class Addresses:
             return ""
         return f"{self.root}suite/{self.suites[name]}.html{'#' if anchor else ''}{anchor}"
 
-    def row(self, row: Row) -> str:
+    def row(self, row: SiteRow) -> str:
         """Return the link to a row in its card's page."""
         return self.card(row.card, self.anchor(row))
 
-    def anchor(self, row: Row) -> str:
+    def anchor(self, row: SiteRow) -> str:
         """Return the anchor of a row: its file and line. It does not change when files with other names are added."""
         return self.rows[row.file, row.line]
 
 
-def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[Row], root: str = "") -> Addresses:
+def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[SiteRow], root: str = "") -> Addresses:
     """Return the links of a site with these pages and rows, with unique file names."""
     anchors = {(row.file, row.line): f"{PurePath(row.file).stem}-{row.line}" for row in rows}
     return Addresses(

@@ -12,10 +12,9 @@ from gpubench.show.style import style
 from gpubench.studies import answer as answers
 from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import Ranking, headline
+from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Finding
-from gpubench.studies.standings.contents import Contents
-from gpubench.studies.standings.standings import Standing
-from gpubench.studies.words import gain, read_of, times
+from gpubench.studies.words import read_of, times
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
     first = [chart for finding in answer.findings for chart in worth_drawing(finding.charts)][:1]
     with style("page"):
         lead = inline(first, "lead", looks)
-    measured = {standing.card for standing in contents.standings}
+    measured = {ranked_case.card for ranked_case in contents.cases}
     return rendered(
         "site.html",
         rules_of(looks),
@@ -83,26 +82,26 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         lead=lead,
         suites=[(name, here.suite(name)) for name in suites],
         filters={
-            "suite": sorted({standing.suite for standing in contents.standings}),
-            "precision": sorted({standing.precision for standing in contents.standings}),
+            "suite": sorted({ranked_case.suite for ranked_case in contents.cases}),
+            "precision": sorted({ranked_case.precision for ranked_case in contents.cases}),
             "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
-        cases=tables.cases(_in_order(contents.standings, suites), here),
+        cases=tables.cases(_in_order(contents.cases, suites), here),
         ranking=tables.ranking(contents.ranking, here),
         ranked=headline(contents.ranking),
         licensed=contents.licensed,
     )
 
 
-def _in_order(standings: Sequence[Standing], suites: Sequence[str]) -> list[Standing]:
-    """Return the standings in the order of `suites`."""
+def _in_order(ranked: Sequence[RankedCase], suites: Sequence[str]) -> list[RankedCase]:
+    """Return the ranked in the order of `suites`."""
     order = {name: at for at, name in enumerate(suites)}
-    return sorted(standings, key=lambda standing: order.get(standing.suite, len(order)))
+    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> str:
     """Return the page of a card."""
-    cases = [standing for standing in contents.standings if standing.card == card]
+    cases = [ranked_case for ranked_case in contents.cases if ranked_case.card == card]
     rows = {(row.file, row.line): row for case in cases for row in case.rows}
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
@@ -129,6 +128,6 @@ def _lead(ranking: Ranking, card: str) -> str:
     parts = [f"{card} is in tier {line.tier} of {max(line.tier for line in ranking.lines)}"] if line.tier else []
     for kind, ratio in line.ratios.items():
         than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
-        interval = f" (90%: {gain(ratio.low)} to {gain(ratio.high)})" if ratio.low != ratio.high else ""
-        parts.append(f"{times(ratio.value)}{than} in {CLASSES[kind].called}{interval}")
+        interval = f" ({ratio.interval_text})" if ratio.low != ratio.high else ""
+        parts.append(f"{times(ratio.value)}{than} in {CLASSES[kind].name}{interval}")
     return f"By published figures: {', '.join(parts)}."

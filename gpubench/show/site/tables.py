@@ -10,10 +10,10 @@ from dataclasses import replace
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import CLASSES, Figure, Published
-from gpubench.studies.cards.model import Ratio
+from gpubench.studies.cards.model import SpeedRatio
 from gpubench.studies.cards.ranking import Ranking
-from gpubench.studies.section import Column, Estimate, Value
-from gpubench.studies.standings.standings import Row, Standing
+from gpubench.studies.ranked_cases import RankedCase, SiteRow
+from gpubench.studies.section import Column, Value
 from gpubench.studies.words import author, name
 
 LONGEST = 110
@@ -21,7 +21,7 @@ LONGEST = 110
 IMPORTED = "imported"
 """Mark of a case that was published elsewhere and not measured with gpubench."""
 CASES = (
-    Column("place", "count"),
+    Column("rank", "count"),
     Column("card"),
     Column("seconds", "s", "lower"),
     Column("precision"),
@@ -61,38 +61,39 @@ FIGURES = (
 )
 
 
-def cases(standings: Sequence[Standing], to: Addresses) -> Grid:
+def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
     """Return the table of all cases, with links from the seconds to the rows."""
-    return Grid("cases", heads_of(CASES), [_case(standing, to) for standing in standings])
+    return Grid("cases", heads_of(CASES), [_case(ranked_case, to) for ranked_case in ranked])
 
 
-def _case(standing: Standing, to: Addresses) -> HtmlLine:
+def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     """Return the line of a case."""
     values: dict[str, Value] = {
-        "card": standing.label,
-        **{column: getattr(standing, column) for column in ("seconds", "precision", "suite", "model", "batch")},
-        "samples/s": standing.rate,
-        "recipe": name(standing.recipe, LONGEST),
-        "runs": standing.trials or None,
-        "submissions": standing.submissions,
-        "source": author(standing.source),
-        "notes": name(standing.notes, LONGEST),
+        "card": ranked_case.label,
+        **{column: getattr(ranked_case, column) for column in ("seconds", "precision", "suite", "model", "batch")},
+        "samples/s": ranked_case.rate,
+        "recipe": name(ranked_case.recipe, LONGEST),
+        "runs": ranked_case.trials or None,
+        "submissions": ranked_case.submissions,
+        "source": author(ranked_case.source),
+        "notes": name(ranked_case.notes, LONGEST),
     }
     cells = _cells(CASES, values)
-    bar = () if math.isnan(standing.share) else (round(100 * standing.share),)
-    row = to.row(standing.rows[0]) if standing.rows else ""
-    place = f"{standing.place} of {standing.of}" if standing.place else ""
-    cells["place"] = HtmlCell(place, value=str(standing.place or ""), kind="number")
+    bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
+    row = to.row(ranked_case.rows[0]) if ranked_case.rows else ""
+    rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
+    cells["rank"] = HtmlCell(rank, value=str(ranked_case.rank or ""), kind="number")
     cells["card"] = replace(
-        cells["card"], kind="name", href=to.card(standing.card), beside=IMPORTED if standing.source else ""
+        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if ranked_case.source else ""
     )
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
-    cells["suite"] = replace(cells["suite"], href=to.suite(standing.suite))
-    cells["source"] = replace(cells["source"], href=source_link(standing.source), outside=True)
-    if "agree, " in standing.submissions:
+    cells["suite"] = replace(cells["suite"], href=to.suite(ranked_case.suite))
+    cells["source"] = replace(cells["source"], href=source_link(ranked_case.source), outside=True)
+    if "agree, " in ranked_case.submissions:
         cells["submissions"] = replace(cells["submissions"], kind="agree")
     return HtmlLine(
-        list(cells.values()), filters={"suite": standing.suite, "precision": standing.precision, "card": standing.card}
+        list(cells.values()),
+        filters={"suite": ranked_case.suite, "precision": ranked_case.precision, "card": ranked_case.card},
     )
 
 
@@ -118,22 +119,22 @@ def ranking(ranked: Ranking, to: Addresses) -> Grid:
     return Grid("published", heads_of(columns), lines)
 
 
-def _ratio(ratio: Ratio | None, column: Column, href: str, most: float) -> HtmlCell:
+def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> HtmlCell:
     """Return the cell of a ratio, with a bar relative to the largest ratio `most`."""
     if ratio is None:
         return cell_of(None, column)
     if ratio.low == ratio.high:  # the reference card itself
         return cell_of(ratio.value, column, href, bar=(round(100 * ratio.value / most),))
     ends = [min(100, round(100 * end / most)) for end in (ratio.value, ratio.low, ratio.high)]
-    return cell_of(Estimate(ratio.value, ratio.low, ratio.high), column, href, bar=tuple(ends))
+    return cell_of(ratio, column, href, bar=tuple(ends))
 
 
-def rows(measured: Iterable[Row], to: Addresses) -> Grid:
+def rows(measured: Iterable[SiteRow], to: Addresses) -> Grid:
     """Return the table of rows with their files and lines."""
     return Grid("rows", heads_of(ROWS), [_row(row, to) for row in measured])
 
 
-def _row(row: Row, to: Addresses) -> HtmlLine:
+def _row(row: SiteRow, to: Addresses) -> HtmlLine:
     """Return the line of a row."""
     facts, anchor, source = row.facts, to.anchor(row), str(row.facts["source"])
     values: dict[str, Value] = {
@@ -156,7 +157,7 @@ def _not_nan(value: float) -> float | None:
 
 def figures(published: Published, card: str) -> Grid:
     """Return the published figures of a card with their sources, and why some are not used."""
-    used = [(cell.kind, figure, "") for cell in published.cells if cell.card == card for figure in cell.figures]
+    used = [(group.kind, figure, "") for group in published.groups if group.card == card for figure in group.figures]
     unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
     return Grid("figures", heads_of(FIGURES), [_figure(*line) for line in [*used, *unused]])
 

@@ -1,9 +1,9 @@
-"""How fast cards train by what others published: the figures, a model of them, and what it says of a card.
+"""How fast cards train, estimated from published figures. `gpubench cards`, `run`, `doctor` and the site use it.
 
-`public_speeds.csv` has the figures, each with its source; `boards.csv` what data sheets say of the cards. `figures`
-reads and sorts them, `model` estimates from all of them how fast each card is, with the spreads of `spreads.toml`.
-`ranking` makes the table and the chart of it, `versus` puts two cards beside each other.
+`figures` reads the figures (public_speeds.csv) and the data sheets of the cards (data_sheets.csv). `model` predicts the
+speed ratio of two cards, with the spreads of spreads.toml. `ranking` makes the table and the chart of all cards,
+`versus` compares two cards, `placing` compares trials with the published figures, `options` parses options.
 """
 
 REFERENCE = "A100-SXM4-80GB"
-"""The card that has speed 1, unless another is named."""
+"""The default reference: the card with speed 1."""

@@ -1,4 +1,7 @@
-"""Published training speeds: read, sorted into classes of precision, and which are left out by which rule."""
+"""Published training speeds with their class of precision, and the data sheets of cards.
+
+The ranking, the site and `gpubench cards` read them here.
+"""
 
 import csv
 import math
@@ -13,22 +16,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Class:
-    """What a kind of precision is called."""
+    """The names of a class of precisions."""
 
-    called: str
-    """In a sentence."""
-    title: str
-    """In the title of a chart."""
+    name: str
+    """In sentences and titles."""
     head: str
-    """Of a column: as few letters as say it."""
+    """In the head of a column."""
 
 
 CLASSES = {
-    "half": Class("half precision", "half precision", "half"),
-    "single": Class("fp32 as the card does it", "fp32", "fp32"),
-    "strict": Class("fp32 without TF32", "fp32 without TF32", "strict"),
+    "half": Class("half precision", "half"),
+    "single": Class("FP32", "fp32"),
+    "strict": Class("FP32 without TF32", "strict"),
 }
-"""Kinds of precision: speeds are compared within one."""
+"""Classes of precisions: speeds are compared within one class."""
+TF32_NOTE = "FP32: TF32 where the card has it (Ampere and newer)."
+"""The meaning of the class `single`."""
 CLASS_OF = {
     "amp-fp16": "half",
     "bf16": "half",
@@ -37,12 +40,12 @@ CLASS_OF = {
     "tf32": "single",
     "strict-fp32": "strict",
 }
-"""By the precision of a figure; one that is not here has no class."""
-MAKERS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
-UNSAID = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU"})
-"""Words of a card's name that tables leave out."""
+"""The class of each precision; other precisions are left out."""
+MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
+OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU"})
+"""Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start."""
 SECONDS = frozenset({"seconds"})
-"""Units of which less is faster."""
+"""Units in which a smaller figure is faster."""
 
 
 @dataclass(frozen=True)
@@ -50,42 +53,42 @@ class Figure:
     """One published speed."""
 
     line: int
-    """In public_speeds.csv."""
+    """The line in public_speeds.csv."""
     card: str
-    """Without its maker's boilerplate."""
+    """The card's short name."""
     source: str
     """The repository."""
     commit: str
     file: str
     year: int
-    """In which it was published."""
+    """The year of publication."""
     workload: str
     framework: str
     software: str
-    """The version that ran, where figures of one workload have several."""
+    """The software version, where a source has several for one workload."""
     precision: str
     batch: str
     gpus: int
     figure: float
     unit: str
     family: str
-    """`convolution` or `matmul`: of what the model mostly consists."""
+    """`convolution` or `matmul`: the main operation of the model."""
     note: str
 
     @property
     def speed(self) -> float:
-        """More is faster."""
+        """Return the speed: the figure, or 1 / seconds."""
         return 1 / self.figure if self.unit in SECONDS else self.figure
 
     @property
     def where(self) -> str:
-        """The repository at its commit, and the file in it."""
+        """Return the repository, its commit, and the file in it."""
         return f"{self.source}@{self.commit} {self.file}"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one source says of a card on one workload in one class: the median of its figures."""
+class FigureGroup:
+    """The figures of one source for one card, workload and class."""
 
     card: str
     source: str
@@ -99,51 +102,51 @@ class Cell:
 
     @property
     def recipe(self) -> tuple[str, ...]:
-        """What cells must share so that their speeds can be compared."""
+        """Return what groups must share to be comparable."""
         return self.source, self.workload, self.framework, self.kind
 
     @property
     def figure(self) -> float:
-        """The median in their unit; of an even number of figures the geometric mean of the two in the middle."""
-        figures = [each.figure for each in self.figures]
+        """Return the median figure. Of an even number: the geometric mean of the middle two."""
+        figures = [figure.figure for figure in self.figures]
         lower, upper = statistics.median_low(figures), statistics.median_high(figures)
         return lower if lower == upper else math.sqrt(lower * upper)
 
     @property
     def speed(self) -> float:
-        """Of the median; more is faster."""
+        """Return the speed of the median figure."""
         return 1 / self.figure if self.figures[0].unit in SECONDS else self.figure
 
     @property
     def log_speed(self) -> float:
-        """Natural logarithm of the median speed."""
+        """Return the natural logarithm of the median speed."""
         return math.log(self.speed)
 
 
 @dataclass(frozen=True)
 class Published:
-    """All figures: those that are used, as cells, and the others with the reason."""
+    """All figures: the used ones in groups, the others with the reason."""
 
     figures: tuple[Figure, ...]
-    cells: tuple[Cell, ...]
+    groups: tuple[FigureGroup, ...]
     left_out: tuple[tuple[Figure, str], ...]
 
     @property
     def used(self) -> list[Figure]:
-        """The figures in the cells."""
-        return [figure for cell in self.cells for figure in cell.figures]
+        """Return the figures in the groups."""
+        return [figure for group in self.groups for figure in group.figures]
 
 
 def short_name(card: str) -> str:
-    """As people call it: `RTX 3090`, `V100-SXM2-16GB`, `MI100`, `RTX PRO 6000 Server`."""
+    """Return the usual short name: `RTX 3090`, `V100-SXM2-16GB`, `MI100`, `RTX PRO 6000 Server`."""
     words = card.split()
-    while len(words) > 1 and words[0].lower() in MAKERS:
+    while len(words) > 1 and words[0].lower() in MAKER_WORDS:
         words = words[1:]
-    return " ".join(word for word in words if word not in UNSAID)
+    return " ".join(word for word in words if word not in OMITTED_WORDS)
 
 
 def read_figures() -> tuple[Figure, ...]:
-    """All lines of public_speeds.csv."""
+    """Return all lines of public_speeds.csv."""
     text = (files("gpubench.studies.cards") / "public_speeds.csv").read_text(encoding="utf-8")
     return tuple(_figure(number, row) for number, row in enumerate(csv.DictReader(text.splitlines()), 2))
 
@@ -163,32 +166,32 @@ def _figure(line: int, row: Mapping[str, str]) -> Figure:
 
 @cache
 def published() -> Published:
-    """The figures, sorted by `reason_against` and by whether two cards have the same recipe."""
+    """Return all figures; a figure is used if `reason_against` is empty and another card has its recipe."""
     figures = read_figures()
     largest = _largest_batches(figures)
-    reasons = {each.line: reason_against(each, largest) for each in figures}
-    cells = _cells([each for each in figures if not reasons[each.line]])
+    reasons = {figure.line: reason_against(figure, largest) for figure in figures}
+    groups = _groups_of([figure for figure in figures if not reasons[figure.line]])
     cards = defaultdict(set)
-    for cell in cells:
-        cards[cell.recipe].add(cell.card)
-    alone = [cell for cell in cells if len(cards[cell.recipe]) == 1]
-    reasons |= {each.line: "no other card has the same recipe" for cell in alone for each in cell.figures}
-    left_out = tuple((each, reasons[each.line]) for each in figures if reasons[each.line])
-    return Published(figures, tuple(cell for cell in cells if len(cards[cell.recipe]) > 1), left_out)
+    for group in groups:
+        cards[group.recipe].add(group.card)
+    alone = [group for group in groups if len(cards[group.recipe]) == 1]
+    reasons |= {figure.line: "no other card has the same recipe" for group in alone for figure in group.figures}
+    left_out = tuple((figure, reasons[figure.line]) for figure in figures if reasons[figure.line])
+    return Published(figures, tuple(group for group in groups if len(cards[group.recipe]) > 1), left_out)
 
 
 RECIPE_BY_MEMORY = frozenset({"pytorch/torchtune"})
-"""Its table has one model at 18.9 GiB on one card and 37.4 GiB on another: two recipes under one name."""
+"""Sources that give two recipes one name: one model uses 18.9 GiB on one card and 37.4 GiB on another."""
 CURVES = frozenset({"siasosp23/artifacts"})
-"""Sources that list several batches of a card, which differ from card to card: the largest is what one would use."""
+"""Sources with several batch sizes per card, which differ between cards. The largest is used."""
 
 
 def reason_against(figure: Figure, largest: dict[tuple[str, ...], float]) -> str:
-    """Why a figure is not used; empty if it is. Only what its source documents counts, never how well it fits."""
+    """Return why a figure is not used, or "". Rules depend on what the source documents, never on the speed."""
     if figure.gpus > 1:
-        return "several GPUs at once: that is also how they scale"
+        return "several GPUs at once: includes scaling"
     if figure.precision not in CLASS_OF:
-        return f"precision {figure.precision}: no one class"
+        return f"precision {figure.precision}: not in any class"
     if figure.source in RECIPE_BY_MEMORY:
         return "the recipe changes with the memory of the card"
     if figure.note.startswith("doubtful"):
@@ -203,29 +206,59 @@ def _curve(figure: Figure) -> tuple[str, ...]:
 
 
 def _largest_batches(figures: Sequence[Figure]) -> dict[tuple[str, ...], float]:
-    found: dict[tuple[str, ...], float] = {}
-    for each in figures:
-        if each.source in CURVES:
-            found[_curve(each)] = max(float(each.batch), found.get(_curve(each), 0.0))
-    return found
+    largest: dict[tuple[str, ...], float] = {}
+    for figure in figures:
+        if figure.source in CURVES:
+            largest[_curve(figure)] = max(float(figure.batch), largest.get(_curve(figure), 0.0))
+    return largest
 
 
-def _cells(figures: Sequence[Figure]) -> list[Cell]:
+def _groups_of(figures: Sequence[Figure]) -> list[FigureGroup]:
     members: dict[tuple[str, str, str, str, str, str, str], list[Figure]] = defaultdict(list)
-    for each in figures:
-        recipe = (each.workload, each.framework, each.software, each.family)
-        members[each.card, each.source, CLASS_OF[each.precision], *recipe].append(each)
-    return [Cell(*facts, tuple(alike)) for facts, alike in members.items()]
+    for figure in figures:
+        recipe = (figure.workload, figure.framework, figure.software, figure.family)
+        members[figure.card, figure.source, CLASS_OF[figure.precision], *recipe].append(figure)
+    return [FigureGroup(*facts, tuple(alike)) for facts, alike in members.items()]
 
 
-def sources(found: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:
-    """Each source with its commit, the figures that are used and those that are not; the one with the most first."""
-    used, against = found.used, found.left_out
-    counts = Counter((each.source, each.commit) for each in found.figures)
+def sources(published: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:
+    """Yield each source with its commit, its used figures and its left out ones. Most figures first."""
+    counts = Counter((figure.source, figure.commit) for figure in published.figures)
     for (source, commit), _ in counts.most_common():
-        yield (
-            source,
-            commit,
-            [each for each in used if each.source == source],
-            [(each, reason) for each, reason in against if each.source == source],
+        used = [figure for figure in published.used if figure.source == source]
+        yield source, commit, used, [entry for entry in published.left_out if entry[0].source == source]
+
+
+@dataclass(frozen=True)
+class DataSheet:
+    """Specifications of a card; None where unknown."""
+
+    architecture: str
+    """Laptop cards and export versions have separate architectures."""
+    year: int
+    """The year of announcement."""
+    gb_per_second: float
+    """Memory bandwidth."""
+    memory_gb: float | None
+    watts: float | None
+
+
+@cache
+def data_sheets() -> dict[str, DataSheet]:
+    """Return all lines of data_sheets.csv by card."""
+    text = (files("gpubench.studies.cards") / "data_sheets.csv").read_text(encoding="utf-8")
+    return {
+        row["card"]: DataSheet(
+            row["architecture"],
+            int(row["year"]),
+            float(row["bandwidth_gb_per_s"]),
+            float(row["memory_gb"]) if row["memory_gb"] else None,
+            float(row["watts"]) if row["watts"] else None,
         )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def architecture(card: str) -> str:
+    """Return the architecture of a card."""
+    return data_sheets()[card].architecture

@@ -1,4 +1,4 @@
-"""One card against another: the answer as a sentence, and every published figure that speaks for it or against it."""
+"""Compares two cards by published figures, and lists the figures of a card or a source. `gpubench cards` prints it."""
 
 import math
 import statistics
@@ -6,50 +6,55 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpubench.studies.cards.figures import CLASSES, Cell, Figure, Published
-from gpubench.studies.cards.model import Model, Ratio
-from gpubench.studies.cards.ranking import Ranking, answered, scaled, standing
-from gpubench.studies.section import Answer, Column, Estimate, Table, Value
+from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, Figure, FigureGroup, Published
+from gpubench.studies.cards.model import Model, SpeedRatio
+from gpubench.studies.cards.ranking import Ranking, answer_with, rank_sentence
+from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU")
-"""How notes begin that say why a figure may not be what the card does."""
+"""Beginnings of notes that are caveats."""
 BRIEF_COLUMNS, BRIEF_LINES = 6, 8
-"""Of the table of pairs, what a screen shows: so many lines of either end."""
+"""Columns of the table of pairs on a terminal, and its lines at each end."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells of one recipe: what one source measured on both cards."""
+    """The figures of two cards with one recipe, from one source."""
 
-    one: Cell
-    other: Cell
+    one: FigureGroup
+    other: FigureGroup
 
     @property
     def ratio(self) -> float:
-        """How many times as fast the first one was."""
+        """Return the speed of the first card over the second."""
         return self.one.speed / self.other.speed
 
     @property
     def remarks(self) -> list[str]:
-        """What to know of its figures, with the card."""
-        versions = [cell.software or "unsaid" for cell in (self.one, self.other)]
-        differ = [f"{versions[0]} against {versions[1]}"] if versions[0] != versions[1] else []
+        """Return the caveats of its figures, with the card."""
+        versions = [group.software or "unknown" for group in (self.one, self.other)]
+        differ = [f"{versions[0]} and {versions[1]}"] if versions[0] != versions[1] else []
         return differ + [
-            f"{cell.card}: {remark}"
-            for cell in (self.one, self.other)
-            for remark in dict.fromkeys(part for each in cell.figures for part in each.note.split("; "))
+            f"{group.card}: {remark}"
+            for group in (self.one, self.other)
+            for remark in dict.fromkeys(part for figure in group.figures for part in figure.note.split("; "))
             if remark.startswith(REMARKS)
         ]
 
 
-def pairs_of(cells: Sequence[Cell], card: str, other: str) -> list[Pair]:
-    """What sources measured on both."""
-    by_recipe: dict[tuple[str, ...], dict[str, list[Cell]]] = {}
-    for cell in cells:
-        if cell.card in {card, other}:
-            by_recipe.setdefault(cell.recipe, {}).setdefault(cell.card, []).append(cell)
-    return [Pair(one, two) for own in by_recipe.values() for one in own.get(card, ()) for two in own.get(other, ())]
+def pairs_of(groups: Sequence[FigureGroup], card: str, other: str) -> list[Pair]:
+    """Return the pairs of all sources that measured both cards."""
+    by_recipe: dict[tuple[str, ...], dict[str, list[FigureGroup]]] = {}
+    for group in groups:
+        if group.card in {card, other}:
+            by_recipe.setdefault(group.recipe, {}).setdefault(group.card, []).append(group)
+    return [
+        Pair(one, two)
+        for by_card in by_recipe.values()
+        for one in by_card.get(card, ())
+        for two in by_card.get(other, ())
+    ]
 
 
 def answer(
@@ -60,146 +65,146 @@ def answer(
     families: Sequence[str],
     dollars: Mapping[str, float] | None = None,
 ) -> Answer:
-    """The first card over the second: the answer, what it rests on, and the figures of both for it and against it.
+    """Return the speed ratio of the first card to the second, notes, and the pairs of figures behind it.
 
-    `dollars`: an hour, by card.
+    `dollars`: per hour, by card.
     """
     card, other = cards
-    kinds = [kind for kind in classes if any(model.knows(each, kind, families) for each in cards)]
-    kinds.sort(key=lambda kind: not all(model.knows(each, kind, families) for each in cards))
+    kinds = [kind for kind in classes if any(model.has_figures(name, kind, families) for name in cards)]
+    kinds.sort(key=lambda kind: not all(model.has_figures(name, kind, families) for name in cards))
     ratios = {kind: model.ratio(card, other, kind, families) for kind in kinds}
     pairs = [
         pair
-        for pair in pairs_of(published.cells, card, other)
+        for pair in pairs_of(published.groups, card, other)
         if pair.one.kind in classes and pair.one.family in families
     ]
     pairs.sort(key=lambda pair: _agreement(pair, ratios))
-    said = [*_by_family(model, ratios, cards, families), *_worth(model, ratios, cards, families, dollars or {})]
-    said += [*_evidence(ratios, pairs, card, other), *_missing(model, ratios, cards, families)]
-    lines = [(kind, Estimate(ratio.value, ratio.low, ratio.high)) for kind, ratio in ratios.items()]
-    what = f"{card} / {other}"
-    tables = [Table("answer", (Column("class"), Column(what, "ratio", "higher", level=90)), tuple(lines))]
+    notes = [*_by_family(model, ratios, cards, families), *_worth(model, ratios, cards, families, dollars or {})]
+    notes += [*_evidence(ratios, pairs, card, other), *_missing(model, ratios, cards, families)]
+    notes += [TF32_NOTE] if "single" in ratios else []
+    title = f"{card} / {other}"
+    tables = [Table("answer", (Column("class"), Column(title, "ratio", "higher", level=90)), tuple(ratios.items()))]
     tables += [pair_table(pairs, card, other)] if pairs else []
-    return answered(sentence(ratios, cards, classes, families), what, tables, said)
+    return answer_with(sentence(ratios, cards, classes, families), title, tables, notes)
 
 
-def _agreement(pair: Pair, ratios: Mapping[str, Ratio]) -> float:
-    """The logarithm of a pair's ratio in the direction of the model's; below 0 where they disagree."""
+def _agreement(pair: Pair, ratios: Mapping[str, SpeedRatio]) -> float:
+    """Return the log ratio of a pair, with the sign changed if the model's ratio is below 1; below 0: they disagree."""
     return math.log(pair.ratio) * (1 if ratios[pair.one.kind].value >= 1 else -1)
 
 
 def sentence(
-    ratios: Mapping[str, Ratio], cards: tuple[str, str], classes: Sequence[str], families: Sequence[str]
+    ratios: Mapping[str, SpeedRatio], cards: tuple[str, str], classes: Sequence[str], families: Sequence[str]
 ) -> str:
-    """`A trains 1.6 times as fast as B in half precision (90%: 1.4 to 1.9), and 1.7 times in ...`."""
+    """Return `A trains 1.6 times as fast as B in half precision (90%: 1.4 to 1.9), and 1.7 times in ...`."""
     card, other = cards
     if not ratios:
-        names = " or ".join(CLASSES[kind].called for kind in classes)
+        names = " or ".join(CLASSES[kind].name for kind in classes)
         models = " and ".join(families)
-        return f"{card} and {other} cannot be compared: there are no figures of them on {models} models in {names}."
-    told = {kind: ratio for kind, ratio in ratios.items() if ratio.told_apart}
+        return f"{card} and {other} cannot be compared: no figures on {models} models in {names}."
+    different = {kind: ratio for kind, ratio in ratios.items() if ratio.differs}
     parts = [
-        f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].called} ({_span(ratio)})"
-        for at, (kind, ratio) in enumerate(told.items())
+        f"{times(ratio.value)}{'' if at else f' as fast as {other}'} in {CLASSES[kind].name} ({ratio.interval_text})"
+        for at, (kind, ratio) in enumerate(different.items())
     ]
-    said = [f"{card} trains {', and '.join(parts)}."] if told else []
-    unsure = [
-        f"{CLASSES[kind].called} ({times(ratios[kind].value)}; {_span(ratios[kind])})"
+    sentences = [f"{card} trains {', and '.join(parts)}."] if different else []
+    close = [
+        f"{CLASSES[kind].name} ({times(ratios[kind].value)}; {ratios[kind].interval_text})"
         for kind in ratios
-        if kind not in told
+        if kind not in different
     ]
-    who = "They" if told else f"{card} and {other}"
-    said += [f"{who} cannot be told apart in {', nor in '.join(unsure)}."] if unsure else []
-    return " ".join(said)
+    subject = "They" if different else f"{card} and {other}"
+    sentences += [f"{subject} are too close to call in {', and in '.join(close)}."] if close else []
+    return " ".join(sentences)
 
 
-def _span(ratio: Ratio) -> str:
-    return f"90%: {gain(ratio.low)} to {gain(ratio.high)}"
-
-
-def _by_family(model: Model, ratios: Mapping[str, Ratio], cards: tuple[str, str], families: Sequence[str]) -> list[str]:
-    """Where kinds of models differ, each of them: what is typical of both is typical of neither."""
-    said = []
+def _by_family(
+    model: Model, ratios: Mapping[str, SpeedRatio], cards: tuple[str, str], families: Sequence[str]
+) -> list[str]:
+    """Return the ratio by family, for each class in which the families differ: their mean is typical of neither."""
+    notes = []
     for kind in ratios:
-        own = {family: model.ratio(*cards, kind, [family]) for family in families}
-        if max(ratio.low for ratio in own.values()) > min(ratio.high for ratio in own.values()):
-            parts = [f"{times(ratio.value)} on {family} models ({_span(ratio)})" for family, ratio in own.items()]
-            said.append(f"In {CLASSES[kind].called} that is the mean of two that differ: {listed(parts)}.")
-    return said
+        by_family = {family: model.ratio(*cards, kind, [family]) for family in families}
+        if max(ratio.low for ratio in by_family.values()) > min(ratio.high for ratio in by_family.values()):
+            parts = [
+                f"{times(ratio.value)} on {family} models ({ratio.interval_text})"
+                for family, ratio in by_family.items()
+            ]
+            notes.append(f"{CLASSES[kind].name} is the mean of two different ratios: {listed(parts)}.")
+    return notes
 
 
 def _worth(
     model: Model,
-    ratios: Mapping[str, Ratio],
+    ratios: Mapping[str, SpeedRatio],
     cards: tuple[str, str],
     families: Sequence[str],
     dollars: Mapping[str, float],
 ) -> list[str]:
-    """What that is in dollars, and how far a workload of one's own may be from it."""
+    """Return notes on the ratio in dollars, and on one workload."""
     if not ratios:
         return []
     card, other = cards
-    kind, ratio = min(ratios.items(), key=lambda item: not item[1].told_apart)
-    alone = model.one_workload(card, other, kind, families)
-    said, priced = [], card in dollars and other in dollars
+    kind, ratio = min(ratios.items(), key=lambda item: not item[1].differs)
+    workload = model.one_workload(card, other, kind, families)
+    notes, priced = [], card in dollars and other in dollars
     if priced:
-        value = scaled(ratio, dollars[other] / dollars[card])
-        said.append(
+        value = ratio.scaled(dollars[other] / dollars[card])
+        notes.append(
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card}"
-            f" {'trains' if value.told_apart else 'may train'} {times(value.value)} as much for a dollar"
-            f" ({_span(value)}), in {CLASSES[kind].called}."
+            f" {'trains' if value.differs else 'may train'} {times(value.value)} as much for a dollar"
+            f" ({value.interval_text}), in {CLASSES[kind].name}."
         )
-    elif ratio.told_apart and not dollars:
-        said.append(
-            f"If speed is all that counts, {card} is worth {times(ratio.value)} the price of {other}"
-            f" ({gain(ratio.low)} to {gain(ratio.high)}), in {CLASSES[kind].called}."
+    elif ratio.differs and not dollars:
+        notes.append(
+            f"By speed alone, {card} is worth {times(ratio.value)} the price of {other}"
+            f" ({ratio.interval_text}), in {CLASSES[kind].name}."
         )
-    said.append(
-        f"That is typical; on one workload of your own expect {gain(alone.low)} to {times(alone.high)} (9 of 10)."
-    )
+    notes.append(f"That is typical; 90% of workloads are between {gain(workload.low)} and {times(workload.high)}.")
     if dollars and not priced:
-        said.append(f"{listed(sorted({*cards} - {*dollars}))} has no price, so speed per dollar is not compared.")
-    return said
+        notes.append(f"{listed(sorted({*cards} - {*dollars}))} has no price, so no speed per dollar.")
+    return notes
 
 
-def _evidence(ratios: Mapping[str, Ratio], pairs: Sequence[Pair], card: str, other: str) -> list[str]:
-    """How many figures agree with the answer, and how many do not; `pairs` in the order of their agreement."""
+def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair], card: str, other: str) -> list[str]:
+    """Return how many pairs agree with the ratio; `pairs` are in the order of their agreement."""
     if not ratios:
         return []
     if not pairs:
-        return [f"No source has both: the answer goes over other cards that were measured beside {card} and {other}."]
+        return [f"No source has both: the ratio is computed over cards that were measured with {card} or {other}."]
     sources = {pair.one.source for pair in pairs}
-    found = sorted(pair.ratio for pair in pairs)
-    said = f"{len(sources)} source{'s have' if len(sources) > 1 else ' has'} both: "
+    values = sorted(pair.ratio for pair in pairs)
+    start = f"{len(sources)} source{'s have' if len(sources) > 1 else ' has'} both: "
     if len(pairs) == 1:
-        said += f"1 ratio, {gain(found[0])}"
+        start += f"1 ratio, {gain(values[0])}"
     else:
-        said += (
-            f"{len(pairs)} ratios from {gain(found[0])} to {gain(found[-1])}, median {gain(statistics.median(found))}"
-        )
-    if not all(ratio.told_apart for ratio in ratios.values()):
-        return [f"{said}; {sum(ratio < 1 for ratio in found)} of them are below 1."]
-    against = [pair for pair in pairs if _agreement(pair, ratios) < 0]
-    if not against:
-        return [f"{said}. All {len(pairs)} agree; smallest gap first." if len(pairs) > 1 else f"{said}. It agrees."]
-    names = listed(dict.fromkeys(pair.one.source for pair in against))
-    return [f"{said}. Disagreeing: {len(against)} of {len(pairs)} ({names}); they are first."]
+        median = gain(statistics.median(values))
+        start += f"{len(pairs)} ratios from {gain(values[0])} to {gain(values[-1])}, median {median}"
+    if not all(ratio.differs for ratio in ratios.values()):
+        return [f"{start}; {sum(ratio < 1 for ratio in values)} of them are below 1."]
+    disagreeing = [pair for pair in pairs if _agreement(pair, ratios) < 0]
+    if not disagreeing:
+        return [f"{start}. All {len(pairs)} agree; smallest gap first." if len(pairs) > 1 else f"{start}. It agrees."]
+    names = listed(dict.fromkeys(pair.one.source for pair in disagreeing))
+    return [f"{start}. Disagreeing: {len(disagreeing)} of {len(pairs)} ({names}); they are first."]
 
 
-def _missing(model: Model, ratios: Mapping[str, Ratio], cards: Sequence[str], families: Sequence[str]) -> Iterator[str]:
-    """Where the answer goes beyond the figures of a card."""
+def _missing(
+    model: Model, ratios: Mapping[str, SpeedRatio], cards: Sequence[str], families: Sequence[str]
+) -> Iterator[str]:
+    """Yield a note for each card and class without figures."""
     for kind in ratios:
         for card in cards:
-            if none := model.missing(card, kind, families):
-                which = f" of {none[0]} models" if len(none) == 1 else ""
+            if missing := model.missing(card, kind, families):
+                models = f" of {missing[0]} models" if len(missing) == 1 else ""
                 yield (
-                    f"{card} has no figure{which} in {CLASSES[kind].called}: it is placed by its others and by its"
+                    f"{card} has no figure{models} in {CLASSES[kind].name}: estimated from its other figures and its"
                     " architecture."
                 )
 
 
 def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
-    """Each recipe that was measured on both, in the order of `pairs`."""
+    """Return a line for each pair, in the order of `pairs`."""
     columns = (
         Column("workload"),
         Column("class"),
@@ -216,20 +221,20 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
     lines: list[tuple[Value, ...]] = []
     for pair in pairs:
         one, two = pair.one.figures[0], pair.other.figures[0]
-        where = " and ".join(dict.fromkeys((one.file, two.file)))
+        files = " and ".join(dict.fromkeys((one.file, two.file)))
         recipe = f"{one.workload}, {one.framework}" if len(programs[_program(pair)]) > 1 else one.workload
         source = "; ".join([f"{one.source}@{one.commit}", *pair.remarks])
-        lines.append((recipe, pair.one.kind, pair.ratio, pair.one.figure, pair.other.figure, source, one.unit, where))
+        lines.append((recipe, pair.one.kind, pair.ratio, pair.one.figure, pair.other.figure, source, one.unit, files))
     return Table("measured on both", columns, tuple(lines))
 
 
 def _program(pair: Pair) -> tuple[str, ...]:
-    """What pairs share that may differ by their framework alone."""
+    """Return what identifies a pair apart from its framework."""
     return pair.one.source, pair.one.workload, pair.one.kind
 
 
 def brief(table: Table, every: bool) -> Table:
-    """The table of `pair_table` in as many columns, and unless `every` in as many lines, as a screen holds."""
+    """Return the table of `pair_table` with the columns that fit a terminal, and without its middle unless `every`."""
     columns, lines = table.columns[:BRIEF_COLUMNS], tuple(line[:BRIEF_COLUMNS] for line in table.lines)
     if every or len(lines) <= 2 * BRIEF_LINES:
         return Table(table.name, columns, lines)
@@ -238,7 +243,7 @@ def brief(table: Table, every: bool) -> Table:
 
 
 def one_card(published: Published, card: str, ranking: Ranking) -> Answer:
-    """Where a card stands in the ranking, and its figures in the ranking's classes, with the files they stand in."""
+    """Return the rank of a card, and its figures in the ranking's classes with their files."""
     columns = (
         Column("workload"),
         Column("class"),
@@ -249,34 +254,35 @@ def one_card(published: Published, card: str, ranking: Ranking) -> Answer:
         Column("file", note=True),
     )
     used = [
-        (cell.kind, figure)
-        for cell in published.cells
-        if (cell.card == card and cell.kind in ranking.classes and cell.family in ranking.families)
-        for figure in cell.figures
+        (group.kind, figure)
+        for group in published.groups
+        if (group.card == card and group.kind in ranking.classes and group.family in ranking.families)
+        for figure in group.figures
     ]
     lines = [
-        (each.workload, kind, each.precision, each.figure, each.unit, each.line, _where(each)) for kind, each in used
+        (figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line, _file_and_note(figure))
+        for kind, figure in used
     ]
     left_out = [
-        f"{each.workload}, {each.figure:g} {each.unit}, {each.where}: {reason}"
-        for each, reason in published.left_out
-        if each.card == card
+        f"{figure.workload}, {figure.figure:g} {figure.unit}, {figure.where}: {reason}"
+        for figure, reason in published.left_out
+        if figure.card == card
     ]
-    sources = len({each.source for _, each in used})
-    said = f"{len(used)} figures of {sources} source{'s' * (sources > 1)}; line: in public_speeds.csv."
-    return answered(
-        f"{standing(ranking, card)} {said}", card, (Table("figures", columns, tuple(lines)),), left_out=left_out
+    sources = len({figure.source for _, figure in used})
+    count = f"{len(used)} figures of {sources} source{'s' * (sources > 1)}; line: the line in public_speeds.csv."
+    return answer_with(
+        f"{rank_sentence(ranking, card)} {count}", card, (Table("figures", columns, tuple(lines)),), left_out=left_out
     )
 
 
-def _where(figure: Figure) -> str:
+def _file_and_note(figure: Figure) -> str:
     return f"{figure.where}, {figure.note}" if figure.note else figure.where
 
 
 def by_source(published: Published, source: str) -> Answer:
-    """What one source says, workload by workload, the fastest card first."""
-    cells = [cell for cell in published.cells if cell.source == source]
-    cells.sort(key=lambda cell: (cell.workload, cell.framework, cell.kind, -cell.log_speed))
+    """Return the figures of one source by workload, the fastest card first."""
+    groups = [group for group in published.groups if group.source == source]
+    groups.sort(key=lambda group: (group.workload, group.framework, group.kind, -group.log_speed))
     columns = (
         Column("workload"),
         Column("framework"),
@@ -286,10 +292,13 @@ def by_source(published: Published, source: str) -> Answer:
         Column("unit"),
     )
     lines = tuple(
-        (cell.workload, cell.framework, cell.kind, cell.card, cell.figure, cell.figures[0].unit) for cell in cells
+        (group.workload, group.framework, group.kind, group.card, group.figure, group.figures[0].unit)
+        for group in groups
     )
-    commit = cells[0].figures[0].commit if cells else ""
-    figures = sum(len(cell.figures) for cell in cells)
-    said = f"{source}@{commit}: {figures} figures of {len({cell.card for cell in cells})} cards"
-    said += f" in {len(cells)} lines; of several a line has the median." if len(cells) < figures else "."
-    return answered(said, source, (Table("figures", columns, lines),))
+    commit = groups[0].figures[0].commit if groups else ""
+    figures = sum(len(group.figures) for group in groups)
+    headline = f"{source}@{commit}: {figures} figures of {len({group.card for group in groups})} cards"
+    headline += (
+        f" in {len(groups)} lines; a line of several figures has their median." if len(groups) < figures else "."
+    )
+    return answer_with(headline, source, (Table("figures", columns, lines),))

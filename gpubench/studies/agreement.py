@@ -1,4 +1,7 @@
-"""How many submissions say the same of a case: rows that share no device, session or file."""
+"""Counts the submissions of a case that agree. Submissions share no device, session or file.
+
+`ranked_cases` calls it for the site.
+"""
 
 import math
 from collections import defaultdict
@@ -11,27 +14,35 @@ from gpubench.analysis.stats import DECIDING_TRIALS, median, ratio, verdict
 from gpubench.rows.alike import KEY
 
 SAME = [*KEY, "batch_size", "card", "suite_digest"]
-"""What cells agree in that answer one question; their software may differ as much as a verdict allows."""
+"""Columns that are equal in comparable cells; the software may differ as much as in a verdict."""
 FilesOf = Callable[[Cell], Collection[Hashable]]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the submissions of a case say of it."""
+    """How many submissions of a case agree."""
 
     submissions: int
-    """Those with DECIDING_TRIALS trials or more."""
+    """Submissions with at least DECIDING_TRIALS trials."""
     agreeing: int
-    """How many of them agree with one of them, itself included; the one is the cell's own, if it has one."""
+    """The largest number that agrees with one submission of the cell, which is counted too."""
     spread: float
-    """Of those: the largest median over the smallest, less 1."""
+    """Their largest median over the smallest, minus 1."""
+
+    def __str__(self) -> str:
+        """Return `2 agree, within 1.0%`, `2 of 3 agree, within 1.0%`, `one` or `too few trials`."""
+        if self.submissions < 2 or not self.agreeing:
+            return "one" if self.submissions == 1 and self.agreeing else "too few trials"
+        total = "" if self.agreeing == self.submissions else f" of {self.submissions}"
+        spread = f", within {self.spread:.1%}" if self.agreeing > 1 else ""
+        return f"{self.agreeing}{total} agree{'s' * (self.agreeing == 1)}{spread}"
 
 
 def agreements(cells: Sequence[Cell], files_of: FilesOf) -> list[Agreement | None]:
-    """By cell what the submissions of its case say; None for imported rows and cells without a time.
+    """Return the agreement on the case of each cell; None for imported rows and cells without a time.
 
-    Two agree where a verdict would call their trials `same`: the 90% interval of the ratio of their medians lies within
-    the minimum effect. `files_of` names the files that a cell's rows stand in.
+    Two submissions agree if the verdict on their trials is `same`: the 90% interval of the ratio of their medians is
+    within the minimum effect. `files_of` returns the files of a cell's rows.
     """
     pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -42,15 +53,15 @@ def agreements(cells: Sequence[Cell], files_of: FilesOf) -> list[Agreement | Non
 
 
 def _parts(cell: Cell) -> Sequence[Cell]:
-    """Its cells of one specimen and session, if it is of our own rows."""
+    """Return the parts of a cell (one specimen, one session each) that were measured with gpubench."""
     return [part for part in cell.parts or (cell,) if part.values and not part.source]
 
 
 def _submissions(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
-    """By a cell's id the number of its submission, of the cells of one case.
+    """Return the number of the submission by id of the cell, for the cells of one case.
 
-    Those that share a device, a session or a file are one: cards of one host share a session, and a file has one
-    author. Rows of other cases join none, so that nobody joins two strangers by a row of their own suite.
+    Cells that share a device, a session or a file are one submission: cards of one host share a session, and a file has
+    one author. Rows of other cases do not connect submissions.
     """
     first: dict[Hashable, int] = {}
     joined = list(range(len(cells)))
@@ -67,7 +78,7 @@ def _submissions(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
 
 
 def _marks(cell: Cell, files_of: FilesOf) -> Iterator[Hashable]:
-    """What no other submission has; an empty cell says nothing."""
+    """Yield the files, the device and the session of a cell; no two submissions share one."""
     yield from (("file", file) for file in files_of(cell))
     yield from ((name, value) for name in ("device_hash", "session") if (value := str(cell.row[name])))
 
@@ -78,11 +89,15 @@ def _agreement(
     parts = _parts(cell)
     if not parts:
         return None
-    known: dict[int, list[Cell]] = defaultdict(list)
+    by_submission: dict[int, list[Cell]] = defaultdict(list)
     for other in pools[texts_of(parts[0], SAME)]:
         if not other_stack("device_hash", parts[0], other):
-            known[submission[id(other)]].append(other)
-    values = {number: _values(own) for number, own in known.items() if _trials(own) >= DECIDING_TRIALS}
+            by_submission[submission[id(other)]].append(other)
+    values = {
+        number: _values(members)
+        for number, members in by_submission.items()
+        if sum(member.trials for member in members) >= DECIDING_TRIALS
+    }
     groups = [
         [other for other in values.values() if other is values[number] or _agree(values[number], other)]
         for number in dict.fromkeys(submission[id(part)] for part in parts)
@@ -90,16 +105,12 @@ def _agreement(
     ]
     if not groups:
         return Agreement(len(values), 0, math.nan)
-    medians = [median(each) for each in max(groups, key=len)]
+    medians = [median(times) for times in max(groups, key=len)]
     return Agreement(len(values), len(medians), max(medians) / min(medians) - 1)
 
 
-def _trials(cells: Sequence[Cell]) -> int:
-    return sum(cell.trials for cell in cells)
-
-
 def _values(cells: Sequence[Cell]) -> list[float]:
-    """A submission's trials, or the medians of its sessions and devices where it has several."""
+    """Return the trials of a submission, or the medians of its cells if it has several."""
     return list(cells[0].values) if len(cells) == 1 else [cell.median for cell in cells]
 
 

@@ -1,4 +1,7 @@
-"""What cards are specified to reach: dense FLOP/s and bandwidth from listed_peaks.toml. Never guesses."""
+"""Specified peaks of cards (dense FLOP/s and bandwidth) from listed_peaks.toml. An unknown card has none.
+
+`gpubench peak`, the studies and `submit` look them up.
+"""
 
 import re
 import tomllib
@@ -14,21 +17,21 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Card:
+class ListedCard:
     """One row of listed_peaks.toml, in FLOP/s and bytes per second."""
 
     name: str
     match: str
-    """Regular expression of the whole name, less NVIDIA's own."""
+    """Regular expression for the whole name without a leading `NVIDIA`."""
     flops: Mapping[str, float]
     bytes_per_second: float
     tensor_cores: bool
     source: str
     memory_gib: tuple[float, float] | None
-    """The memory that tells this card from another of its name."""
+    """Range of the memory in GiB, where several cards have the same name."""
 
     def peak(self, precision: str) -> float | None:
-        """Dense FLOP/s of `precision`; None where it is not listed.
+        """Return the dense FLOP/s of `precision`, or None if it is not listed.
 
         Without tensor cores, 16-bit operands are multiplied at fp32's rate unless another is listed.
         """
@@ -36,11 +39,10 @@ class Card:
 
 
 @cache
-def find(name: str, memory_bytes: float | None) -> Card | None:
-    """The card that a driver calls `name`, or None: an unknown card's peak stays unknown.
+def find(name: str, memory_bytes: float | None) -> ListedCard | None:
+    """Return the card that the driver calls `name`, or None if it is not listed.
 
-    The whole name has to fit, so that a laptop's RTX 4090, an H100 PCIe and a MIG slice are not taken for the
-    card whose name theirs begins with.
+    The whole name must match: a laptop RTX 4090 is not an RTX 4090, and a MIG slice is not its card.
     """
     plain = name.strip().removeprefix("NVIDIA ")
     for card in cards():
@@ -49,18 +51,18 @@ def find(name: str, memory_bytes: float | None) -> Card | None:
     return None
 
 
-def _has_memory(card: Card, memory_bytes: float | None) -> bool:
+def _has_memory(card: ListedCard, memory_bytes: float | None) -> bool:
     if card.memory_gib is None:
         return True
     return bool(memory_bytes) and card.memory_gib[0] <= (memory_bytes or 0) / GIB <= card.memory_gib[1]
 
 
 @cache
-def cards() -> tuple[Card, ...]:
-    """All rows of listed_peaks.toml."""
+def cards() -> tuple[ListedCard, ...]:
+    """Return all cards of listed_peaks.toml."""
     table = tables()
     return tuple(
-        Card(
+        ListedCard(
             name=row["name"],
             match=row["match"],
             flops={precision: tflops * 1e12 for precision, tflops in row["tflops"].items()},
@@ -74,5 +76,5 @@ def cards() -> tuple[Card, ...]:
 
 
 def tables() -> dict[str, Any]:
-    """listed_peaks.toml as it stands."""
-    return tomllib.loads((files("gpubench.studies.roofline") / "listed_peaks.toml").read_text())
+    """Return the content of listed_peaks.toml."""
+    return tomllib.loads((files("gpubench.studies") / "listed_peaks.toml").read_text())

@@ -1,0 +1,224 @@
+"""Finds the bottleneck of a case from its FLOPs, bytes, calls and waits. The study `roofline` and `submit` use it.
+
+docs/method.md explains the thresholds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpubench.studies import listed_peaks
+
+Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttled", "unknown"]
+
+WAITING = 0.25
+"""A wait for data or other processes is the bottleneck from this share of the step on.
+
+A loader or an all-reduce works in parallel with the device, so a wait means that it is slower than the device. A
+smaller share can be chance: on a busy host, two fp32 trials in one process differed by 18%.
+"""
+BUSY = {"measured": 0.5, "listed": 0.4}
+"""A limit can be the bottleneck from this share of its peak on: half of the step's time. For a listed peak 0.8 of that,
+because the best matrix products reach about 80% of it (mamf-finder: 73 to 87% on NVIDIA cards from A100 to GB200)."""
+CLEAR_LEAD = 1.25
+"""The largest share must be this many times the second, else the bottleneck is unknown."""
+OVER = 1.05
+"""Above this share, a measured peak was measured under another load: measure it again."""
+IMPOSSIBLE = 1.5
+"""Above this share, a measured peak is wrong: it is ignored."""
+AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
+ODD_SHAPES = 0.5
+"""From this share of FLOPs in products with odd sizes on, the sizes explain why mixed precision is not faster."""
+FASTER_PRODUCTS = 1.2
+"""Below this speedup of matrix products, a device gains nothing from mixed precision."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bottleneck of one case."""
+
+    bottleneck: Bottleneck
+    evidence: str
+    mfu: float | None = None
+    """FLOP/s over the dense peak of the precision, for the whole pipeline."""
+    peak: Literal["listed", "measured", "unknown"] = "unknown"
+    """The kind of peak: listed if the card is known, else measured."""
+    limit_seconds: float | None = None
+    """Time of the whole run at 100% of the peak."""
+    share: float | None = None
+    """The largest share of a step that one limit of the device explains."""
+
+
+def limit_seconds(flops_per_sample: float, samples: float, flops_per_second: float) -> float:
+    """Return the seconds of a training of `samples` at 100% of a peak.
+
+    The calculation of D. Page for DAWNBench (davidcpage/cifar10-fast, "How to Train Your ResNet"): 2.8 GFLOP x 50,000
+    images x 35 epochs / 125 TFLOP/s is about 40 s.
+    """
+    return flops_per_sample * samples / flops_per_second
+
+
+def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
+    """Return the bottleneck of the case with the columns `row`: medians over trials, NaN for empty columns."""
+    flops, rate = _number(row, "flops_per_sample"), _number(row, "samples_per_second")
+    devices = peaks_used(row)
+    peak, which = _peak_of(row)
+    mfu = flops * rate / devices / peak if flops and rate and peak else None
+    samples = _number(row, "run_samples")
+    limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
+    if mfu is not None and mfu > IMPOSSIBLE:
+        mfu = limit = None
+    bottleneck, evidence = _bottleneck(row, throttled)
+    if mfu is not None and which == "measured" and mfu > OVER and AGAIN not in evidence:
+        evidence += AGAIN
+    share = max((share.value for share in busy_shares(row).values()), default=None)
+    return Bound(bottleneck, evidence, mfu, which, limit, share)
+
+
+def peaks_used(row: Mapping[str, Any]) -> float:
+    """Return how many device peaks a case uses: one per process on cards, one per node on CPUs.
+
+    If the user chose the number of threads, the peak of a CPU is per process.
+    """
+    shared = str(row.get("device", "")) == "cpu" and not row.get("threads_asked")
+    return _number(row, "nodes" if shared else "processes") or 1.0
+
+
+def _peak_of(row: Mapping[str, Any]) -> tuple[float | None, Literal["listed", "measured", "unknown"]]:
+    card = listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
+    listed = card.peak(str(row["precision"])) if card else None
+    if listed:
+        return listed, "listed"
+    measured = _number(row, "measured_peak_flops")
+    return measured, "measured" if measured else "unknown"
+
+
+def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, str]:
+    shares = busy_shares(row)
+    described = ", ".join(f"{name} {share.text}" for name, share in shares.items())
+    if any(share.value > OVER and not share.at_most for share in shares.values()):
+        described += AGAIN
+    if throttled:
+        return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
+    measured_stall = _stall(row)
+    stall, exchange = measured_stall or 0.0, _number(row, "communication_share") or 0.0
+    waits: dict[Bottleneck, float] = {"input": stall, "communication": exchange * (1 - stall)}
+    texts = [f"waits for data {stall:.0%} of the step"] if measured_stall is not None else []
+    if _number(row, "communication_share") is not None:
+        texts.append(f"waits for other processes {waits['communication']:.0%}")
+    evidence = "; ".join([*texts, described] if described else texts)
+    worst, next_worst = sorted(waits, key=lambda name: -waits[name])
+    if waits[worst] >= WAITING:
+        clear = waits[worst] >= CLEAR_LEAD * waits[next_worst]
+        return (worst if clear else "unknown"), evidence
+    if _is_impossible(shares):
+        return "unknown", evidence
+    ordered = sorted(shares, key=lambda name: -shares[name].value)
+    if not ordered:
+        texts = texts or ["no data stall in the row"]
+        return "unknown", "; ".join([*texts, _missing(row)])
+    top = shares[ordered[0]]
+    rest = max((shares[name].value for name in ordered[1:]), default=0.0)
+    if top.value >= BUSY[top.of] and top.value >= CLEAR_LEAD * rest:
+        return ordered[0], evidence
+    return "unknown", f"{evidence}: no clear bottleneck"
+
+
+def _stall(row: Mapping[str, Any]) -> float | None:
+    """Return the share of a step that waits for data; None if unknown.
+
+    On a CPU nothing is queued, so the loop's wait for the loader is the whole stall, measured in the same laps as the
+    step. The resident laps come later, when a shared machine may be faster or slower.
+    """
+    column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
+    share = _number(row, column)
+    return None if share is None else max(0.0, share)
+
+
+def _missing(row: Mapping[str, Any]) -> str:
+    """Return why the row has no share of a device limit."""
+    if _number(row, "bytes_per_sample") is None and _number(row, "flops_per_sample") is None:
+        return "FLOPs and bytes were not counted"
+    if _number(row, "resident_samples_per_second") is None:
+        return "no step was timed on a batch in device memory"
+    return "the peak of this device is unknown: run `gpubench peak`, then measure again"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a resident step's time at one limit of the device."""
+
+    value: float
+    of: Literal["measured", "listed"]
+    at_most: bool = False
+    """Whether the value is an upper bound."""
+
+    @property
+    def text(self) -> str:
+        """Return the share as text."""
+        value = f"at most {min(self.value, 1.0):.0%}" if self.at_most else f"{self.value:.0%}"
+        return f"{value} of the listed peak" if self.of == "listed" else value
+
+
+def busy_shares(row: Mapping[str, Any]) -> dict[Bottleneck, Share]:
+    """Return for each limit of the device: seconds of a step at the limit / measured seconds.
+
+    Compute and memory are the two lines of a roofline (Williams, Waterman and Patterson 2009). The bytes are counted
+    without fusion and caches, so the share of memory is an upper bound.
+    """
+    rate = _number(row, "resident_samples_per_second")
+    if not rate:
+        return {}
+    # A step without its loader cannot be slower, unless the machine was shared meanwhile.
+    rate = max(rate, _number(row, "samples_per_second") or 0.0)
+    process_rate = rate / (_number(row, "processes") or 1.0)
+    rate /= peaks_used(row)
+    card = listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
+    shares: dict[Bottleneck, Share] = {}
+    flops, moved = _number(row, "flops_per_sample"), _number(row, "bytes_per_sample")
+    peak, bandwidth = _number(row, "measured_peak_flops"), _number(row, "measured_bandwidth_bytes_per_second")
+    listed = card.peak(str(row["precision"])) if card else None
+    if flops and (peak or listed):
+        shares["compute"] = Share(flops * rate / (peak or listed or 1.0), "measured" if peak else "listed")
+    if moved and (bandwidth or card):
+        limit = bandwidth or (card.bytes_per_second if card else 1.0)
+        shares["memory"] = Share(moved * rate / limit, "measured" if bandwidth else "listed", at_most=True)
+    calls, call_seconds = _number(row, "ops_per_step"), _number(row, "op_overhead_seconds")
+    samples = _number(row, "step_samples")
+    if calls and call_seconds and samples:
+        shares["launch"] = Share(calls * call_seconds * process_rate / samples, "measured")
+    return shares
+
+
+def _is_impossible(shares: Mapping[Bottleneck, Share]) -> bool:
+    # The time per call is of one kind of call; a step with cheaper calls may exceed it.
+    limits = [share for name, share in shares.items() if name != "launch"]
+    return any(share.value > IMPOSSIBLE and not share.at_most for share in limits)
+
+
+def why_not_faster(mixed: Mapping[str, Any], fp32: Mapping[str, Any], bound: Bound) -> str:
+    """Return why a mixed precision is not faster than fp32, or "" if no reason is found.
+
+    `mixed` and `fp32` are the columns of the two cases, `bound` the bottleneck of the mixed one.
+    """
+    reasons = []
+    card = listed_peaks.find(str(mixed["card"]), _number(mixed, "card_memory_bytes"))
+    if card and not card.tensor_cores:
+        reasons.append(f"the {card.name} has no tensor cores")
+    else:
+        peaks = [_number(row, "measured_peak_flops") for row in (mixed, fp32)]
+        possible = not any(_is_impossible(busy_shares(row)) for row in (mixed, fp32))
+        if possible and peaks[0] and peaks[1] and peaks[0] / peaks[1] < FASTER_PRODUCTS:
+            reasons.append(f"matrix products reach only {peaks[0] / peaks[1]:.2f} times fp32's rate here")
+    if (_number(mixed, "odd_flops_share") or 0.0) >= ODD_SHAPES:
+        share = _number(mixed, "odd_flops_share")
+        reasons.append(f"{share:.0%} of the FLOPs are in products with sizes that are not multiples of 8")
+    if bound.bottleneck not in {"compute", "unknown"}:
+        suffix = "" if bound.bottleneck == "throttled" else "-bound"
+        reasons.append(f"{bound.bottleneck}{suffix} ({bound.evidence})")
+    return "; ".join(reasons)
+
+
+def _number(row: Mapping[str, Any], column: str) -> float | None:
+    value = row.get(column)
+    return None if value is None or value != value else float(value)
