@@ -107,9 +107,9 @@ def _rule(metric: Metric) -> str:
 def _finished(sections: Sequence[Section]) -> list[Section]:
     """With titles and findings that can be told apart, what each finding rests on, and charts of different names."""
     findings = _against_full_runs([each for section in sections for each in section.findings])
-    settings = words.apart([_words(each) for each in findings], [each.facts for each in findings])
+    settings = words.apart([_words(finding) for finding in findings], [finding.facts for finding in findings])
     names: Counter[str] = Counter()
-    told = iter([_told(each, own, names) for each, own in zip(findings, settings, strict=True)])
+    told = iter([_told(finding, own, names) for finding, own in zip(findings, settings, strict=True)])
     found = [
         replace(
             section,
@@ -123,42 +123,42 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
     more = [own[:3] for own in words.apart(titles, recipes)]
     named = [replace(s, title=", ".join([s.title, *own])) for s, own in zip(found, more, strict=True)]
     order = {id(each): at for at, each in enumerate(in_order([each for s in named for each in s.findings]))}
-    return sorted(named, key=lambda s: min((order[id(each)] for each in s.findings), default=len(order)))
+    return sorted(named, key=lambda s: min((order[id(finding)] for finding in s.findings), default=len(order)))
 
 
 def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
     """With a doubt where full runs of the recipe say another gain than the sample that a finding projects."""
     full: dict[tuple[object, ...], Finding] = {}
-    for each in findings:
-        if each.facts.get("mode") == "full" and not each.projected:
-            full[_recipe(each)] = each
+    for finding in findings:
+        if finding.facts.get("mode") == "full" and not finding.projected:
+            full[_recipe(finding)] = finding
     found = []
-    for each in findings:
-        whole = full.get(_recipe(each)) if each.projected else None
-        low, high = each.interval or (each.value / (1 + CLOSE), each.value * (1 + CLOSE))
+    for finding in findings:
+        whole = full.get(_recipe(finding)) if finding.projected else None
+        low, high = finding.interval or (finding.value / (1 + CLOSE), finding.value * (1 + CLOSE))
         if whole and not low <= whole.value <= high:
             doubt = f"full runs of the same recipe say {words.gain(whole.value)}"
-            each = replace(each, doubts=(*each.doubts, doubt))
-        found.append(each)
+            finding = replace(finding, doubts=(*finding.doubts, doubt))
+        found.append(finding)
     return found
 
 
-def _recipe(each: Finding) -> tuple[object, ...]:
+def _recipe(finding: Finding) -> tuple[object, ...]:
     """All that a full run and a sample of it share."""
-    facts = frozenset((name, fact) for name, fact in each.facts.items() if name != "mode")
-    return *_words(each), frozenset(each.models), facts
+    facts = frozenset((name, fact) for name, fact in finding.facts.items() if name != "mode")
+    return *_words(finding), frozenset(finding.models), facts
 
 
-def _words(each: Finding) -> tuple[str, ...]:
-    return each.kind, each.suite, each.what, each.where
+def _words(finding: Finding) -> tuple[str, ...]:
+    return finding.kind, finding.suite, finding.what, finding.where
 
 
-def _told(each: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
-    known = replace(each, settings=settings)
-    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), each.source]))
+def _told(finding: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
+    known = replace(finding, settings=settings)
+    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), finding.source]))
     charts = [
-        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *each.doubts]))
-        for chart in each.charts
+        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *finding.doubts]))
+        for chart in finding.charts
     ]
     slug = words.slug(" ".join(settings))
     return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
@@ -177,25 +177,25 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
 def headline(findings: Sequence[Finding]) -> str:
     """The first finding as a sentence, and what the same pair did elsewhere (`*`: something speaks against that)."""
     first = findings[0]
-    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what][:3]
+    alike = [finding for finding in findings if _basis(finding) == _basis(first) and finding.what == first.what][:3]
     if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
         return first.sentence
     parts = [first.said, *(f"{words.times(each.value)} {each.where}{'*' * bool(each.doubts)}" for each in alike[1:])]
     return f"{', and '.join(parts)} ({first.basis})."
 
 
-def _basis(each: Finding) -> tuple[object, ...]:
+def _basis(finding: Finding) -> tuple[object, ...]:
     return (
-        each.kind,
-        each.suite,
-        each.models,
-        each.trials,
-        each.verdict,
-        each.settings,
-        each.caveats,
-        each.projected,
-        bool(each.interval),
-        bool(each.figure),
+        finding.kind,
+        finding.suite,
+        finding.models,
+        finding.trials,
+        finding.verdict,
+        finding.settings,
+        finding.caveats,
+        finding.projected,
+        bool(finding.interval),
+        bool(finding.figure),
     )
 
 
@@ -227,7 +227,9 @@ def _about(section: Section, card: str) -> Section | None:
     def fits(texts: Iterable[Value]) -> bool:
         return any(card in text.lower() for text in texts if isinstance(text, str))
 
-    findings = tuple(each for each in section.findings if fits((each.subject, each.baseline, each.place)))
+    findings = tuple(
+        finding for finding in section.findings if fits((finding.subject, finding.baseline, finding.place))
+    )
     tables = []
     for table in section.tables:
         at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]

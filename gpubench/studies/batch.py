@@ -135,7 +135,7 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
     recipes = [params_without(str(text), ["global_batch"]) for text in ok["params"]]
     ok = ok.assign(params=recipes, global_batch=batches).loc[
-        np.array([is_count(each) and int(each) > 0 for each in batches], bool)
+        np.array([is_count(batch) and int(batch) > 0 for batch in batches], bool)
     ]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
     ok = _with_own_rates(ok, same)
@@ -178,7 +178,7 @@ def _with_own_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
     for _, rows in frame.assign(params=recipe, lr=lr).groupby(list(same), dropna=False):
         rates = rows.groupby("global_batch")["lr"].agg(set)
         chosen = set().union(*rates)
-        own[rows.index] = all(len(each) == 1 for each in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
+        own[rows.index] = all(len(rate) == 1 for rate in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
     return frame.assign(params=frame["params"].mask(own, recipe), lr=lr.where(own, ""))
 
 

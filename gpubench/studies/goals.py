@@ -186,7 +186,7 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
 
 def _gains_table(gains: Sequence[Finding]) -> Table:
     columns = (Column("what"), Column("baseline"), Column("on"), Column("times as fast", "ratio", "higher"))
-    return Table("gains", columns, tuple((each.subject, each.baseline, each.place, each.value) for each in gains))
+    return Table("gains", columns, tuple((gain.subject, gain.baseline, gain.place, gain.value) for gain in gains))
 
 
 def _table(lines: Sequence[Row]) -> Table:

@@ -16,32 +16,33 @@ from gpubench.studies.cases import behind, estimate, policy_text
 from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Finding, Line, Lines, Part, Point
 
 
-def pictures(each: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
+def pictures(finding: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
     """The time of both sides with the speedup of each model, and the speedups with their intervals."""
-    stem = words.slug(f"{each.suite} {each.subject} over {each.baseline} {each.where}")
+    stem = words.slug(f"{finding.suite} {finding.subject} over {finding.baseline} {finding.where}")
     groups = [
         BarGroup(
             part.model,
             (
-                Bar(each.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
-                Bar(each.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
+                Bar(finding.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
+                Bar(finding.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
             ),
             f"{words.gain(part.value)}x",
             worse=part.value < 1,
         )
-        for part in each.parts
+        for part in finding.parts
     ]
     dots = [
-        BarGroup(part.model, (Bar(each.subject, part.value, part.interval, note=_marks(part)),)) for part in each.parts
+        BarGroup(part.model, (Bar(finding.subject, part.value, part.interval, note=_marks(part)),))
+        for part in finding.parts
     ]
-    if len(each.parts) > 1:
-        groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True, worse=each.value < 1))
-        dots.append(BarGroup("mean", (Bar(each.subject, each.value, each.interval),), strong=True))
-    recipe = f"{_recipe(each, cells)}{f', {words.PROJECTED}' * each.projected}"
+    if len(finding.parts) > 1:
+        groups.append(BarGroup("mean", (), f"{words.gain(finding.value)}x", strong=True, worse=finding.value < 1))
+        dots.append(BarGroup("mean", (Bar(finding.subject, finding.value, finding.interval),), strong=True))
+    recipe = f"{_recipe(finding, cells)}{f', {words.PROJECTED}' * finding.projected}"
     times = f"Seconds for {recipe}; lower is better"
-    speedups = f"Speedup over {each.baseline}, {recipe}; above 1 is faster"
-    bars = Bars(f"{stem}-seconds", each.said, times, tuple(groups), "s", winner=each.subject, cases=each.cases)
-    ratios = Bars(f"{stem}-speedup", each.said, speedups, tuple(dots), "ratio", reference=1.0, cases=each.cases)
+    speedups = f"Speedup over {finding.baseline}, {recipe}; above 1 is faster"
+    bars = Bars(f"{stem}-seconds", finding.said, times, tuple(groups), "s", winner=finding.subject, cases=finding.cases)
+    ratios = Bars(f"{stem}-speedup", finding.said, speedups, tuple(dots), "ratio", reference=1.0, cases=finding.cases)
     return bars, ratios
 
 
@@ -57,12 +58,12 @@ def _marks(part: Part) -> str:
     return ", ".join(sorted(set(marks.split(", "))))
 
 
-def _recipe(each: Finding, cells: Sequence[Cell]) -> str:
+def _recipe(finding: Finding, cells: Sequence[Cell]) -> str:
     """What was run, as far as all of it is the same."""
     epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
-        return f"a whole run of {each.suite}"
+        return f"a whole run of {finding.suite}"
     count = epochs.pop()
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 

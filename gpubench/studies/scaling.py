@@ -152,10 +152,10 @@ def _of_goal(curve: GoalCurve) -> Section:
     )
     lines = tuple(
         (
-            *(known(each.machines), each.processes, each.seconds / 60, curve.points[0].seconds / each.seconds),
-            *(each.efficiency, known(each.epochs), each.note),
+            *(known(point.machines), point.processes, point.seconds / 60, curve.points[0].seconds / point.seconds),
+            *(point.efficiency, known(point.epochs), point.note),
         )
-        for each in curve.points
+        for point in curve.points
     )
     title = f"{suite}: minutes to the goal of {told['goal']:g} by processes, {told['model']} on {card}"
     table = Table("minutes to the goal", columns, lines)
@@ -188,9 +188,9 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
 
 def _goal_charts(curve: GoalCurve, said: str, name: str) -> Iterator[Chart]:
     """Minutes, and efficiency, against processes."""
-    ticks = tuple((float(each.processes), str(each.processes)) for each in curve.points)
-    minutes = [Point(each.processes, each.seconds / 60, text=f"{each.seconds / 60:.3g}") for each in curve.points]
-    kept = [Point(each.processes, each.efficiency, text=f"{each.efficiency:.0%}") for each in curve.points]
+    ticks = tuple((float(point.processes), str(point.processes)) for point in curve.points)
+    minutes = [Point(point.processes, point.seconds / 60, text=f"{point.seconds / 60:.3g}") for point in curve.points]
+    kept = [Point(point.processes, point.efficiency, text=f"{point.efficiency:.0%}") for point in curve.points]
     for kind, points, axis, log_y, reference in (
         ("minutes", minutes, "minutes to the goal", 10, None),
         ("efficiency", kept, "share of perfect scaling in time to the goal", 0, 1.0),

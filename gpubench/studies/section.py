@@ -360,14 +360,17 @@ class Answer:
     @property
     def compared(self) -> list[Finding]:
         """The findings that compare; all of them where none does."""
-        return [each for each in self.findings if not each.says_why] or list(self.findings)
+        return [finding for finding in self.findings if not finding.says_why] or list(self.findings)
 
     def to_frame(self) -> "pd.DataFrame":
         """A line for each finding, the one that is asked for most first."""
         import pandas as pd
 
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
-        lines = [[*(getattr(each, name) for name in names), *(each.interval or (None, None))] for each in self.findings]
+        lines = [
+            [*(getattr(finding, name) for name in names), *(finding.interval or (None, None))]
+            for finding in self.findings
+        ]
         return pd.DataFrame(lines, columns=[*names, "low", "high"])
 
     def _repr_html_(self) -> str:
@@ -382,18 +385,18 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     The findings of a pair stay together, where the one that comes first puts them.
     """
 
-    def worth(each: Finding) -> tuple[object, ...]:
-        return not each.decided, bool(each.doubts), not each.interval, bool(each.source), -each.value
+    def worth(finding: Finding) -> tuple[object, ...]:
+        return not finding.decided, bool(finding.doubts), not finding.interval, bool(finding.source), -finding.value
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
-    for each in sorted(findings, key=worth):
-        first.setdefault(_pair(each), worth(each))
+    for finding in sorted(findings, key=worth):
+        first.setdefault(_pair(finding), worth(finding))
 
-    def place(each: Finding) -> tuple[object, ...]:
-        return ASKED.index(each.kind), first[_pair(each)], _pair(each), worth(each)
+    def place(finding: Finding) -> tuple[object, ...]:
+        return ASKED.index(finding.kind), first[_pair(finding)], _pair(finding), worth(finding)
 
     return sorted(findings, key=place)
 
 
-def _pair(each: Finding) -> tuple[str, ...]:
-    return (each.kind,) if each.says_why else (each.kind, each.suite, each.subject, each.baseline)
+def _pair(finding: Finding) -> tuple[str, ...]:
+    return (finding.kind,) if finding.says_why else (finding.kind, finding.suite, finding.subject, finding.baseline)

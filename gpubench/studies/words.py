@@ -77,18 +77,18 @@ def runs(trials: tuple[int, int]) -> str:
     return f"{one} and {other} runs" if one != other else "one run each" if one == 1 else f"{one} runs a side"
 
 
-def basis(each: Finding) -> str:
+def basis(finding: Finding) -> str:
     """On what a finding rests, and what it is worth."""
-    words = [each.suite, each.on, *each.settings[:2], runs(each.trials)]
-    if each.interval:
-        words.append(f"95%: {gain(each.interval[0])} to {gain(each.interval[1])}")
-    if each.sure:
-        words.append(f"{each.sure[0]} of {len(each.parts)} {each.sure[1]}, not sure of the others")
-    elif each.verdict not in {*DECIDED, "no test", ""}:
+    words = [finding.suite, finding.on, *finding.settings[:2], runs(finding.trials)]
+    if finding.interval:
+        words.append(f"95%: {gain(finding.interval[0])} to {gain(finding.interval[1])}")
+    if finding.sure:
+        words.append(f"{finding.sure[0]} of {len(finding.parts)} {finding.sure[1]}, not sure of the others")
+    elif finding.verdict not in {*DECIDED, "no test", ""}:
         reasons = {"one run": "so no verdict", "unsure": "not sure"}
-        words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
-    words += [*each.caveats, *([PROJECTED] if each.projected else [])]
-    return ", ".join([*(name(word, FACT) for word in words if word), *(name(each, DOUBT) for each in each.doubts)])
+        words.append(reasons.get(finding.verdict, f"{finding.verdict}: no verdict"))
+    words += [*finding.caveats, *([PROJECTED] if finding.projected else [])]
+    return ", ".join([*(name(word, FACT) for word in words if word), *(name(doubt, DOUBT) for doubt in finding.doubts)])
 
 
 def author(source: str) -> str:
