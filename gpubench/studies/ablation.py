@@ -1,4 +1,4 @@
-"""Ablations: what each change to the plain pipeline of its session buys, and the figure that shows why."""
+"""Ablations: the speedup of each change over the plain pipeline of its session, and the figure that explains it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Find
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group that holds changes against `plain`, the best change first."""
+    """Yield a section per group that compares changes with `plain`, the best change first."""
     metric = result.metric
     for group in result.groups:
         changes = [c for c in group.comparisons if is_change(c)]
@@ -63,12 +63,12 @@ def _finding(c: Comparison, metric: Metric) -> Finding:
 
 
 def _cells(group: Group, metric: Metric) -> tuple[Table, ...]:
-    """Its cases and their evidence, where pairs do not show them."""
+    """Return the tables of cases and evidence, unless `pairs` shows them."""
     return () if compares_more(group) else (cases_table(group.cases, metric), evidence_table(group.cells, metric))
 
 
 def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table:
-    """A line per change; those that could not run say why."""
+    """Return a line per change, with the reason for changes that could not run."""
     columns = (
         Column("change"),
         Column(metric.gain, "ratio", "higher"),
@@ -98,7 +98,7 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
 
 
 def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -> Iterator[Bars]:
-    """For each plain pipeline the seconds of its changes: those that change least first, as one builds on another."""
+    """Yield a chart per plain pipeline: seconds of its changes, those with the fewest changed settings first."""
     if metric.name != "seconds":
         return
     by_plain: dict[tuple[str, str], list[Comparison]] = {}
@@ -114,7 +114,7 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
         yield Bars(
             words.slug(f"{plain.suite} seconds {label} {precision}"),
             _best(own, metric),
-            f"Seconds of a run; at the right the speedup over {PLAIN}; lower is better; {title}",
+            f"Seconds per run; right: speedup over {PLAIN}; lower is better; {title}",
             tuple(groups),
             "s",
             foot=words.origin(cells),
@@ -123,20 +123,21 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
 
 
 def _changed(c: Comparison) -> int:
-    """How many settings differ, the precision among them."""
+    """Return how many settings differ, precision included."""
     settings = params_of(c.subject.params).items() - params_of(c.other.params).items()
     return len(settings) + (c.subject.precision != c.other.precision)
 
 
 def _best(changes: Sequence[Comparison], metric: Metric) -> str:
-    """What the change that gains most gains for sure, as a sentence."""
+    """Return a sentence about the fastest change whose verdict is decided."""
     best = next((c for c in changes if c.verdict == "faster"), None)
     if best is None:
-        return f"No change is surely {metric.words[0]} than {PLAIN}"
+        return f"No change has the verdict {metric.words[0]} over {PLAIN}"
     return words.better(words.name(best.subject_name), PLAIN, metric.gain_of(best.ratio).value, best.verdict, metric)
 
 
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
+    """Return the chart of ratios, a dot per change."""
     groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
@@ -156,26 +157,26 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 
 def verdict_in_words(c: Comparison) -> str:
-    """Whether a change helped here; where it did not, the figure that shows why."""
+    """Return the verdict in words; if the change was not faster, with the figure that explains it."""
     saved = c.subject.peak_memory_bytes / (c.other.peak_memory_bytes or math.nan)
     said = {
-        "faster": "helped here",
-        "slower": "made it slower here",
-        "same": "changed nothing here",
-        "unsure": "may or may not have helped here; more trials would tell",
-    }.get(c.verdict, f"no verdict ({c.verdict})")
+        "faster": "faster",
+        "slower": "slower",
+        "same": "no difference",
+        "unsure": "undecided; use more trials",
+    }.get(c.verdict, c.verdict)
     if c.verdict == "faster":
         return said
     if saved < 1 - stats.MINIMUM_EFFECT:
-        said += f", but it took {1 - saved:.0%} less memory"
+        said += f", with {1 - saved:.0%} less memory"
     return f"{said}: {_evidence(c.subject, c.other)}"
 
 
 def _evidence(change: Cell, plain: Cell) -> str:
-    """What moved most between two runs, of what usually decides."""
+    """Return the figure that changed most between the two, of those that usually explain a difference."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
-        threads = f", with threads={change.number('threads'):.0f} each in place of {plain.number('threads'):.0f}"
+        threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
         return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
         resident = [_rate(cell.number("resident_samples_per_second")) for cell in (change, plain)]

@@ -1,4 +1,4 @@
-"""All that some rows say to a question: every study's sections, and all findings in order. STUDIES lists them."""
+"""Build the answer to a question about rows: the sections of all studies (STUDIES), and all results in order."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,18 +26,18 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
-"""A sample of one run each may be so far from a full run."""
+"""Accepted relative difference between a projection without an interval and full runs."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
-"""Columns of tables in which a card may be named."""
+"""Table columns that may contain a card's name."""
 
 
 def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
-    """Load the files and answer; with `keep`, faces can carry the rows behind what they show. Raises UserError."""
+    """Load the files and return their answer; `keep` stores their rows for export. Raises UserError."""
     return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
 
 
 def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
-    """The answer of rows that are loaded. Raises UserError where the question names nothing that is there."""
+    """Return the answer of loaded rows. Raises UserError if the question names something that they lack."""
     return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
@@ -49,7 +49,7 @@ def answer_to(
     alpha_beta: tuple[float, float] | None = None,
     scale_to: int | None = None,
 ) -> Answer:
-    """The answer of what was compared."""
+    """Return the answer that shows what was compared."""
     studies = STUDIES | {"scaling": lambda found: scaling.sections(found, alpha_beta, scale_to)}
     sections = _finished([section for study in studies.values() for section in study(result)])
     findings = in_order([finding for section in sections for finding in section.findings])
@@ -84,7 +84,7 @@ def answer_to(
 
 
 def count_files(paths: Sequence[Path]) -> int:
-    """How many files were given; a folder stands for those in it."""
+    """Return the number of CSV files, those in given folders included."""
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
@@ -94,18 +94,18 @@ def _why_nothing(result: Result) -> str:
 
 
 def _rule(metric: Metric) -> str:
-    """What a verdict takes."""
+    """Return the conditions for a verdict, in words."""
     holm = "p < 0.05 after Holm's correction over all ratios here"
     if metric.by_loss:
-        return f"A verdict on accuracy needs {holm}: that a loss is under half a point, or over it."
+        return f"A verdict on accuracy needs {holm}, for a loss below half a point or above it."
     return (
-        f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
-        " `same` needs its whole 90% interval inside 2%."
+        f"Faster or slower needs {holm}, and an interval of the ratio (95%; 99% between specimens) beyond 2%."
+        " Same needs a 90% interval within 2%."
     )
 
 
 def _finished(sections: Sequence[Section]) -> list[Section]:
-    """With titles and findings that can be told apart, what each finding rests on, and charts of different names."""
+    """Return the sections with distinct titles, results and chart names, sorted by their first result."""
     findings = _against_full_runs([each for section in sections for each in section.findings])
     settings = words.apart([_words(finding) for finding in findings], [finding.facts for finding in findings])
     names: Counter[str] = Counter()
@@ -127,7 +127,7 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
 
 
 def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
-    """With a doubt where full runs of the recipe say another gain than the sample that a finding projects."""
+    """Return the results; projections that differ from full runs of the same recipe get a caveat."""
     full: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         if finding.facts.get("mode") == "full" and not finding.projected:
@@ -137,14 +137,14 @@ def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
         whole = full.get(_recipe(finding)) if finding.projected else None
         low, high = finding.interval or (finding.value / (1 + CLOSE), finding.value * (1 + CLOSE))
         if whole and not low <= whole.value <= high:
-            doubt = f"full runs of the same recipe say {words.gain(whole.value)}"
+            doubt = f"full runs of the same recipe measured {words.gain(whole.value)}"
             finding = replace(finding, doubts=(*finding.doubts, doubt))
         found.append(finding)
     return found
 
 
 def _recipe(finding: Finding) -> tuple[object, ...]:
-    """All that a full run and a sample of it share."""
+    """Return what a full run and a sample of it have in common."""
     facts = frozenset((name, fact) for name, fact in finding.facts.items() if name != "mode")
     return *_words(finding), frozenset(finding.models), facts
 
@@ -165,7 +165,7 @@ def _told(finding: Finding, settings: tuple[str, ...], names: Counter[str]) -> F
 
 
 def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
-    """Named by its settings too, before the last word of its name, which is the kind of chart; else numbered."""
+    """Return the chart with a unique name: its settings go before the last word; repeated names are numbered."""
     if settings:
         name, _, kind = chart.name.rpartition("-")
         chart = replace(chart, name=f"{name}-{settings}-{kind}")
@@ -175,12 +175,12 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The first finding as a sentence, and what the same pair did elsewhere (`*`: something speaks against that)."""
+    """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
     first = findings[0]
     alike = [finding for finding in findings if _basis(finding) == _basis(first) and finding.what == first.what][:3]
     if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
         return first.sentence
-    parts = [first.said, *(f"{words.times(each.value)} {each.where}{'*' * bool(each.doubts)}" for each in alike[1:])]
+    parts = [first.said, *(f"{words.times(each.value)} {each.where}{' (has a caveat)' * bool(each.doubts)}" for each in alike[1:])]
     return f"{', and '.join(parts)} ({first.basis})."
 
 
@@ -200,7 +200,7 @@ def _basis(finding: Finding) -> tuple[object, ...]:
 
 
 def only(answer: Answer, wish: str) -> Answer:
-    """The sections of a suite or a study, or the findings about a card, alone. Raises UserError without any."""
+    """Return only the sections of a suite or study, or the results about a card. Raises UserError if none match."""
     suites = {section.suite.lower() for section in answer.sections}
     studies = {section.study for section in answer.sections}
     wanted = wish.lower()
@@ -222,7 +222,7 @@ def only(answer: Answer, wish: str) -> Answer:
 
 
 def _about(section: Section, card: str) -> Section | None:
-    """What of a section is about a card: findings, lines and charts that name it; None for nothing."""
+    """Return the section with only the results, lines and charts that name the card; None if none do."""
 
     def fits(texts: Iterable[Value]) -> bool:
         return any(card in text.lower() for text in texts if isinstance(text, str))
@@ -234,7 +234,7 @@ def _about(section: Section, card: str) -> Section | None:
     for table in section.tables:
         at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]
         lines = tuple(line for line in table.lines if fits(line[n] for n in at))
-        # A table that names no card is one of the findings' own.
+        # A table without card columns belongs to the results.
         tables += [replace(table, lines=lines)] if lines else [table] if findings and not at else []
     if not (findings or tables):
         return None

@@ -1,4 +1,4 @@
-"""Batch: how the rate grows with it, from the search's own curve, and what a larger one costs in accuracy."""
+"""Batch size: the rate by batch, as the batch search measured it, and the accuracy by batch."""
 
 import json
 import math
@@ -22,9 +22,9 @@ from gpubench.studies.section import Column, Finding, Line, Lines, Point, Sectio
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
-"""Learning rates of a row that are the suite's own."""
+"""Values of `lr` in a row that mean the suite's default."""
 Curve = dict[int, tuple[float, float]]
-"""By batch: samples per second and peak bytes."""
+"""Samples per second and peak bytes by batch."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Size:
     rate: float
     marks: Counter[str]
     lr: str = ""
-    """Its learning rate, where each batch has one of its own."""
+    """The learning rate, if each batch has a different one; else empty."""
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group with a curve of the search, and one for each suite whose runs differ in their batch."""
+    """Yield a section per group with a batch search, and per suite with runs of several batches."""
     if not result.is_usual:
         return
     for group in result.groups:
@@ -53,7 +53,7 @@ def sections(result: Result) -> Iterator[Section]:
 
 
 def _curve(cell: Cell) -> Curve:
-    """What the search for a batch tried and what fitted; nothing where the row has no curve, or a broken one."""
+    """Return the batches that the search measured; empty if the row has no readable curve."""
     try:
         tried = json.loads(str(cell.row["batch_curve"]) or "[]")
         found = {
@@ -101,7 +101,7 @@ def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
 
 
 def _fastest(cell: Cell, curve: Curve) -> Finding:
-    """The fastest batch over the smallest."""
+    """Return the result of the fastest batch over the smallest."""
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
     where = f"on {words.name(cell.label)} in {cell.precision}"
@@ -124,13 +124,13 @@ def _fastest(cell: Cell, curve: Curve) -> Finding:
 
 
 def _of_accuracy(result: Result) -> Iterator[Section]:
-    """Accuracy by `global_batch`, a line for each recipe and stack.
+    """Yield accuracy by `global_batch`, a line per recipe and software stack.
 
-    Each batch is a session of its own, and no session or device learns better than another.
+    Rows of all sessions and devices are pooled: neither changes the accuracy.
     """
     frame = result.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
-    # A large batch that misses the suite's goal has an accuracy too, and most of what is to be seen.
+    # Large batches that miss the suite's goal have an accuracy too.
     ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
     recipes = [params_without(str(text), ["global_batch"]) for text in ok["params"]]
@@ -168,9 +168,9 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
 
 
 def _with_own_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
-    """The rows with a column `lr`, and without it in `params` where each batch of a recipe has one rate of its own.
+    """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
 
-    So these batches are one line. Where one has several rates, or the suite's own (0), they are recipes to compare.
+    Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
     """
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
@@ -216,13 +216,13 @@ def _accuracy_section(
     )
     sizes = [s for own in lines.values() for s in own]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
-    measure = f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better"
+    measure = f"Accuracy on {words.listed(sorted(data))} in percent by samples per step; higher is better"
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
         "; ".join([measure, *marks]),
         tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
-        "samples of a step",
+        "samples per step",
         "accuracy, %",
         log_x=2,
         foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
@@ -234,7 +234,7 @@ def _accuracy_section(
 
 
 def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Finding:
-    """The accuracy at the largest batch and at the least."""
+    """Return the result of the accuracy at the largest batch against the smallest."""
     small, large = sizes[0], sizes[-1]
     figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
     return Finding(
@@ -246,7 +246,7 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
         models=(name,),
         trials=(large.trials, small.trials),
-        said=f"Batch {_named(large)} has {figure} of accuracy against batch {_named(small)}",
+        said=f"Batch {_named(large)} has {figure} accuracy against batch {_named(small)}",
         origin=suite,
         figure=figure,
         doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
@@ -255,5 +255,5 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
 
 
 def _named(size: Size) -> str:
-    """The batch, with its learning rate where it has one of its own."""
+    """Return the batch, and its learning rate if that differs by batch."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

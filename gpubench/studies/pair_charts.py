@@ -1,4 +1,4 @@
-"""The charts of pairs: both sides of a finding, every case and every ratio of a recipe, a trend over versions."""
+"""Charts of pairs: both sides of a result, all cases and ratios of a recipe, and trends over torch versions."""
 
 import math
 import re
@@ -17,7 +17,7 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Findi
 
 
 def pictures(finding: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
-    """The time of both sides with the speedup of each model, and the speedups with their intervals."""
+    """Return two charts: seconds of both sides, and speedups with their intervals."""
     stem = words.slug(f"{finding.suite} {finding.subject} over {finding.baseline} {finding.where}")
     groups = [
         BarGroup(
@@ -47,29 +47,29 @@ def pictures(finding: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
 
 
 def _note(part: Part, size: float, marks: str) -> str:
-    """A side's batch where the other's differs, and its marks."""
+    """Return a side's marks, and its batch if the sides differ in it."""
     differs = part.subject_batch != part.baseline_batch and not math.isnan(size)
     return ", ".join(filter(None, [f"batch {size:.0f}" if differs else "", marks]))
 
 
 def _marks(part: Part) -> str:
-    """Those of both sides, each once."""
+    """Return the marks of both sides, without duplicates."""
     marks = ", ".join(filter(None, (part.subject_marks, part.baseline_marks)))
     return ", ".join(sorted(set(marks.split(", "))))
 
 
 def _recipe(finding: Finding, cells: Sequence[Cell]) -> str:
-    """What was run, as far as all of it is the same."""
+    """Return what was run: epochs and data if they are the same in all groups, else the suite."""
     epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
-        return f"a whole run of {finding.suite}"
+        return f"a full run of {finding.suite}"
     count = epochs.pop()
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
 def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Chart]:
-    """Every case, every ratio, and what a trend over versions looks like."""
+    """Yield charts of all cases, of all ratios, and of the trend over torch versions."""
     if not group.cells:
         return
     metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
@@ -80,8 +80,8 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
         by_model[cell.model].append(_bar(cell, metric))
     bars = _best_first([BarGroup(model, tuple(own)) for model, own in by_model.items()], higher=metric.inverse)
     projected = any(cell.measured == "projected" for cell in group.cells)
-    what = f"Seconds of a whole run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
-    title = f"{suite}: every case"
+    what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
+    title = f"{suite}: all cases"
     subtitle = f"{what}; {way} is better; {about}"
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
     for axis in dict.fromkeys(c.axis for c in own):
@@ -104,7 +104,7 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
 
 
 def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
-    """The bars of every group in the same order: that of how near they come to the best of their groups."""
+    """Return the groups with their bars in one order: the best mean share of the group's best value first."""
     shares: dict[str, list[float]] = defaultdict(list)
     for group in groups:
         values = {bar: bar.value for bar in group.bars if bar.value}
@@ -121,7 +121,7 @@ def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
 
 def _bar(cell: Cell, metric: Metric) -> Bar:
     name = cell.label
-    if cell.processes > 1:  # on a CPU they share the one
+    if cell.processes > 1:  # on a CPU all share it
         count = f"{cell.processes:.0f}"
         name = f"{name} ({count} processes)" if cell.device == "cpu" else f"{count} x {name}"
     name = f"{name} {cell.precision}{policy_text(cell.batch_policy)}"
@@ -142,13 +142,13 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
 
 
 def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:
-    """Its numbers, of which texts sort as numbers do, and itself."""
+    """Return a key that sorts versions by their numbers, and the version without its build."""
     plain = cell.torch.partition("+")[0]
     return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
 
 
 def _versions(cells: Sequence[Cell]) -> list[str]:
-    """Versions of torch without their builds, oldest first."""
+    """Return the torch versions without their builds, oldest first."""
     return [text for _, text in sorted(set(map(_version, cells)))]
 
 

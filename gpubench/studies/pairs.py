@@ -1,4 +1,4 @@
-"""Pairs: this card, precision or version over that one, pooled over the models that both have."""
+"""Pairs: one card, precision or version over another, pooled over the models that both have."""
 
 import math
 from collections import Counter, defaultdict
@@ -27,14 +27,14 @@ from gpubench.studies.section import (
 )
 
 MASTER = "fp16-master"
-"""The precision that is called mixed where no other one is there: that of 2019."""
+"""The precision of 2019, called mixed if a group has no other reduced precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
-"""The largest ratio over the least from which on models are too different for their mean to stand for them."""
+"""If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group, but those of which another study shows every cell."""
+    """Yield a section per group, unless other studies show all its cells."""
     for group in result.groups:
         own = [c for c in group.comparisons if not is_change(c)]
         if not own and _is_shown_elsewhere(group, result):
@@ -56,17 +56,17 @@ def sections(result: Result) -> Iterator[Section]:
 
 
 def is_change(c: Comparison) -> bool:
-    """Whether it holds a change of an ablation against the plain model."""
+    """Return whether this compares a change of an ablation with the plain model."""
     return c.axis == "model" and is_ablation(c.subject)
 
 
 def compares_more(group: Group) -> bool:
-    """Whether it compares anything beside changes of an ablation, so that pairs show its cells."""
+    """Return whether the group compares more than changes of an ablation."""
     return any(not is_change(c) for c in group.comparisons)
 
 
 def _is_shown_elsewhere(group: Group, result: Result) -> bool:
-    """Whether another study shows every cell: all are changes of an ablation, the batches of one, or rungs."""
+    """Return whether other studies show all cells: changes of an ablation, batches, or rungs."""
     if any(map(is_change, group.comparisons)):
         return True
     if not result.is_usual:
@@ -79,7 +79,7 @@ def _is_shown_elsewhere(group: Group, result: Result) -> bool:
 
 
 def without_result(group: Group, result: Result) -> list[str]:
-    """The values of a compared column that have rows but no result, where that is why nothing is compared."""
+    """Return why a group compares nothing: the values of a compared column whose rows all failed."""
     if compares_more(group):
         return []
     lost: dict[str, str] = {}
@@ -93,13 +93,13 @@ def without_result(group: Group, result: Result) -> list[str]:
 
 
 def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
-    """The comparisons that differ in their model alone, as one."""
+    """Yield a result per set of comparisons that differ only in their model."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     mixed = _is_mixed(group)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
     for c in own:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
-            continue  # it tells the batch's part of a speedup, which is another question
+            continue  # shows how much of a speedup is due to the batch
         place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
         place = place if c.axis != "card" else ""
         precision = c.subject.precision if c.axis != "precision" else ""
@@ -173,7 +173,7 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
-    """What all models agree in, else `unsure`; then of how many it holds, where only of the others nobody is sure."""
+    """Return the verdict of all models, else `unsure`; also count the decided ones if they agree."""
     found = Counter(verdicts)
     if len(found) == 1:
         return verdicts[0], None
@@ -205,7 +205,7 @@ def _said(
     precision: str,
     place: str,
 ) -> str:
-    """Who is how much better than whom, and where."""
+    """Return the result as a sentence, such as `A trains 1.42 times as fast as B in fp32`."""
     subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
@@ -218,7 +218,7 @@ def _said(
 def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
     cells = [cell for each in own for cell in (each.subject, each.other)]
     if any(cell.mode == "quick" for cell in cells):
-        yield "a first look"
+        yield "quick mode"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
     sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
@@ -237,7 +237,7 @@ def _tables(group: Group, own: Sequence[Comparison], metric: Metric) -> Iterator
 
 
 def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
-    """Every ratio over the baseline; above 1 is better, of accuracies too."""
+    """Return the table of ratios over the baseline; above 1 is better."""
     columns = (
         Column("model"),
         Column("subject"),
@@ -257,7 +257,7 @@ def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
 def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
-    # Two devices may be two cards.
+    # The two sides may be two cards.
     labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
     marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
@@ -278,14 +278,14 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
 
 
 def _means(means: Sequence[Mean], metric: Metric) -> Table:
-    """Geometric means over the cases that every compared card has."""
+    """Return the table of geometric means over the cases that all compared cards have."""
     gain = Column(f"mean {metric.gain}", "ratio", "higher")
-    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models in all"))
+    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models"))
     return Table("geometric means", names, tuple(_mean(mean.inverse) for mean in means))
 
 
 def _mean(mean: Mean) -> tuple[Value, ...]:
-    value: Value = "under half of the cases"
+    value: Value = "less than half of the cases"
     if mean.value is not None:
         value = Estimate(mean.value, *(mean.interval or (None, None)))
     where = f"{mean.precision}{policy_text(mean.batch_policy)}"

@@ -1,4 +1,4 @@
-"""Scaling: what more processes gain, what a stated model makes of more of them, and what all-reduces cost."""
+"""Scaling: speedup by number of processes, predictions for more processes, and times of all-reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point,
 
 
 def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Iterator[Section]:
-    """One for the curves of each suite, one for each published series to a goal, and one for each table of all-reduces.
+    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces.
 
-    `alpha_beta` are seconds of a message and of a byte to reckon with instead of fitted ones, up to `to` processes.
+    `alpha_beta` are seconds per message and per byte, used instead of fitted ones, for up to `to` processes.
     """
     if not result.is_usual or not (result.frame["processes"] > 1).any():
         return
@@ -32,7 +32,7 @@ def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: 
 
 
 def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The titles, and where several are alike what tells them apart."""
+    """Return the titles; equal ones get the facts in which they differ."""
     facts = []
     for each in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
@@ -47,7 +47,7 @@ def _curve_title(curve: Curve) -> str:
     known = curve.known
     sent = f", gradients sent as {curve.sent}" if curve.sent else ""
     return (
-        f"{known['model']} {known['precision']}, {short(str(known['card']))}, batch {curve.samples:.0f} a process{sent}"
+        f"{known['model']} {known['precision']}, {short(str(known['card']))}, batch {curve.samples:.0f} per process{sent}"
     )
 
 
@@ -56,15 +56,15 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
     findings = tuple(_finding(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
-    said = findings[0].said if len(findings) == 1 else f"{suite}: what more processes gain"
+    said = findings[0].said if len(findings) == 1 else f"{suite}: scaling over processes"
     charts = tuple(_curve_charts(suite, curves, titles, said, cases))
     return Section(
-        "scaling", suite, f"{suite}: what more processes gain", findings, tables, charts, tuple(notes), cases=cases
+        "scaling", suite, f"{suite}: scaling over processes", findings, tables, charts, tuple(notes), cases=cases
     )
 
 
 def _finding(curve: Curve, title: str) -> Finding:
-    """The rate at the most processes over that at the fewest."""
+    """Return the result of the most processes over the fewest, by rate."""
     measured = [point for point in curve.points if not point.model]
     first, last = measured[0], measured[-1]
     gain, model = last.rate / first.rate, str(curve.known["model"])
@@ -95,24 +95,24 @@ def _curve_table(curve: Curve, title: str) -> Table:
         Column("kind"),
     )
     lines = [
-        (p.processes, p.rate, p.efficiency, p.trials or None, "model, not measured" if p.model else "measured")
+        (p.processes, p.rate, p.efficiency, p.trials or None, "predicted" if p.model else "measured")
         for p in curve.points
     ]
     return Table(title, columns, tuple(lines))
 
 
 def _fit_note(fit: Fit) -> str:
-    """The model in words; nothing where it describes nothing that was measured."""
+    """Return the fitted model in words; empty if it does not fit what was measured."""
     if not fit.is_worth_saying and fit.note != "given by hand":
         return ""
     worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
-    return f"the model has alpha {fit.alpha:.3g} s a message and beta {fit.beta:.3g} s a byte ({worth})"
+    return f"model: alpha {fit.alpha:.3g} s per message, beta {fit.beta:.3g} s per byte ({worth})"
 
 
 def _curve_charts(
     suite: str, curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]
 ) -> Iterator[Chart]:
-    """Samples per second, and efficiency, against processes."""
+    """Yield charts of samples/s and of efficiency by processes."""
     counts = sorted({point.processes for curve in curves for point in curve.points})
     ticks = tuple((float(count), str(count)) for count in counts)
     foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
@@ -127,8 +127,8 @@ def _curve_charts(
                 band = 1 + curve.fit.band
                 points = [(p.processes, getattr(p, name)) for p in beyond]
                 guess = tuple(Point(x, y, y / band, y * band) for x, y in points)
-                lines.append(Line(f"model of {title}", guess, "dotted", of=title))
-        subtitle += "; dotted: a model, not measured" if len(lines) > len(curves) else ""
+                lines.append(Line(f"prediction of {title}", guess, "dotted", of=title))
+        subtitle += "; dotted: predicted" if len(lines) > len(curves) else ""
         axis = "samples/s" if name == "rate" else "share of perfect scaling"
         log_y, reference = (10, None) if name == "rate" else (0, 1.0)
         yield Lines(
@@ -138,7 +138,7 @@ def _curve_charts(
 
 
 def _of_goal(curve: GoalCurve) -> Section:
-    """Time to the goal of a published series, and what of perfect scaling each number of processes keeps."""
+    """Return the section of a published series: time to the goal and scaling efficiency by processes."""
     told, fewest = curve.known, curve.points[0].processes
     suite, card = str(told["suite"]), short(str(told["card"]))
     columns = (
@@ -163,7 +163,7 @@ def _of_goal(curve: GoalCurve) -> Section:
 
 
 def _soonest(curve: GoalCurve, card: str) -> Finding:
-    """The time of the most processes against that of the fewest."""
+    """Return the result of the most processes over the fewest, by time to the goal."""
     first, last = curve.points[0], curve.points[-1]
     gain = first.seconds / last.seconds
     said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
@@ -179,7 +179,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
         said=said,
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
-        caveats=("published", *(["each has its own schedule"] if curve.recipes > 1 else [])),
+        caveats=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
         charts=tuple(_goal_charts(curve, said, card)),
         cases=curve.cases,
         source="; ".join(curve.sources),
@@ -187,7 +187,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
 
 
 def _goal_charts(curve: GoalCurve, said: str, name: str) -> Iterator[Chart]:
-    """Minutes, and efficiency, against processes."""
+    """Yield charts of minutes and of efficiency by processes."""
     ticks = tuple((float(point.processes), str(point.processes)) for point in curve.points)
     minutes = [Point(point.processes, point.seconds / 60, text=f"{point.seconds / 60:.3g}") for point in curve.points]
     kept = [Point(point.processes, point.efficiency, text=f"{point.efficiency:.0%}") for point in curve.points]
@@ -233,7 +233,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
         if said := _fit_note(fit):
             notes.append(f"{name}: {said}")
         else:
-            notes.append(f"{name}: no latency and bandwidth describe these times")
+            notes.append(f"{name}: no fit by latency and bandwidth")
     largest = max(best, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     finding = Finding(
@@ -261,7 +261,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
 
 
 def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
-    """Bus bandwidth of messages against their size, a line for each algorithm and number of processes."""
+    """Return the chart of bus bandwidth by message size, a line per algorithm and number of processes."""
     lines = []
     for name in dict.fromkeys(line.algorithm for line in sums.lines):
         for count in sorted({line.processes for line in sums.lines}):

@@ -1,4 +1,4 @@
-"""Stages: hours of each part of a training in phases, and in all, from the tables that rows carry."""
+"""Stages: hours of each image size of a training in phases, and of all, from the tables in rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from gpubench.studies.section import Column, Estimate, Finding, Section, Table
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group with cells whose table has hours and image sizes; of seconds alone."""
+    """Yield a section per group whose rows have hours by image size; only for the metric seconds."""
     for group in result.groups if result.metric.name == "seconds" else []:
         tables = [(cell, stages_in(str(cell.row["table"]))) for cell in group.cells]
         found = [(cell, hours_by_size(table)) for cell, table in tables if table is not None]
@@ -27,7 +27,7 @@ def _table(found: Sequence[tuple[Cell, Sequence[tuple[int, float]]]]) -> Table:
     sizes = sorted({size for _, stages in found for size, _ in stages})
     columns = [Column("model"), Column("card"), Column("precision"), Column("processes", "count")]
     columns += [Column(f"{size} px", "h", "lower") for size in sizes]
-    columns += [Column("in all", "h", "lower"), Column("notes", note=True)]
+    columns += [Column("total", "h", "lower"), Column("notes", note=True)]
     lines = []
     for cell, stages in found:
         own = dict(stages)
