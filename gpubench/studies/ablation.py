@@ -84,12 +84,12 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
     lines: list[tuple[Value, ...]] = []
     for c in changes:
         gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
-        said = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
+        note = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
         lines.append(
             (
                 *(c.subject_name, Estimate(gain.value, gain.low, gain.high), metric.word_of(c.verdict), gain.p),
                 *(known(change.peak_memory_bytes), known(plain.peak_memory_bytes), known(change.accuracy)),
-                *(known(change.epochs), known(plain.epochs), said),
+                *(known(change.epochs), known(plain.epochs), note),
             )
         )
     nothing = (None,) * (len(columns) - 4)
@@ -104,8 +104,8 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
     by_plain: dict[tuple[str, str], list[Comparison]] = {}
     for c in changes:
         by_plain.setdefault((c.other.label, c.other.precision), []).append(c)
-    for (label, precision), own in by_plain.items():
-        plain, steps = own[0].other, sorted(own, key=lambda c: (_changed(c), -c.subject.median))
+    for (label, precision), alike in by_plain.items():
+        plain, steps = alike[0].other, sorted(alike, key=lambda c: (_changed(c), -c.subject.median))
         groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
         for c in steps:
             gain = f"{words.gain(metric.gain_of(c.ratio).value)}x"
@@ -113,7 +113,7 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
         cells = [plain, *(c.subject for c in steps)]
         yield Bars(
             words.slug(f"{plain.suite} seconds {label} {precision}"),
-            _best(own, metric),
+            _best(alike, metric),
             f"Seconds per run; right: speedup over {PLAIN}; lower is better; {title}",
             tuple(groups),
             "s",
@@ -159,17 +159,17 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 def verdict_in_words(c: Comparison) -> str:
     """Return the verdict in words; if the change was not faster, with the figure that explains it."""
     saved = c.subject.peak_memory_bytes / (c.other.peak_memory_bytes or math.nan)
-    said = {
+    verdict = {
         "faster": "faster",
         "slower": "slower",
         "same": "no difference",
         "unsure": "undecided; use more trials",
     }.get(c.verdict, c.verdict)
     if c.verdict == "faster":
-        return said
+        return verdict
     if saved < 1 - stats.MINIMUM_EFFECT:
-        said += f", with {1 - saved:.0%} less memory"
-    return f"{said}: {_evidence(c.subject, c.other)}"
+        verdict += f", with {1 - saved:.0%} less memory"
+    return f"{verdict}: {_evidence(c.subject, c.other)}"
 
 
 def _evidence(change: Cell, plain: Cell) -> str:

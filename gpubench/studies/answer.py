@@ -50,7 +50,7 @@ def answer_to(
     scale_to: int | None = None,
 ) -> Answer:
     """Return the answer that shows what was compared."""
-    studies = STUDIES | {"scaling": lambda found: scaling.sections(found, alpha_beta, scale_to)}
+    studies = STUDIES | {"scaling": lambda compared: scaling.sections(compared, alpha_beta, scale_to)}
     sections = _finished([section for study in studies.values() for section in study(result)])
     findings = in_order([finding for section in sections for finding in section.findings])
     rows = result.frame["case"]
@@ -61,7 +61,7 @@ def answer_to(
     def count(cases: frozenset[int]) -> int:
         return int(rows.isin(cases).sum())
 
-    gains = [each for each in findings if not each.says_why]
+    gains = [finding for finding in findings if not finding.says_why]
     return Answer(
         headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
         findings=tuple(findings),
@@ -106,23 +106,23 @@ def _rule(metric: Metric) -> str:
 
 def _finished(sections: Sequence[Section]) -> list[Section]:
     """Return the sections with distinct titles, results and chart names, sorted by their first result."""
-    findings = _against_full_runs([each for section in sections for each in section.findings])
+    findings = _against_full_runs([finding for section in sections for finding in section.findings])
     settings = words.apart([_words(finding) for finding in findings], [finding.facts for finding in findings])
     names: Counter[str] = Counter()
-    told = iter([_told(finding, own, names) for finding, own in zip(findings, settings, strict=True)])
-    found = [
+    complete = iter([_told(finding, facts, names) for finding, facts in zip(findings, settings, strict=True)])
+    finished = [
         replace(
             section,
-            findings=tuple(in_order([next(told) for _ in section.findings])),
+            findings=tuple(in_order([next(complete) for _ in section.findings])),
             charts=tuple(_named(chart, names) for chart in section.charts),
         )
         for section in sections
     ]
-    titles = [(section.study, section.title) for section in found]
-    recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in found]
-    more = [own[:3] for own in words.apart(titles, recipes)]
-    named = [replace(s, title=", ".join([s.title, *own])) for s, own in zip(found, more, strict=True)]
-    order = {id(each): at for at, each in enumerate(in_order([each for s in named for each in s.findings]))}
+    titles = [(section.study, section.title) for section in finished]
+    recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in finished]
+    more = [facts[:3] for facts in words.apart(titles, recipes)]
+    named = [replace(s, title=", ".join([s.title, *facts])) for s, facts in zip(finished, more, strict=True)]
+    order = {id(finding): at for at, finding in enumerate(in_order([finding for s in named for finding in s.findings]))}
     return sorted(named, key=lambda s: min((order[id(finding)] for finding in s.findings), default=len(order)))
 
 
@@ -132,15 +132,15 @@ def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         if finding.facts.get("mode") == "full" and not finding.projected:
             full[_recipe(finding)] = finding
-    found = []
+    checked = []
     for finding in findings:
         whole = full.get(_recipe(finding)) if finding.projected else None
         low, high = finding.interval or (finding.value / (1 + CLOSE), finding.value * (1 + CLOSE))
         if whole and not low <= whole.value <= high:
             doubt = f"full runs of the same recipe measured {words.gain(whole.value)}"
             finding = replace(finding, doubts=(*finding.doubts, doubt))
-        found.append(finding)
-    return found
+        checked.append(finding)
+    return checked
 
 
 def _recipe(finding: Finding) -> tuple[object, ...]:
@@ -178,9 +178,15 @@ def headline(findings: Sequence[Finding]) -> str:
     """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
     first = findings[0]
     alike = [finding for finding in findings if _basis(finding) == _basis(first) and finding.what == first.what][:3]
-    if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
+    if first.kind != "card" or first.interval or first.figure or len({finding.where for finding in alike}) < len(alike):
         return first.sentence
-    parts = [first.said, *(f"{words.times(each.value)} {each.where}{' (has a caveat)' * bool(each.doubts)}" for each in alike[1:])]
+    parts = [
+        first.said,
+        *(
+            f"{words.times(finding.value)} {finding.where}{' (has a caveat)' * bool(finding.doubts)}"
+            for finding in alike[1:]
+        ),
+    ]
     return f"{', and '.join(parts)} ({first.basis})."
 
 

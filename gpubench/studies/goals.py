@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class EpochRun:
     """The first trial of a case, epoch by epoch."""
 
     cell: Cell
@@ -59,7 +59,7 @@ def epoch_sections(result: Result) -> Iterator[Section]:
             yield Section("epochs", suite, title, findings, tables, cases=cases)
 
 
-def _runs(cells: Sequence[Cell]) -> Iterator[Run]:
+def _runs(cells: Sequence[Cell]) -> Iterator[EpochRun]:
     """Yield the runs with at least two epochs; equal names are numbered."""
     names: Counter[str] = Counter()
     for cell in cells:
@@ -67,7 +67,7 @@ def _runs(cells: Sequence[Cell]) -> Iterator[Run]:
         if len(epochs) > 1:
             name = ", ".join([cell.model, cell.precision, _where(cell)])
             names[name] += 1
-            yield Run(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
+            yield EpochRun(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
 
 
 def _where(cell: Cell) -> str:
@@ -75,7 +75,7 @@ def _where(cell: Cell) -> str:
     return f"{many}{cell.label}"
 
 
-def _epoch_table(run: Run) -> Table:
+def _epoch_table(run: EpochRun) -> Table:
     columns = (
         Column("epoch", "count"),
         Column("hours", "h", places=4),
@@ -86,7 +86,7 @@ def _epoch_table(run: Run) -> Table:
     return Table(f"epochs of {run.name}", columns, lines)
 
 
-def _epoch_findings(runs: Sequence[Run]) -> Iterator[Finding]:
+def _epoch_findings(runs: Sequence[EpochRun]) -> Iterator[Finding]:
     """Yield the best accuracy of each run, and after how many hours it was reached."""
     for run in runs:
         cell, best = run.cell, run.best()
@@ -129,10 +129,10 @@ def published_sections(result: Result) -> Iterator[Section]:
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
     """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
     timed = _timed(lines)
-    own = [line for line in timed if line["source"] == lines[0]["source"]]
+    authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
-        same = [line for line in own if line["model"] == other["model"]] or own
-        if other in own or not same:
+        same = [line for line in authors if line["model"] == other["model"]] or authors
+        if other in authors or not same:
             continue
         best = min(same, key=lambda line: float(line["seconds"]))
         gain = other["seconds"] / best["seconds"]
@@ -160,10 +160,10 @@ def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
 def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
     """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
     for line in lines:
-        for each in table_of(line["table"]):
+        for stated in table_of(line["table"]):
             try:
-                what, baseline = (words.name(str(each[name])) for name in ("what", "baseline"))
-                gain = float(each["times"])
+                what, baseline = (words.name(str(stated[name])) for name in ("what", "baseline"))
+                gain = float(stated["times"])
             except (KeyError, TypeError, ValueError):
                 continue
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
@@ -202,8 +202,8 @@ def _table(lines: Sequence[Row]) -> Table:
         Column("dollars", "dollars", "lower"),
         Column("notes", note=True),
     )
-    told = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    return Table("published", columns, tuple(map(_table_line, told)))
+    shown = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
+    return Table("published", columns, tuple(map(_table_line, shown)))
 
 
 def _table_line(line: Row) -> tuple[Value, ...]:

@@ -40,7 +40,7 @@ def sections(result: Result) -> Iterator[Section]:
             f"{suite}: speedup of each step of its ladder",
             tuple(finding for ladder in ladders for finding in _findings(ladder)),
             (*beside, *map(_table, ladders), evidence_table(_cells(suite, result), result.metric)),
-            tuple(_chart(each) for each in ladders if len(each.rungs) > 1 and not list(_findings(each))),
+            tuple(_chart(ladder) for ladder in ladders if len(ladder.rungs) > 1 and not list(_findings(ladder))),
             cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
         )
 
@@ -65,7 +65,7 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
         models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
         trials=(len(last.seconds), len(first.seconds)),
-        said=_said(ladder, first, last),
+        said=_sentence(ladder, first, last),
         precision=ladder.precision,
         place=ladder.label,
         origin=ladder.suite,
@@ -84,7 +84,7 @@ def _unlike(first: "Rung", last: "Rung") -> tuple[str, ...]:
     return tuple(f"{model}: {note}" for model, notes in ends for note in notes if note and note not in shared)
 
 
-def _said(ladder: "Ladder", first: "Rung", last: "Rung") -> str:
+def _sentence(ladder: "Ladder", first: "Rung", last: "Rung") -> str:
     gain = (
         f"The steps from {first.model} to {last.model} make training {words.times(first.median / last.median)} as fast"
     )
@@ -148,7 +148,7 @@ def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
         {rung.model: Estimate(rung.median, *(rung.interval or (None, None))) for rung in ladder.rungs}
         for ladder in ladders
     ]
-    lines = [(model, *(own.get(model) for own in times)) for model in sorted(places, key=places.__getitem__)]
+    lines = [(model, *(seconds.get(model) for seconds in times)) for model in sorted(places, key=places.__getitem__)]
     return Table("side by side", (Column("step"), *(Column(name, "s", "lower") for name in names)), tuple(lines))
 
 
@@ -165,7 +165,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     seconds = f"Seconds per run{f', {words.PROJECTED}' * ladder.projected}, by step"
     return Bars(
         words.slug(f"{ladder.suite} ladder {first.model} to {last.model} {ladder.name}"),
-        _said(ladder, first, last),
+        _sentence(ladder, first, last),
         f"{seconds}; right: speedup of the step; lower is better",
         tuple(groups),
         "s",
@@ -252,10 +252,10 @@ class Ladder:
 def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
     """Return the ladders of the rows; `labels` names their cards."""
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
-    found = []
-    for _, own in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
-        first: dict[str, Any] = {str(name): value for name, value in own.iloc[0].items()}
-        sizes = own.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
+    ladders = []
+    for _, trials in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
+        first: dict[str, Any] = {str(name): value for name, value in trials.iloc[0].items()}
+        sizes = trials.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
         rungs = [_rung(part) for _, part in sizes]
         # Of several batches of a rung, the one with most trials counts.
         best: dict[str, Rung] = {}
@@ -263,12 +263,12 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
         label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as cells have it
-        cases = frozenset(map(int, own["case"].unique()))
-        measured = "projected" if (own["measured"] == "projected").any() else str(first["measured"])
+        cases = frozenset(map(int, trials["case"].unique()))
+        measured = "projected" if (trials["measured"] == "projected").any() else str(first["measured"])
         mode, source = shown(str(first["mode"])), shown(str(first["source"]))
         known = str(first["suite"]), label, str(first["precision"]), measured, mode, source, _settings(first)
-        found.append(Ladder(*known, list(best.values()), cases))
-    return found
+        ladders.append(Ladder(*known, list(best.values()), cases))
+    return ladders
 
 
 def _rung(rows: pd.DataFrame) -> Rung:
@@ -282,7 +282,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
         "measured": _known(rows["measured_peak_flops"].dropna().median()),
     }
     for name, top in tops.items():
-        if top and all(each > 0 for each in (flops, samples, first["processes"])):
+        if top and all(factor > 0 for factor in (flops, samples, first["processes"])):
             limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
     return Rung(
         number=int(first["rung"]),

@@ -68,7 +68,7 @@ def _recipe(finding: Finding, cells: Sequence[Cell]) -> str:
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
-def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Chart]:
+def charts_of(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Chart]:
     """Yield charts of all cases, of all ratios, and of the trend over torch versions."""
     if not group.cells:
         return
@@ -78,18 +78,18 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
     by_model: dict[str, list[Bar]] = defaultdict(list)
     for cell in group.cases:
         by_model[cell.model].append(_bar(cell, metric))
-    bars = _best_first([BarGroup(model, tuple(own)) for model, own in by_model.items()], higher=metric.inverse)
+    bars = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_model.items()], higher=metric.inverse)
     projected = any(cell.measured == "projected" for cell in group.cells)
     what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
     title = f"{suite}: all cases"
     subtitle = f"{what}; {way} is better; {about}"
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
-    for axis in dict.fromkeys(c.axis for c in own):
-        along = [c for c in own if c.axis == axis]
+    for axis in dict.fromkeys(c.axis for c in comparisons):
+        along = [c for c in comparisons if c.axis == axis]
         by_subject: dict[str, list[Bar]] = defaultdict(list)
         for c in along:
             by_subject[c.subject.model].append(_dot(c, metric))
-        dots = _best_first([BarGroup(model, tuple(own)) for model, own in by_subject.items()], higher=True)
+        dots = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_subject.items()], higher=True)
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
         ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
         subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
@@ -111,7 +111,7 @@ def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
         best = (max if higher else min)(values.values(), default=1.0)
         for bar, value in values.items():
             shares[bar.name].append(best / value if higher else value / best)
-    places = {name: statistics.fmean(own) for name, own in shares.items()}
+    places = {name: statistics.fmean(group_shares) for name, group_shares in shares.items()}
 
     def place(bar: Bar) -> float:
         return places.get(bar.name, math.inf)

@@ -36,18 +36,18 @@ WIDE = 2.0
 def sections(result: Result) -> Iterator[Section]:
     """Yield a section per group, unless other studies show all its cells."""
     for group in result.groups:
-        own = [c for c in group.comparisons if not is_change(c)]
-        if not own and _is_shown_elsewhere(group, result):
+        comparisons = [c for c in group.comparisons if not is_change(c)]
+        if not comparisons and _is_shown_elsewhere(group, result):
             continue
-        findings = tuple(_findings(group, own, result))
+        findings = tuple(_findings(group, comparisons, result))
         cells = group.cases
         yield Section(
             "pairs",
             cells[0].suite,
             words.title_of(cells),
             findings,
-            tuple(_tables(group, own, result.metric)),
-            tuple(charts_of(group, own, result)),
+            tuple(_tables(group, comparisons, result.metric)),
+            tuple(charts_of(group, comparisons, result)),
             (IS_MIXED,) if _is_mixed(group) and findings else (),
             left_out=(*group.left_out, *without_result(group, result)),
             recipe=words.recipe_of(cells),
@@ -92,12 +92,12 @@ def without_result(group: Group, result: Result) -> list[str]:
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
-def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
+def _findings(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Finding]:
     """Yield a result per set of comparisons that differ only in their model."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     mixed = _is_mixed(group)
-    only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
-    for c in own:
+    only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
+    for c in comparisons:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
             continue  # shows how much of a speedup is due to the batch
         place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
@@ -110,9 +110,9 @@ def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
 
 
 def _finding(
-    own: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
+    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
 ) -> Finding:
-    c = own[0]
+    c = comparisons[0]
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
     if kind == "precision" and mixed:
@@ -120,15 +120,17 @@ def _finding(
     if precision == MASTER and mixed:
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
-    ratios = [metric.gain_of(each.ratio) for each in own]
+    ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
-    verdict, sure = _verdict([metric.word_of(each.verdict) for each in own])
-    models = tuple(dict.fromkeys(each.subject.model for each in own))
-    parts = tuple(_part(each, ratio, metric) for each, ratio in zip(own, ratios, strict=True))
-    cells = [cell for each in own for cell in (each.subject, each.other)]
+    verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
+    models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
+    parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
+    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
-    said = _said(kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place)
+    said = _sentence(
+        kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place
+    )
     finding = Finding(
         kind=kind,
         suite=c.subject.suite,
@@ -139,7 +141,10 @@ def _finding(
         verdict=verdict,
         sure=sure,
         models=models,
-        trials=(min(each.subject.trials for each in own), min(each.other.trials for each in own)),
+        trials=(
+            min(comparison.subject.trials for comparison in comparisons),
+            min(comparison.other.trials for comparison in comparisons),
+        ),
         said=said,
         precision=precision,
         place=place,
@@ -147,7 +152,7 @@ def _finding(
             filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        caveats=tuple(_caveats(own)),
+        caveats=tuple(_caveats(comparisons)),
         doubts=(*[f"the mean is {words.gain(value)}"] * wide, *words.doubts_of(cells)),
         projected=any(cell.measured == "projected" for cell in cells),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
@@ -174,12 +179,12 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
     """Return the verdict of all models, else `unsure`; also count the decided ones if they agree."""
-    found = Counter(verdicts)
-    if len(found) == 1:
+    counts = Counter(verdicts)
+    if len(counts) == 1:
         return verdicts[0], None
-    sure = set(found) - {"unsure"}
+    sure = set(counts) - {"unsure"}
     one = sure.pop() if len(sure) == 1 else ""
-    return "unsure", (found[one], one) if one in DECIDED else None
+    return "unsure", (counts[one], one) if one in DECIDED else None
 
 
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
@@ -195,7 +200,7 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     )
 
 
-def _said(
+def _sentence(
     kind: str,
     subject: str,
     baseline: str,
@@ -215,28 +220,30 @@ def _said(
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
-def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
-    cells = [cell for each in own for cell in (each.subject, each.other)]
+def _caveats(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
     if any(cell.mode == "quick" for cell in cells):
         yield "quick mode"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
-    sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
+    sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
-    yield from dict.fromkeys(f"differs in {', '.join(each.differing)}" for each in own if each.differing)
+    yield from dict.fromkeys(
+        f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
+    )
 
 
-def _tables(group: Group, own: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
+def _tables(group: Group, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
     yield cases_table(group.cases, metric)
-    if own:
-        yield _speedups(own, metric)
+    if comparisons:
+        yield _speedups(comparisons, metric)
     if group.means:
         yield _means(group.means, metric)
     yield evidence_table(group.cells, metric)
 
 
-def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
+def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
     """Return the table of ratios over the baseline; above 1 is better."""
     columns = (
         Column("model"),
@@ -251,7 +258,7 @@ def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
         Column("baseline trials", "count"),
         Column("notes", note=True),
     )
-    return Table("ratios" if metric.by_loss else "speedups", columns, tuple(_speedup(c, metric) for c in own))
+    return Table("ratios" if metric.by_loss else "speedups", columns, tuple(_speedup(c, metric) for c in comparisons))
 
 
 def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
@@ -260,7 +267,7 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     # The two sides may be two cards.
     labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
-    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
+    marks = [f"{name}: {', '.join(texts)}" for name, cell in sides if (texts := words.marks_of([cell]))]
     return (
         c.subject.model,
         words.without_author(c.subject_name, source)

@@ -23,32 +23,38 @@ def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: 
     curves = curves_of(result.frame, alpha_beta, to)
     titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
-        own = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
-        yield _of_curves(suite, [curve for curve, _ in own], [title for _, title in own])
+        of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
+        yield _of_curves(suite, [curve for curve, _ in of_suite], [title for _, title in of_suite])
     yield from map(_of_goal, goal_curves_of(result.frame))
     sums = sums_of(result.frame)
-    titles = _titles([_sums_title(each) for each in sums], [each.known for each in sums])
-    yield from (_of_sums(each, title) for each, title in zip(sums, titles, strict=True))
+    titles = _titles([_sums_title(table) for table in sums], [table.known for table in sums])
+    yield from (_of_sums(table, title) for table, title in zip(sums, titles, strict=True))
 
 
 def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the titles; equal ones get the facts in which they differ."""
     facts = []
-    for each in known:
-        usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
+    for names in known:
+        usual = {k: f"{k}={text_of(v)}" for k, v in names.items() if k not in {"params", *STACK, *SPECIMEN}}
         params = words.settings_of(
-            str(each["suite"]), each.get("suite_version"), str(each.get("model", "")), str(each.get("params", ""))
+            str(names["suite"]),
+            names.get("suite_version"),
+            str(names.get("model", "")),
+            str(names.get("params", "")),
         )
-        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN) if k in each})
+        facts.append(
+            usual
+            | params
+            | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names}
+        )
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
 def _curve_title(curve: Curve) -> str:
     known = curve.known
     sent = f", gradients sent as {curve.sent}" if curve.sent else ""
-    return (
-        f"{known['model']} {known['precision']}, {short(str(known['card']))}, batch {curve.samples:.0f} per process{sent}"
-    )
+    return f"{known['model']} {known['precision']}, {short(str(known['card']))}, "
+        f"batch {curve.samples:.0f} per process{sent}"
 
 
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
@@ -139,8 +145,8 @@ def _curve_charts(
 
 def _of_goal(curve: GoalCurve) -> Section:
     """Return the section of a published series: time to the goal and scaling efficiency by processes."""
-    told, fewest = curve.known, curve.points[0].processes
-    suite, card = str(told["suite"]), short(str(told["card"]))
+    facts, fewest = curve.known, curve.points[0].processes
+    suite, card = str(facts["suite"]), short(str(facts["card"]))
     columns = (
         Column("machines", "count"),
         Column("processes", "count"),
@@ -157,7 +163,7 @@ def _of_goal(curve: GoalCurve) -> Section:
         )
         for point in curve.points
     )
-    title = f"{suite}: minutes to the goal of {told['goal']:g} by processes, {told['model']} on {card}"
+    title = f"{suite}: minutes to the goal of {facts['goal']:g} by processes, {facts['model']} on {card}"
     table = Table("minutes to the goal", columns, lines)
     return Section("scaling", suite, title, (_soonest(curve, card),), (table,), cases=curve.cases)
 
@@ -265,10 +271,10 @@ def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
     lines = []
     for name in dict.fromkeys(line.algorithm for line in sums.lines):
         for count in sorted({line.processes for line in sums.lines}):
-            own = [
-                each for each in sums.lines if (each.algorithm, each.processes, each.what) == (name, count, "message")
+            messages = [
+                line for line in sums.lines if (line.algorithm, line.processes, line.what) == (name, count, "message")
             ]
-            points = sorted((each.bytes, each.busbw) for each in own)
+            points = sorted((line.bytes, line.busbw) for line in messages)
             if points:
                 lines.append(Line(f"{name}, {count} processes", tuple(Point(x, y) for x, y in points)))
     subtitle = f"Bus bandwidth by size of the message; {title}"

@@ -42,7 +42,7 @@ class Column:
 
     name: str
     unit: str = ""
-    """Unit of figures: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
+    """Of figures: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
     better: Literal["", "lower", "higher"] = ""
     note: bool = False
     """Whether the texts may be long: narrow screens show them below the table."""
@@ -69,17 +69,17 @@ class Table:
 
 def flat_names(table: Table) -> list[str]:
     """Return the names of the columns of `flat`."""
-    found = []
+    names = []
     for at, column in enumerate(table.columns):
         split = any(isinstance(line[at], Estimate) for line in table.lines)
-        found += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
-    return found
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
+    return names
 
 
 def flat(table: Table) -> list[list[str | int | float | None]]:
     """Return the lines, with estimates split into value, low and high."""
     split = [any(isinstance(line[at], Estimate) for line in table.lines) for at in range(len(table.columns))]
-    found = []
+    lines = []
     for line in table.lines:
         cells: list[str | int | float | None] = []
         for value, apart in zip(line, split, strict=True):
@@ -88,8 +88,8 @@ def flat(table: Table) -> list[list[str | int | float | None]]:
             else:
                 plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
                 cells += [plain, None, None] if apart else [plain]
-        found.append(cells)
-    return found
+        lines.append(cells)
+    return lines
 
 
 @dataclass(frozen=True)

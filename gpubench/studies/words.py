@@ -131,26 +131,26 @@ def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for at, key in enumerate(keys):
         alike[key].append(at)
-    found: list[tuple[str, ...]] = [()] * len(keys)
+    distinct: list[tuple[str, ...]] = [()] * len(keys)
     for members in alike.values():
-        names = _telling([facts[at] for at in members]) if len(members) > 1 else []
+        names = _distinguishing([facts[at] for at in members]) if len(members) > 1 else []
         for at in members:
-            found[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
-    return found
+            distinct[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
+    return distinct
 
 
-def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the names of facts that distinguish these: facts that all have come first, then words before settings."""
 
     def place(fact: str) -> tuple[object, ...]:
-        texts = [own.get(fact, "") for own in facts]
+        texts = [item.get(fact, "") for item in facts]
         return not all(texts), any("=" in text for text in texts)
 
-    every = dict.fromkeys(fact for own in facts for fact in own)
+    every = dict.fromkeys(fact for item in facts for fact in item)
     kinds: list[Hashable] = [()] * len(facts)
     chosen = []
     for fact in sorted(every, key=place):
-        finer: list[Hashable] = [(kind, own.get(fact, "")) for kind, own in zip(kinds, facts, strict=True)]
+        finer: list[Hashable] = [(kind, item.get(fact, "")) for kind, item in zip(kinds, facts, strict=True)]
         numbers = {kind: at for at, kind in enumerate(dict.fromkeys(finer))}
         if len(numbers) > len(set(kinds)):
             chosen.append(fact)
@@ -196,13 +196,13 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping
     Empty for rows of another version of the suite, as its defaults may differ.
     """
     try:
-        found = _built_in(suite_name)
-        if found is None or found.suite.version != version:
+        loaded = _built_in(suite_name)
+        if loaded is None or loaded.suite.version != version:
             return {}
-        own = params_of(params)
-        chosen = {name: own[name] for name in found.suite.presets if name in own}
-        preset = {**found.resolve_params(chosen, model)}
-        preset |= {name: found.suite.params[name].default for name in chosen}
+        given = params_of(params)
+        chosen = {name: given[name] for name in loaded.suite.presets if name in given}
+        preset = {**loaded.resolve_params(chosen, model)}
+        preset |= {name: loaded.suite.params[name].default for name in chosen}
         return params_of(params_text(preset))
     except UserError:
         return {}
@@ -230,9 +230,9 @@ def notes_of(cell: Cell) -> str:
 
 def marks_of(cells: Iterable[Cell], what: str = "") -> list[str]:
     """Return how many trials have each mark, as `2 of 6 throttled`."""
-    own = list({id(cell): cell for cell in cells}.values())
-    marks = sum((Counter(cell.marks) for cell in own), Counter[str]())
-    return marked(marks, sum(cell.trials for cell in own), what)
+    unique = list({id(cell): cell for cell in cells}.values())
+    marks = sum((Counter(cell.marks) for cell in unique), Counter[str]())
+    return marked(marks, sum(cell.trials for cell in unique), what)
 
 
 def doubts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -248,10 +248,10 @@ def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
 
 def remarks_of(cells: Iterable[Cell]) -> list[str]:
     """Return the reasons in the rows of some of these groups but not of all, with the models."""
-    said = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
-    shared = set.intersection(*(set(texts) for _, texts in said.values())) if said else set()
+    reasons = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if reasons else set()
     models: dict[str, dict[str, None]] = defaultdict(dict)
-    for model, texts in said.values():
+    for model, texts in reasons.values():
         for text in texts:
             if text not in shared:
                 models[text][model] = None
@@ -281,11 +281,11 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{files}, no rows."] if answer.files else []
     if answer.about < answer.rows:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
-    told = [f"{files}, {rows}." if answer.files else f"{rows}."]
-    told += [f"{answer.stopped:,} not finished."] if answer.stopped else []
-    told += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
-    told += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
-    return told
+    sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
+    sentences += [f"{answer.stopped:,} not finished."] if answer.stopped else []
+    sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
+    sentences += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
+    return sentences
 
 
 def slug(text: str) -> str:
