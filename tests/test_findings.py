@@ -146,25 +146,25 @@ def test_thirty_cards_fit_a_screen_the_best_first():
 @pytest.mark.parametrize(
     ("changes", "basis"),
     [
-        ({}, "resnet, resnet18, one run each, so no verdict"),
+        ({}, "resnet, resnet18, 1 run each: rough"),
         (
             {"verdict": "faster", "interval": (1.5, 2.5), "trials": (6, 6)},
-            "resnet, resnet18, 6 runs a side, 95%: 1.50 to 2.50",
+            "resnet, resnet18, 6 runs per side, 95%: 1.50 to 2.50",
         ),
-        ({"verdict": "unsure", "trials": (6, 6)}, "resnet, resnet18, 6 runs a side, not sure"),
-        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs, so no verdict"),
+        ({"verdict": "unsure", "trials": (6, 6)}, "resnet, resnet18, 6 runs per side, undecided"),
+        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs: rough"),
         ({"verdict": "", "trials": (3, 0)}, "resnet, resnet18, 3 runs"),
         ({"verdict": "", "trials": (1, 0), "models": ("a", "b")}, "resnet, 2 models, 1 run"),
-        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs a side"),
+        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs per side"),
         (
             {"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)},
-            "resnet, resnet18, one run each, not alike: no verdict, differs in X (1 / 8)",
+            "resnet, resnet18, 1 run each, undecided: not alike, differs in X (1 / 8)",
         ),
         (
             {"settings": ("width=8", "depth=2", "third=3")},
-            "resnet, resnet18, width=8, depth=2, one run each, so no verdict",
+            "resnet, resnet18, width=8, depth=2, 1 run each: rough",
         ),
-        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, one run each, so no verdict"),
+        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, 1 run each: rough"),
     ],
 )
 def test_on_what_a_finding_rests_in_words(changes, basis):
@@ -285,7 +285,7 @@ def lines_of(findings):
     ("changes", "words"),
     [
         ({"torch": "1.0"}, "card + stack: no verdict"),
-        ({"session": "s2"}, "not sure"),
+        ({"session": "s2"}, "undecided"),
         ({}, "95%: "),
     ],
 )

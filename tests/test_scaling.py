@@ -224,7 +224,7 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     (curve,) = [each for each in found.sections if each.study == "scaling" and each.title.startswith("scaling: ")]
     lines = texts(curve.tables[0])
     assert [line["efficiency over 1"] for line in lines if line["kind"] == "measured"] == ["100.0%", "93.3%", "87.1%"]
-    assert {line["kind"] for line in lines} == {"measured", "model, not measured"}
+    assert {line["kind"] for line in lines} == {"measured", "predicted"}
     said = " ".join(done.stdout.split())
     assert lacking(said, "4 processes", 3.48, "RTX 2080 Ti", "87%") == []
     assert table(section(found, "batch"), "accuracy")[1]["change"] == "-3.58"

@@ -42,19 +42,15 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
             str(names.get("model", "")),
             str(names.get("params", "")),
         )
-        facts.append(
-            usual
-            | params
-            | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names}
-        )
+        facts.append(usual | params | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
 def _curve_title(curve: Curve) -> str:
     known = curve.known
     sent = f", gradients sent as {curve.sent}" if curve.sent else ""
-    return f"{known['model']} {known['precision']}, {short(str(known['card']))}, "
-        f"batch {curve.samples:.0f} per process{sent}"
+    what = f"{known['model']} {known['precision']}, {short(str(known['card']))}"
+    return f"{what}, batch {curve.samples:.0f} per process{sent}"
 
 
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
