@@ -284,7 +284,7 @@ def lines_of(findings):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"torch": "1.0"}, "card + stack: no verdict"),
+        ({"torch": "1.0"}, "undecided: card + stack"),
         ({"session": "s2"}, "undecided"),
         ({}, "95%: "),
     ],

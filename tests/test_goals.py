@@ -185,7 +185,7 @@ def test_all_of_2018(cli):
     assert "15 min of Akiba and others 2017 on 1,024 x Tesla P100" in text
     assert "11 min of You and others 2018" in text
     assert "3.27 h of fast.ai on 8 x Tesla V100" in text
-    assert "Batch 65,536 has -2.2 pt of accuracy against batch 32,768" in text
+    assert "Batch 65,536 has -2.2 pt accuracy against batch 32,768" in text
     for gain in ("11.0", "3.00"):
         assert f"up to {gain} times as fast with its own all-reduce as with NCCL's" in text
 

@@ -183,7 +183,7 @@ def headline(findings: Sequence[Finding]) -> str:
     parts = [
         first.said,
         *(
-            f"{words.times(finding.value)} {finding.where}{' (has a caveat)' * bool(finding.doubts)}"
+            f"{words.times(finding.value)} {finding.where}{', with a caveat' * bool(finding.doubts)}"
             for finding in alike[1:]
         ),
     ]
