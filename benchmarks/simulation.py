@@ -304,13 +304,13 @@ def point_rule(count: int, trials: int, noise: Noise) -> float:
 
 
 def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
-    """(median advised trials a side where 6 left `unsure`, share of new sessions of that size that decide)."""
+    """(median advised trials a side where 6 left `undecided`, share of new sessions of that size that decide)."""
     dice = Random(f"advice {noise} {effect}")
     numbers, decided = [], 0
     while len(numbers) < count:
         a, b = session(dice, 6, noise, (effect, 0.0))
         ratio = stats.ratio(a, b)
-        if stats.verdict(ratio, ratio.p, 6) != "unsure":
+        if stats.verdict(ratio, ratio.p, 6) != "undecided":
             continue
         numbers.append(stats.trials_to_decide(a, b))
         # 50 more are the most that are ever counted out.
@@ -394,7 +394,7 @@ def print_power(count: int) -> None:
 
 
 def print_advised(count: int) -> None:
-    print("Where six trials left a true 5% unsure: the advice, and how often it then decides\n")
+    print("Where six trials left a true 5% undecided: the advice, and how often it then decides\n")
     few = max(200, count // 2)
     lines = []
     for sd in SDS[1:]:
@@ -413,11 +413,11 @@ def print_specimen(count: int) -> None:
         far = between_specimens(few, sd, effect=math.log(1.3))
         lines.append(
             [
-                percent(sd), percent(one.found, 2), percent(one.share("one specimen")), percent(one.share("unsure")),
+                percent(sd), percent(one.found, 2), percent(one.share("one specimen")), percent(one.share("undecided")),
                 percent(one.share("same")), percent(one.covered), percent(inside), percent(far.found, 0),
             ]
         )  # fmt: skip
-    heading = ["sd between", "false", "`one specimen`", "`unsure`", "`same`", "95% holds"]
+    heading = ["sd between", "false", "`one specimen`", "`undecided`", "`same`", "95% holds"]
     table([*heading, "false, were it one session", "a true 30% is found"], lines)
 
 
@@ -440,9 +440,9 @@ def print_hosts(count: int) -> None:
         for k in (1, 2, 3, 4, 5, 6):
             hosts = between_specimens(count, 0.003, k, modes=math.log(1 + gap))
             few_specimens = hosts.share("one specimen", "few specimens")
-            same, unsure = (percent(hosts.share(v)) for v in ("same", "unsure"))
-            lines.append([percent(gap, 0), k, percent(hosts.found, 2), percent(few_specimens), unsure, same])
-    heading = ["apart", "specimens a side", "false", "`one specimen`, `few specimens`", "`unsure`", "`same`"]
+            same, undecided = (percent(hosts.share(v)) for v in ("same", "undecided"))
+            lines.append([percent(gap, 0), k, percent(hosts.found, 2), percent(few_specimens), undecided, same])
+    heading = ["apart", "specimens a side", "false", "`one specimen`, `few specimens`", "`undecided`", "`same`"]
     table(heading, lines)
 
 

@@ -73,7 +73,7 @@ def test_intervals_of_absurd_times_are_numbers():
         for each in (ratio, ratio.inverse):
             ends = [each.low, each.high, *(each.narrow or ()), *(each.decisive or ())]
             assert all(0 < end < 1e100 for end in ends)
-        assert stats.verdict(ratio, 0.01, 6) in {"slower", "faster", "unsure", "few specimens", "one specimen"}
+        assert stats.verdict(ratio, 0.01, 6) in {"slower", "faster", "undecided", "few specimens", "one specimen"}
 
 
 @pytest.mark.parametrize("column", ["power_limit_watts", "load_average"])

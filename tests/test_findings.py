@@ -119,7 +119,7 @@ def test_models_are_pooled_by_their_geometric_mean_and_agree_or_are_unsure(tmp_p
     (one,) = found(
         tmp_path, rows(SLOW), rows(FAST, **bf16), rows(SLOW, model="resnet34"), rows(SLOW, model="resnet34", **bf16)
     )
-    assert one.verdict == "unsure"
+    assert one.verdict == "undecided"
 
 
 def test_cards_come_first_then_what_is_decided_then_the_largest():
@@ -146,25 +146,25 @@ def test_thirty_cards_fit_a_screen_the_best_first():
 @pytest.mark.parametrize(
     ("changes", "basis"),
     [
-        ({}, "resnet, resnet18, one run each, so no verdict"),
+        ({}, "resnet, resnet18, 1 run each: rough"),
         (
             {"verdict": "faster", "interval": (1.5, 2.5), "trials": (6, 6)},
-            "resnet, resnet18, 6 runs a side, 95%: 1.50 to 2.50",
+            "resnet, resnet18, 6 runs per side, 95%: 1.50 to 2.50",
         ),
-        ({"verdict": "unsure", "trials": (6, 6)}, "resnet, resnet18, 6 runs a side, not sure"),
-        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs, so no verdict"),
+        ({"verdict": "undecided", "trials": (6, 6)}, "resnet, resnet18, 6 runs per side, undecided"),
+        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs: rough"),
         ({"verdict": "", "trials": (3, 0)}, "resnet, resnet18, 3 runs"),
         ({"verdict": "", "trials": (1, 0), "models": ("a", "b")}, "resnet, 2 models, 1 run"),
-        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs a side"),
+        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs per side"),
         (
             {"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)},
-            "resnet, resnet18, one run each, not alike: no verdict, differs in X (1 / 8)",
+            "resnet, resnet18, 1 run each, undecided: not alike, differs in X (1 / 8)",
         ),
         (
             {"settings": ("width=8", "depth=2", "third=3")},
-            "resnet, resnet18, width=8, depth=2, one run each, so no verdict",
+            "resnet, resnet18, width=8, depth=2, 1 run each: rough",
         ),
-        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, one run each, so no verdict"),
+        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, 1 run each: rough"),
     ],
 )
 def test_on_what_a_finding_rests_in_words(changes, basis):
@@ -284,8 +284,8 @@ def lines_of(findings):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"torch": "1.0"}, "card + stack: no verdict"),
-        ({"session": "s2"}, "not sure"),
+        ({"torch": "1.0"}, "undecided: card + stack"),
+        ({"session": "s2"}, "undecided"),
         ({}, "95%: "),
     ],
 )
@@ -308,7 +308,7 @@ def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
         tmp_path, rows(FAST), rows(SLOW, **TI), rows(noisy, **fp16), rows([s * 1.1 for s in noisy], **fp16, **TI)
     )
     cards = [each for each in both if each.kind == "card"]
-    assert [each.verdict for each in cards] == ["faster", "unsure"]
+    assert [each.verdict for each in cards] == ["faster", "undecided"]
     assert headline(both) == cards[0].sentence
     assert " and " not in headline(both)
 
@@ -415,7 +415,7 @@ NASTY = "\x1b[31mred\x1b]0;title\x07 \u202eevil [bold]x[/bold] <b>" + "long " * 
 
 @pytest.mark.parametrize("name", [NASTY, "显卡" * 40, "A" * 500, "a b" * 100, "x" * 36 + ":" * 9])
 def test_no_name_steers_the_terminal_or_leaves_the_screen(name):
-    kinds = {"card": "one run", "precision": "unsure", "ladder": "no test", "scaling": "90% kept"}
+    kinds = {"card": "one run", "precision": "undecided", "ladder": "no test", "scaling": "90% kept"}
     many = [
         finding(subject=f"{name}{number}", baseline=f"{number}{name}", kind=kind, place=name, precision="fp32",
                 settings=(name,), caveats=(name,), verdict=verdict)

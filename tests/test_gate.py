@@ -104,7 +104,7 @@ def test_failed_trials_are_4_on_the_command_line_too(cli, tmp_path):
     assert done.returncode == 4, done.stderr
 
 
-def compared(low, value, high, verdict="unsure", model="m", axis="precision", base=None):
+def compared(low, value, high, verdict="undecided", model="m", axis="precision", base=None):
     """A case of bf16 over fp32 with such an interval."""
     ours, theirs = cell(EVEN, model=model, precision="bf16"), base or cell(EVEN, model=model)
     return Comparison(axis, ours, theirs, "bf16", "fp32", Ratio(value, low, high, 0.01), verdict)
@@ -140,7 +140,7 @@ OPEN = "undecided whether it is 5% slower than fp32"
     ],
 )
 def test_the_limit_is_1_and_the_share(low, value, high, code, words):
-    verdict = "unsure" if low and high else "one run"
+    verdict = "undecided" if low and high else "one run"
     assert gated(compared(low, value, high, verdict)) == (code, [words])
 
 

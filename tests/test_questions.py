@@ -126,7 +126,7 @@ def accuracies(path, mixed, trials=6, allow_mismatch=False, **changes):
     return comparison
 
 
-@pytest.mark.parametrize(("mixed", "verdict"), [(0.001, "non-inferior"), (-0.02, "inferior"), (-0.004, "unsure")])
+@pytest.mark.parametrize(("mixed", "verdict"), [(0.001, "non-inferior"), (-0.02, "inferior"), (-0.004, "undecided")])
 def test_is_mixed_precision_as_accurate_within_half_a_point(tmp_path, mixed, verdict):
     comparison = accuracies(tmp_path / "rows.csv", mixed)
     assert comparison.verdict == verdict
@@ -167,7 +167,7 @@ def test_holm_is_over_all_accuracies(tmp_path):
     many = compare([tmp_path / "10.csv"], Question(metric="accuracy")).comparisons
     assert 0.005 < alone[0].ratio.p < 0.02
     assert [c.verdict for c in alone] == ["non-inferior"]
-    assert {c.verdict for c in many} == {"unsure"}
+    assert {c.verdict for c in many} == {"undecided"}
 
 
 def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
@@ -246,9 +246,9 @@ def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
     (sure,) = to_goal(tmp_path / "all.csv", ours, slower).comparisons
     assert (sure.verdict, sure.ratio.value) == ("slower", pytest.approx(2))
     slower[0] = row(trial=0, params="goal=0.94", precision="bf16", seconds=200, status="goal_missed")
-    (unsure,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
-    assert unsure.verdict == "not judged"
-    assert any("83% and 100% of the runs reached the goal" in note for note in unsure.notes)
+    (undecided,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
+    assert undecided.verdict == "not judged"
+    assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
 
 
 def test_what_has_not_the_figure_is_said_to_lack_it(tmp_path):

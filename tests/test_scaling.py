@@ -96,7 +96,7 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
     frame = frame_of(tmp_path, rows)
     (curve,) = curves_of(frame)
     (found,) = section(answered(tmp_path, rows), "scaling").tables
-    assert found.name.endswith(", batch 50 a process, gradients sent as float16")
+    assert found.name.endswith(", batch 50 per process, gradients sent as float16")
     measured = {point.processes: point for point in curve.points if not point.model}
     assert measured[1].efficiency == 1
     assert measured[4].efficiency == pytest.approx(rate(4) / 4 / rate(1))
@@ -224,13 +224,13 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     (curve,) = [each for each in found.sections if each.study == "scaling" and each.title.startswith("scaling: ")]
     lines = texts(curve.tables[0])
     assert [line["efficiency over 1"] for line in lines if line["kind"] == "measured"] == ["100.0%", "93.3%", "87.1%"]
-    assert {line["kind"] for line in lines} == {"measured", "model, not measured"}
+    assert {line["kind"] for line in lines} == {"measured", "predicted"}
     said = " ".join(done.stdout.split())
     assert lacking(said, "4 processes", 3.48, "RTX 2080 Ti", "87%") == []
     assert table(section(found, "batch"), "accuracy")[1]["change"] == "-3.58"
     (sums,) = [each for each in found.sections if each.title.startswith("all-reduce")]
     assert {line["fastest"] for line in table(sums, "all-reduces")} == {"flat"}
-    assert sums.notes[0].startswith("flat: the model has alpha 0.0002 s")
+    assert sums.notes[0].startswith("flat: model: alpha 0.0002 s")
     assert "NaN" not in done.stdout
     drawn = sorted(path.name for path in (tmp_path / "charts").glob("*.png"))
     for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-rate.png"):

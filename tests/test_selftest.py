@@ -62,7 +62,7 @@ def test_a_slowdown_has_to_be_found(tmp_path):
     found = selftest._comparisons(rows(tmp_path, {"a": A, "padded": [1.25 * each for each in A]}))
     assert check_slower(found["padded"]).passed
     missed = selftest._comparisons(rows(tmp_path, {"a": A, "padded": A[::-1]}))
-    assert not check_slower(missed["padded"]).passed, "a tool that is always unsure must not pass"
+    assert not check_slower(missed["padded"]).passed, "a tool that is always undecided must not pass"
 
 
 def test_two_looks_are_judged_more_strictly_than_one(tmp_path):

@@ -51,7 +51,7 @@ def test_equal_cards_known_by_one_specimen_each(sd, share):
 def test_hosts_of_two_kinds(gap):
     alone, five = (simulation.between_specimens(500, 0.003, k, modes=math.log(1 + gap)) for k in (1, 5))
     assert alone.found <= 0.002
-    assert alone.share("one specimen", "unsure") >= 0.998
+    assert alone.share("one specimen", "undecided") >= 0.998
     assert five.found <= 0.01
 
 

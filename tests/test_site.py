@@ -96,7 +96,7 @@ def test_the_first_page_has_the_findings_first(site, folder):
     )
     places = [text.index(each) for each in order]
     assert places == sorted(places)
-    assert " missed the goal. Intervals are 95%.</p>" in text
+    assert " ended below the target accuracy. Intervals are 95%.</p>" in text
 
 
 def test_each_page_can_be_read_aloud(site):

@@ -51,7 +51,7 @@ def test_five_a_side_tell_ten_percent(tmp_path):
 
 def test_a_wide_spread_between_specimens_is_seen(tmp_path):
     c = compared(tmp_path, specimens(4, 100, 0.08, 1), specimens(4, 110, 0.08, 2, **OTHER))
-    assert c.verdict == "unsure"
+    assert c.verdict == "undecided"
 
 
 def test_precisions_on_the_same_specimens_are_paired(tmp_path):
@@ -78,7 +78,7 @@ def test_days_of_one_device_are_no_specimens_of_a_card(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, one + two)
     verdicts = {c.verdict for c in compare([path]).comparisons}
-    assert verdicts <= {"one specimen", "unsure", "few trials"}
+    assert verdicts <= {"one specimen", "undecided", "few trials"}
 
 
 @pytest.mark.parametrize("column", ["torch", "memory_limit_bytes"])

@@ -76,7 +76,7 @@ def test_six_a_side_survive_a_family_of_twenty_three():
     r = stats.ratio(a, b)
     assert r.p is not None
     assert stats.verdict(r, stats.holm([r.p] + [1.0] * 22)[0], 6) == "faster"
-    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 23)[0], 6) == "unsure"
+    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 23)[0], 6) == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_six_a_side_survive_a_family_of_twenty_three():
         ([10.0] * 3 + [10.1] * 3, [5.0] * 3 + [5.1] * 3, "slower"),
         ([5.0] * 3 + [5.1] * 3, [10.0] * 3 + [10.1] * 3, "faster"),
         ([10.0, 10.01, 10.02, 10.0, 10.03, 10.01], [10.01, 10.02, 10.0, 10.02, 10.01, 10.0], "same"),
-        ([10.0, 11, 9, 12, 8, 10], [10.1, 9, 12, 11, 8, 9.5], "unsure"),
+        ([10.0, 11, 9, 12, 8, 10], [10.1, 9, 12, 11, 8, 9.5], "undecided"),
         ([10.1, 10.11, 10.12, 10.1, 10.11, 10.12], [10.0, 10.01, 10.02, 10.0, 10.01, 10.02], "same"),
         ([10.0], [20.0], "one run"),
         ([10.0, 10.1], [20.0, 20.1], "few trials"),
@@ -100,7 +100,7 @@ def test_one_specimen_each_needs_more_than_a_few_percent():
     a, b = [1.04, 1.041, 1.042, 1.039, 1.04, 1.038], [1.0, 1.001, 1.002, 0.999, 1.0, 0.998]
     inside, across = stats.ratio(a, b), stats.specimens_ratio([a], [b])
     assert stats.verdict(inside, inside.p, 6) == "slower"
-    assert stats.verdict(across, across.p, 6) == "unsure"
+    assert stats.verdict(across, across.p, 6) == "undecided"
     assert across.specimens
     far = stats.specimens_ratio([[x * 1.3 for x in a]], [b])
     assert stats.verdict(far, far.p, 6) == "slower"
@@ -338,11 +338,11 @@ def judged(value, low, high, p=0.01, trials=6, *, narrow=None, decisive=True, sp
         ((1.1, 1.05, 1.2), {}, "slower"),
         ((0.9, 0.8, 0.95), {}, "faster"),
         ((1.1, 1.0201, 1.2), {}, "slower"),
-        ((1.1, 1.0199, 1.2), {}, "unsure"),
+        ((1.1, 1.0199, 1.2), {}, "undecided"),
         ((0.9, 0.8, 0.9803), {}, "faster"),
-        ((0.9, 0.8, 0.9805), {}, "unsure"),
+        ((0.9, 0.8, 0.9805), {}, "undecided"),
         ((1.1, 1.05, 1.2), {"p": 0.0499}, "slower"),
-        ((1.1, 1.05, 1.2), {"p": 0.0501}, "unsure"),
+        ((1.1, 1.05, 1.2), {"p": 0.0501}, "undecided"),
         ((1.1, 1.05, 1.2), {"trials": 5}, "few trials"),
         ((1.1, 1.05, 1.2), {"trials": 2}, "few trials"),
         ((1.1, 1.05, 1.2), {"trials": 1}, "one run"),
@@ -353,14 +353,14 @@ def judged(value, low, high, p=0.01, trials=6, *, narrow=None, decisive=True, sp
         ((1.1, 1.05, 1.2), {"trials": 5, "specimens": 4}, "few trials"),
         ((1.1, 1.05, 1.2), {"specimens": 1, "decisive": (0.9, 1.3)}, "one specimen"),
         ((1.1, 1.05, 1.2), {"specimens": 2, "decisive": (0.9, 1.3)}, "few specimens"),
-        ((1.1, 1.01, 1.2), {"specimens": 1, "decisive": (0.9, 1.3)}, "unsure"),
-        ((1.1, 1.02, 1.2), {}, "unsure"),
+        ((1.1, 1.01, 1.2), {"specimens": 1, "decisive": (0.9, 1.3)}, "undecided"),
+        ((1.1, 1.02, 1.2), {}, "undecided"),
         ((1.1, 1.05, 1.2), {"specimens": 3, "decisive": (1.03, 1.3)}, "slower"),
-        ((1.1, 1.05, 1.2), {"decisive": None}, "unsure"),
+        ((1.1, 1.05, 1.2), {"decisive": None}, "undecided"),
         ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.981, 1.019)}, "same"),
-        ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.980, 1.019)}, "unsure"),
-        ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.981, 1.021)}, "unsure"),
-        ((1.0, 0.99, 1.01), {"p": 0.9}, "unsure"),
+        ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.980, 1.019)}, "undecided"),
+        ((1.0, 0.99, 1.01), {"p": 0.9, "narrow": (0.981, 1.021)}, "undecided"),
+        ((1.0, 0.99, 1.01), {"p": 0.9}, "undecided"),
         ((1.01, 1.005, 1.015), {"p": 0.01, "narrow": (1.006, 1.014)}, "same"),
     ],
 )

@@ -166,7 +166,7 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert [each.study for each in answer.sections] == ["ablation", "roofline"]
     ablation = section(answer, "ablation")
     said = {line["change"]: line for line in table(ablation, "changes")}
-    assert said["loading"]["notes"] == "helped here"
+    assert said["loading"]["notes"] == "faster"
     assert said["loading"]["speedup"] == "2.00"
     assert said["loading"]["95% of speedup"]
     assert lacking(said["ddp"]["notes"], 250, "500 samples/s", "processes=2", "threads=1", 8) == []

@@ -173,7 +173,7 @@ def test_p_is_adjusted_over_all_that_are_shown():
     both = verdicts(FASTER, Ratio(0.5, 0.49, 0.51, 0.03, (0.49, 0.51), (0.49, 0.51)))
     assert [verdict for verdict, _ in both] == ["faster", "faster"]
     three = verdicts(FASTER, *[Ratio(0.5, 0.49, 0.51, 0.04, (0.49, 0.51), (0.49, 0.51))] * 2)
-    assert [verdict for verdict, _ in three] == ["unsure", "unsure", "unsure"]
+    assert [verdict for verdict, _ in three] == ["undecided", "undecided", "undecided"]
 
 
 def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
@@ -217,7 +217,7 @@ def test_the_smaller_side_has_to_have_six_trials():
 def advice(ratio, subject, other, axis="precision"):
     """The last note on a comparison that the figures leave open."""
     (c,) = judged([Comparison(axis, subject, other, "a", "b", ratio)])
-    assert c.verdict in {"unsure", "few trials", "one specimen", "few specimens"}
+    assert c.verdict in {"undecided", "few trials", "one specimen", "few specimens"}
     return c.notes[-1] if c.notes else ""
 
 

@@ -39,7 +39,7 @@ def test_a_list_in_a_sentence(names, text):
 
 @pytest.mark.parametrize(
     ("trials", "text"),
-    [((1, 1), "one run each"), ((6, 6), "6 runs a side"), ((6, 1), "6 and 1 runs"), ((1, 0), "1 run"),
+    [((1, 1), "1 run each"), ((6, 6), "6 runs per side"), ((6, 1), "6 and 1 runs"), ((1, 0), "1 run"),
      ((3, 0), "3 runs")],
 )  # fmt: skip
 def test_how_many_runs(trials, text):

@@ -68,7 +68,7 @@ def _verdict(c: Comparison, difference: Difference | None, adjusted_p: float) ->
     if min(c.subject.trials, c.other.trials) < stats.DECIDING_TRIALS and specimens < stats.DECIDING_SPECIMENS:
         return "few trials"
     if adjusted_p >= 1 - CONFIDENCE:
-        return "unsure"
+        return "undecided"
     if difference.value > -NON_INFERIOR:
         return "non-inferior"
     if 0 < specimens < stats.DECIDING_SPECIMENS:  # other specimens of these cards may differ

@@ -44,7 +44,7 @@ ACROSS = 0.99
 """Level of the interval that decides between specimens, because there are always few."""
 
 Verdict = Literal[
-    "faster", "slower", "same", "unsure", "one run", "few trials", "one specimen", "few specimens",
+    "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip
 """`one specimen`, `few specimens`: the specimens differ; other specimens of their cards may not."""
 
@@ -284,7 +284,7 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
             return "one specimen" if r.specimens == 1 else "few specimens"
     if r.narrow and max(abs(math.log(end)) for end in r.narrow) < SMALLEST:
         return "same"
-    return "unsure"
+    return "undecided"
 
 
 def _beyond(low: float, high: float) -> bool:

@@ -170,7 +170,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     """Return how many more trials or specimens would decide; empty where that is not the reason."""
-    if verdict not in {"few trials", "unsure", "one specimen", "few specimens"}:
+    if verdict not in {"few trials", "undecided", "one specimen", "few specimens"}:
         return ""
     if not c.ratio.specimens:
         needed = stats.trials_to_decide(c.subject.values, c.other.values, family)

@@ -252,7 +252,7 @@ def check_overhead(clock: Mapping[str, float]) -> SelftestCheck:
 
 def check_same(comparison: "Comparison | None") -> SelftestCheck:
     """Check that the same case twice gives no difference."""
-    passed = comparison is not None and comparison.verdict in {"same", "unsure"}
+    passed = comparison is not None and comparison.verdict in {"same", "undecided"}
     return SelftestCheck("A/A", passed, _detail(comparison))
 
 

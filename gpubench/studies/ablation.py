@@ -1,4 +1,4 @@
-"""Ablations: what each change to the plain pipeline of its session buys, and the figure that shows why."""
+"""Ablations: the speedup of each change over the plain pipeline of its session, and the figure that explains it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Find
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group that holds changes against `plain`, the best change first."""
+    """Yield a section per group that compares changes with `plain`, the best change first."""
     metric = result.metric
     for group in result.groups:
         changes = [c for c in group.comparisons if is_change(c)]
@@ -63,12 +63,12 @@ def _finding(c: Comparison, metric: Metric) -> Finding:
 
 
 def _cells(group: Group, metric: Metric) -> tuple[Table, ...]:
-    """Its cases and their evidence, where pairs do not show them."""
+    """Return the tables of cases and evidence, unless `pairs` shows them."""
     return () if compares_more(group) else (cases_table(group.cases, metric), evidence_table(group.cells, metric))
 
 
 def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table:
-    """A line per change; those that could not run say why."""
+    """Return a line per change, with the reason for changes that could not run."""
     columns = (
         Column("change"),
         Column(metric.gain, "ratio", "higher"),
@@ -84,12 +84,12 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
     lines: list[tuple[Value, ...]] = []
     for c in changes:
         gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
-        said = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
+        note = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
         lines.append(
             (
                 *(c.subject_name, Estimate(gain.value, gain.low, gain.high), metric.word_of(c.verdict), gain.p),
                 *(known(change.peak_memory_bytes), known(plain.peak_memory_bytes), known(change.accuracy)),
-                *(known(change.epochs), known(plain.epochs), said),
+                *(known(change.epochs), known(plain.epochs), note),
             )
         )
     nothing = (None,) * (len(columns) - 4)
@@ -98,14 +98,14 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
 
 
 def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -> Iterator[Bars]:
-    """For each plain pipeline the seconds of its changes: those that change least first, as one builds on another."""
+    """Yield a chart per plain pipeline: seconds of its changes, those with the fewest changed settings first."""
     if metric.name != "seconds":
         return
     by_plain: dict[tuple[str, str], list[Comparison]] = {}
     for c in changes:
         by_plain.setdefault((c.other.label, c.other.precision), []).append(c)
-    for (label, precision), own in by_plain.items():
-        plain, steps = own[0].other, sorted(own, key=lambda c: (_changed(c), -c.subject.median))
+    for (label, precision), alike in by_plain.items():
+        plain, steps = alike[0].other, sorted(alike, key=lambda c: (_changed(c), -c.subject.median))
         groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
         for c in steps:
             gain = f"{words.gain(metric.gain_of(c.ratio).value)}x"
@@ -113,8 +113,8 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
         cells = [plain, *(c.subject for c in steps)]
         yield Bars(
             words.slug(f"{plain.suite} seconds {label} {precision}"),
-            _best(own, metric),
-            f"Seconds of a run; at the right the speedup over {PLAIN}; lower is better; {title}",
+            _best(alike, metric),
+            f"Seconds per run; right: speedup over {PLAIN}; lower is better; {title}",
             tuple(groups),
             "s",
             foot=words.origin(cells),
@@ -123,24 +123,25 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
 
 
 def _changed(c: Comparison) -> int:
-    """How many settings differ, the precision among them."""
+    """Return how many settings differ, precision included."""
     settings = params_of(c.subject.params).items() - params_of(c.other.params).items()
     return len(settings) + (c.subject.precision != c.other.precision)
 
 
 def _best(changes: Sequence[Comparison], metric: Metric) -> str:
-    """What the change that gains most gains for sure, as a sentence."""
+    """Return a sentence about the fastest change whose verdict is decided."""
     best = next((c for c in changes if c.verdict == "faster"), None)
     if best is None:
-        return f"No change is surely {metric.words[0]} than {PLAIN}"
+        return f"No change has the verdict {metric.words[0]} over {PLAIN}"
     return words.better(words.name(best.subject_name), PLAIN, metric.gain_of(best.ratio).value, best.verdict, metric)
 
 
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
+    """Return the chart of ratios, a dot per change."""
     groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
-        bar = Bar(c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "unsure"} else "")
+        bar = Bar(c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "undecided"} else "")
         groups.append(BarGroup(c.subject_name, (bar,)))
     cells = [cell for c in changes for cell in (c.subject, c.other)]
     return Bars(
@@ -156,26 +157,26 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 
 def verdict_in_words(c: Comparison) -> str:
-    """Whether a change helped here; where it did not, the figure that shows why."""
+    """Return the verdict in words; if the change was not faster, with the figure that explains it."""
     saved = c.subject.peak_memory_bytes / (c.other.peak_memory_bytes or math.nan)
-    said = {
-        "faster": "helped here",
-        "slower": "made it slower here",
-        "same": "changed nothing here",
-        "unsure": "may or may not have helped here; more trials would tell",
-    }.get(c.verdict, f"no verdict ({c.verdict})")
+    verdict = {
+        "faster": "faster",
+        "slower": "slower",
+        "same": "no difference",
+        "undecided": "undecided; use more trials",
+    }.get(c.verdict, c.verdict)
     if c.verdict == "faster":
-        return said
+        return verdict
     if saved < 1 - stats.MINIMUM_EFFECT:
-        said += f", but it took {1 - saved:.0%} less memory"
-    return f"{said}: {_evidence(c.subject, c.other)}"
+        verdict += f", with {1 - saved:.0%} less memory"
+    return f"{verdict}: {_evidence(c.subject, c.other)}"
 
 
 def _evidence(change: Cell, plain: Cell) -> str:
-    """What moved most between two runs, of what usually decides."""
+    """Return the figure that changed most between the two, of those that usually explain a difference."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
-        threads = f", with threads={change.number('threads'):.0f} each in place of {plain.number('threads'):.0f}"
+        threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
         return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
         resident = [_rate(cell.number("resident_samples_per_second")) for cell in (change, plain)]

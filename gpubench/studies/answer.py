@@ -1,4 +1,4 @@
-"""All that some rows say to a question: every study's sections, and all findings in order. STUDIES lists them."""
+"""Build the answer to a question about rows: the sections of all studies (STUDIES), and all results in order."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,18 +25,18 @@ STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
-"""A sample of one run each may be so far from a full run."""
+"""Accepted relative difference between a projection without an interval and full runs."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
-"""Columns of tables in which a card may be named."""
+"""Table columns that may contain a card's name."""
 
 
 def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
-    """Load the files and answer; with `keep`, faces can carry the rows behind what they show. Raises UserError."""
+    """Load the files and return their answer; `keep` stores their rows for export. Raises UserError."""
     return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
 
 
 def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
-    """The answer of rows that are loaded. Raises UserError where the question names nothing that is there."""
+    """Return the answer of loaded rows. Raises UserError if the question names something that they lack."""
     return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
@@ -48,8 +48,8 @@ def answer_to(
     alpha_beta: tuple[float, float] | None = None,
     scale_to: int | None = None,
 ) -> Answer:
-    """The answer of what was compared."""
-    studies = STUDIES | {"scaling": lambda found: scaling.sections(found, alpha_beta, scale_to)}
+    """Return the answer that shows what was compared."""
+    studies = STUDIES | {"scaling": lambda compared: scaling.sections(compared, alpha_beta, scale_to)}
     sections = _finished([section for study in studies.values() for section in study(result)])
     findings = in_order([finding for section in sections for finding in section.findings])
     rows = result.frame["case"]
@@ -60,7 +60,7 @@ def answer_to(
     def count(cases: frozenset[int]) -> int:
         return int(rows.isin(cases).sum())
 
-    gains = [each for each in findings if not each.says_why]
+    gains = [finding for finding in findings if not finding.says_why]
     return Answer(
         headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
         findings=tuple(findings),
@@ -83,7 +83,7 @@ def answer_to(
 
 
 def count_files(paths: Sequence[Path]) -> int:
-    """How many files were given; a folder stands for those in it."""
+    """Return the number of CSV files, those in given folders included."""
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
@@ -93,78 +93,78 @@ def _why_nothing(result: Result) -> str:
 
 
 def _rule(metric: Metric) -> str:
-    """What a verdict takes."""
+    """Return the conditions for a verdict, in words."""
     holm = "p < 0.05 after Holm's correction over all ratios here"
     if metric.by_loss:
-        return f"A verdict on accuracy needs {holm}: that a loss is under half a point, or over it."
+        return f"A verdict on accuracy needs {holm}, for a loss below half a point or above it."
     return (
-        f"A difference needs {holm}, and the whole interval of the ratio (95%; 99% between specimens) beyond 2%;"
-        " `same` needs its whole 90% interval inside 2%."
+        f"Faster or slower needs {holm}, and an interval of the ratio (95%; 99% between specimens) beyond 2%."
+        " Same needs a 90% interval within 2%."
     )
 
 
 def _finished(sections: Sequence[Section]) -> list[Section]:
-    """With titles and findings that can be told apart, what each finding rests on, and charts of different names."""
-    findings = _against_full_runs([each for section in sections for each in section.findings])
-    settings = words.apart([_words(each) for each in findings], [each.facts for each in findings])
+    """Return the sections with distinct titles, results and chart names, sorted by their first result."""
+    findings = _against_full_runs([finding for section in sections for finding in section.findings])
+    settings = words.apart([_words(finding) for finding in findings], [finding.facts for finding in findings])
     names: Counter[str] = Counter()
-    told = iter([_told(each, own, names) for each, own in zip(findings, settings, strict=True)])
-    found = [
+    complete = iter([_told(finding, facts, names) for finding, facts in zip(findings, settings, strict=True)])
+    finished = [
         replace(
             section,
-            findings=tuple(in_order([next(told) for _ in section.findings])),
+            findings=tuple(in_order([next(complete) for _ in section.findings])),
             charts=tuple(_named(chart, names) for chart in section.charts),
         )
         for section in sections
     ]
-    titles = [(section.study, section.title) for section in found]
-    recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in found]
-    more = [own[:3] for own in words.apart(titles, recipes)]
-    named = [replace(s, title=", ".join([s.title, *own])) for s, own in zip(found, more, strict=True)]
-    order = {id(each): at for at, each in enumerate(in_order([each for s in named for each in s.findings]))}
-    return sorted(named, key=lambda s: min((order[id(each)] for each in s.findings), default=len(order)))
+    titles = [(section.study, section.title) for section in finished]
+    recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in finished]
+    more = [facts[:3] for facts in words.apart(titles, recipes)]
+    named = [replace(s, title=", ".join([s.title, *facts])) for s, facts in zip(finished, more, strict=True)]
+    order = {id(finding): at for at, finding in enumerate(in_order([finding for s in named for finding in s.findings]))}
+    return sorted(named, key=lambda s: min((order[id(finding)] for finding in s.findings), default=len(order)))
 
 
 def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
-    """With a doubt where full runs of the recipe say another gain than the sample that a finding projects."""
+    """Return the results; projections that differ from full runs of the same recipe get a caveat."""
     full: dict[tuple[object, ...], Finding] = {}
-    for each in findings:
-        if each.facts.get("mode") == "full" and not each.projected:
-            full[_recipe(each)] = each
-    found = []
-    for each in findings:
-        whole = full.get(_recipe(each)) if each.projected else None
-        low, high = each.interval or (each.value / (1 + CLOSE), each.value * (1 + CLOSE))
+    for finding in findings:
+        if finding.facts.get("mode") == "full" and not finding.projected:
+            full[_recipe(finding)] = finding
+    checked = []
+    for finding in findings:
+        whole = full.get(_recipe(finding)) if finding.projected else None
+        low, high = finding.interval or (finding.value / (1 + CLOSE), finding.value * (1 + CLOSE))
         if whole and not low <= whole.value <= high:
-            doubt = f"full runs of the same recipe say {words.gain(whole.value)}"
-            each = replace(each, doubts=(*each.doubts, doubt))
-        found.append(each)
-    return found
+            doubt = f"full runs of the same recipe measured {words.gain(whole.value)}"
+            finding = replace(finding, doubts=(*finding.doubts, doubt))
+        checked.append(finding)
+    return checked
 
 
-def _recipe(each: Finding) -> tuple[object, ...]:
-    """All that a full run and a sample of it share."""
-    facts = frozenset((name, fact) for name, fact in each.facts.items() if name != "mode")
-    return *_words(each), frozenset(each.models), facts
+def _recipe(finding: Finding) -> tuple[object, ...]:
+    """Return what a full run and a sample of it have in common."""
+    facts = frozenset((name, fact) for name, fact in finding.facts.items() if name != "mode")
+    return *_words(finding), frozenset(finding.models), facts
 
 
-def _words(each: Finding) -> tuple[str, ...]:
-    return each.kind, each.suite, each.what, each.where
+def _words(finding: Finding) -> tuple[str, ...]:
+    return finding.kind, finding.suite, finding.what, finding.where
 
 
-def _told(each: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
-    known = replace(each, settings=settings)
-    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), each.source]))
+def _told(finding: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
+    known = replace(finding, settings=settings)
+    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), finding.source]))
     charts = [
-        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *each.doubts]))
-        for chart in each.charts
+        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *finding.doubts]))
+        for chart in finding.charts
     ]
     slug = words.slug(" ".join(settings))
     return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
 
 
 def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
-    """Named by its settings too, before the last word of its name, which is the kind of chart; else numbered."""
+    """Return the chart with a unique name: its settings go before the last word; repeated names are numbered."""
     if settings:
         name, _, kind = chart.name.rpartition("-")
         chart = replace(chart, name=f"{name}-{settings}-{kind}")
@@ -174,32 +174,38 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The first finding as a sentence, and what the same pair did elsewhere (`*`: something speaks against that)."""
+    """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
     first = findings[0]
-    alike = [each for each in findings if _basis(each) == _basis(first) and each.what == first.what][:3]
-    if first.kind != "card" or first.interval or first.figure or len({each.where for each in alike}) < len(alike):
+    alike = [finding for finding in findings if _basis(finding) == _basis(first) and finding.what == first.what][:3]
+    if first.kind != "card" or first.interval or first.figure or len({finding.where for finding in alike}) < len(alike):
         return first.sentence
-    parts = [first.said, *(f"{words.times(each.value)} {each.where}{'*' * bool(each.doubts)}" for each in alike[1:])]
+    parts = [
+        first.said,
+        *(
+            f"{words.times(finding.value)} {finding.where}{', with a caveat' * bool(finding.doubts)}"
+            for finding in alike[1:]
+        ),
+    ]
     return f"{', and '.join(parts)} ({first.basis})."
 
 
-def _basis(each: Finding) -> tuple[object, ...]:
+def _basis(finding: Finding) -> tuple[object, ...]:
     return (
-        each.kind,
-        each.suite,
-        each.models,
-        each.trials,
-        each.verdict,
-        each.settings,
-        each.caveats,
-        each.projected,
-        bool(each.interval),
-        bool(each.figure),
+        finding.kind,
+        finding.suite,
+        finding.models,
+        finding.trials,
+        finding.verdict,
+        finding.settings,
+        finding.caveats,
+        finding.projected,
+        bool(finding.interval),
+        bool(finding.figure),
     )
 
 
 def only(answer: Answer, wish: str) -> Answer:
-    """The sections of a suite or a study, or the findings about a card, alone. Raises UserError without any."""
+    """Return only the sections of a suite or study, or the results about a card. Raises UserError if none match."""
     suites = {section.suite.lower() for section in answer.sections}
     studies = {section.study for section in answer.sections}
     wanted = wish.lower()
@@ -221,17 +227,19 @@ def only(answer: Answer, wish: str) -> Answer:
 
 
 def _about(section: Section, card: str) -> Section | None:
-    """What of a section is about a card: findings, lines and charts that name it; None for nothing."""
+    """Return the section with only the results, lines and charts that name the card; None if none do."""
 
     def fits(texts: Iterable[Value]) -> bool:
         return any(card in text.lower() for text in texts if isinstance(text, str))
 
-    findings = tuple(each for each in section.findings if fits((each.subject, each.baseline, each.place)))
+    findings = tuple(
+        finding for finding in section.findings if fits((finding.subject, finding.baseline, finding.place))
+    )
     tables = []
     for table in section.tables:
         at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]
         lines = tuple(line for line in table.lines if fits(line[n] for n in at))
-        # A table that names no card is one of the findings' own.
+        # A table without card columns belongs to the results.
         tables += [replace(table, lines=lines)] if lines else [table] if findings and not at else []
     if not (findings or tables):
         return None

@@ -1,4 +1,4 @@
-"""Batch: how the rate grows with it, from the search's own curve, and what a larger one costs in accuracy."""
+"""Batch size: the rate by batch, as the batch search measured it, and the accuracy by batch."""
 
 import json
 import math
@@ -22,9 +22,9 @@ from gpubench.studies.section import Column, Finding, Line, Lines, Point, Sectio
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
-"""Learning rates of a row that are the suite's own."""
-Curve = dict[int, tuple[float, float]]
-"""By batch: samples per second and peak bytes."""
+"""Values of `lr` in a row that mean the suite's default."""
+RateByBatch = dict[int, tuple[float, float]]
+"""Samples per second and peak bytes by batch."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Size:
     rate: float
     marks: Counter[str]
     lr: str = ""
-    """Its learning rate, where each batch has one of its own."""
+    """The learning rate, if each batch has a different one; else empty."""
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group with a curve of the search, and one for each suite whose runs differ in their batch."""
+    """Yield a section per group with a batch search, and per suite with runs of several batches."""
     if not result.is_usual:
         return
     for group in result.groups:
@@ -52,19 +52,19 @@ def sections(result: Result) -> Iterator[Section]:
     yield from _of_accuracy(result)
 
 
-def _curve(cell: Cell) -> Curve:
-    """What the search for a batch tried and what fitted; nothing where the row has no curve, or a broken one."""
+def _curve(cell: Cell) -> RateByBatch:
+    """Return the batches that the search measured; empty if the row has no readable curve."""
     try:
         tried = json.loads(str(cell.row["batch_curve"]) or "[]")
-        found = {
+        measured = {
             int(number(batch)): (number(rate), number(more[0]) if more else math.nan) for batch, rate, *more in tried
         }
     except BROKEN:
         return {}
-    return {batch: found[batch] for batch in sorted(found) if batch > 0 and found[batch][0] > 0}
+    return {batch: measured[batch] for batch in sorted(measured) if batch > 0 and measured[batch][0] > 0}
 
 
-def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
+def _of_curves(group: Group, curves: list[tuple[Cell, RateByBatch]]) -> Section:
     names = [f"{cell.model} {cell.precision} {cell.label}" for cell, _ in curves]
     columns = (
         Column("model"),
@@ -100,8 +100,8 @@ def _of_curves(group: Group, curves: list[tuple[Cell, Curve]]) -> Section:
     return Section("batch", suite, title, findings, tables, (chart,), recipe=recipe, cases=cases)
 
 
-def _fastest(cell: Cell, curve: Curve) -> Finding:
-    """The fastest batch over the smallest."""
+def _fastest(cell: Cell, curve: RateByBatch) -> Finding:
+    """Return the result of the fastest batch over the smallest."""
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
     where = f"on {words.name(cell.label)} in {cell.precision}"
@@ -124,41 +124,46 @@ def _fastest(cell: Cell, curve: Curve) -> Finding:
 
 
 def _of_accuracy(result: Result) -> Iterator[Section]:
-    """Accuracy by `global_batch`, a line for each recipe and stack.
+    """Yield accuracy by `global_batch`, a line per recipe and software stack.
 
-    Each batch is a session of its own, and no session or device learns better than another.
+    Rows of all sessions and devices are pooled: neither changes the accuracy.
     """
     frame = result.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
-    # A large batch that misses the suite's goal has an accuracy too, and most of what is to be seen.
+    # Large batches that miss the suite's goal have an accuracy too.
     ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
     recipes = [params_without(str(text), ["global_batch"]) for text in ok["params"]]
     ok = ok.assign(params=recipes, global_batch=batches).loc[
-        np.array([is_count(each) and int(each) > 0 for each in batches], bool)
+        np.array([is_count(batch) and int(batch) > 0 for batch in batches], bool)
     ]
     same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-    ok = _with_own_rates(ok, same)
+    ok = _split_off_rates(ok, same)
     known: list[Mapping[str, Any]] = []
     points: list[list[Size]] = []
     cases: list[frozenset[int]] = []
     for names, rows in ok.groupby(same, dropna=False, sort=False):
         known.append(dict(zip(same, names, strict=True)))
-        points.append([_size(own) for _, own in rows.groupby(rows["global_batch"].astype(int))])
+        points.append([_size(same_batch) for _, same_batch in rows.groupby(rows["global_batch"].astype(int))])
         cases.append(cases_of(rows))
     facts = [
-        {name: f"{name}={text_of(each[name])}" for name in ("data", "mode", "suite_version", *STACK)}
+        {name: f"{name}={text_of(recipe[name])}" for name in ("data", "mode", "suite_version", *STACK)}
         | {
-            "precision": str(each["precision"]),
-            **words.settings_of(str(each["suite"]), each["suite_version"], str(each["model"]), str(each["params"])),
+            "precision": str(recipe["precision"]),
+            **words.settings_of(
+                str(recipe["suite"]),
+                recipe["suite_version"],
+                str(recipe["model"]),
+                str(recipe["params"]),
+            ),
         }
-        | {"model": str(each["model"]), "card": short(str(each["card"]))}
-        for each in known
+        | {"model": str(recipe["model"]), "card": short(str(recipe["card"]))}
+        for recipe in known
     ]
-    recipe_titles = [", ".join(more) for more in words.apart([str(each["suite"]) for each in known], facts)]
+    recipe_titles = [", ".join(more) for more in words.apart([str(recipe["suite"]) for recipe in known], facts)]
     by_suite: dict[str, list[int]] = defaultdict(list)
-    for at, each in enumerate(known):
-        by_suite[str(each["suite"])].append(at)
+    for at, recipe in enumerate(known):
+        by_suite[str(recipe["suite"])].append(at)
     for suite, places in by_suite.items():
         titles = [recipe_titles[at] or "accuracy" for at in places]
         titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
@@ -167,19 +172,19 @@ def _of_accuracy(result: Result) -> Iterator[Section]:
         yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
 
 
-def _with_own_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
-    """The rows with a column `lr`, and without it in `params` where each batch of a recipe has one rate of its own.
+def _split_off_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
+    """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
 
-    So these batches are one line. Where one has several rates, or the suite's own (0), they are recipes to compare.
+    Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
     """
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
-    own = pd.Series(False, frame.index)
+    differs = pd.Series(False, frame.index)
     for _, rows in frame.assign(params=recipe, lr=lr).groupby(list(same), dropna=False):
         rates = rows.groupby("global_batch")["lr"].agg(set)
         chosen = set().union(*rates)
-        own[rows.index] = all(len(each) == 1 for each in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
-    return frame.assign(params=frame["params"].mask(own, recipe), lr=lr.where(own, ""))
+        differs[rows.index] = all(len(rate) == 1 for rate in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
+    return frame.assign(params=frame["params"].mask(differs, recipe), lr=lr.where(differs, ""))
 
 
 def _size(rows: pd.DataFrame) -> Size:
@@ -193,7 +198,7 @@ def _size(rows: pd.DataFrame) -> Size:
 def _accuracy_section(
     suite: str, lines: Mapping[str, list[Size]], known: Sequence[Mapping[str, Any]], cases: frozenset[int]
 ) -> Section:
-    data, cards, versions = ({str(each[name]) for each in known} for name in ("data", "card", "torch"))
+    data, cards, versions = ({str(recipe[name]) for recipe in known} for name in ("data", "card", "torch"))
     torch = words.listed(sorted(versions - {""})) if versions - {""} else ""
     columns = (
         Column("recipe"),
@@ -208,33 +213,42 @@ def _accuracy_section(
     )
     table = tuple(
         (
-            *(name, s.batch, s.lr, s.accuracy, (s.accuracy - own[0].accuracy) * 100, s.seconds, s.rate, s.trials),
+            *(
+                name,
+                s.batch,
+                s.lr,
+                s.accuracy,
+                (s.accuracy - line[0].accuracy) * 100,
+                s.seconds,
+                s.rate,
+                s.trials,
+            ),
             "; ".join(words.marked(s.marks, s.trials)),
         )
-        for name, own in lines.items()
-        for s in own
+        for name, line in lines.items()
+        for s in line
     )
-    sizes = [s for own in lines.values() for s in own]
+    sizes = [s for line in lines.values() for s in line]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
-    measure = f"Accuracy on {words.listed(sorted(data))} in per cent by samples of a step; higher is better"
+    measure = f"Accuracy on {words.listed(sorted(data))} in percent by samples per step; higher is better"
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
         "; ".join([measure, *marks]),
-        tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in own)) for name, own in lines.items()),
-        "samples of a step",
+        tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in line)) for name, line in lines.items()),
+        "samples per step",
         "accuracy, %",
         log_x=2,
         foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
         cases=cases,
     )
-    findings = tuple(_held(suite, name, own, cases) for name, own in lines.items() if len(own) > 1)
+    findings = tuple(_accuracy_finding(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)
     title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, table),)
     return Section("batch", suite, title, findings, tables, (chart,), cases=cases)
 
 
-def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Finding:
-    """The accuracy at the largest batch and at the least."""
+def _accuracy_finding(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Finding:
+    """Return the result of the accuracy at the largest batch against the smallest."""
     small, large = sizes[0], sizes[-1]
     figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
     return Finding(
@@ -246,7 +260,7 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
         verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
         models=(name,),
         trials=(large.trials, small.trials),
-        said=f"Batch {_named(large)} has {figure} of accuracy against batch {_named(small)}",
+        said=f"Batch {_named(large)} has {figure} accuracy against batch {_named(small)}",
         origin=suite,
         figure=figure,
         doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
@@ -255,5 +269,5 @@ def _held(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Fi
 
 
 def _named(size: Size) -> str:
-    """The batch, with its learning rate where it has one of its own."""
+    """Return the batch, and its learning rate if that differs by batch."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

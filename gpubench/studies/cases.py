@@ -1,4 +1,4 @@
-"""Tables that several studies share: every case with its figure, and the evidence behind each."""
+"""Tables that several studies use: cases with their figures, and the evidence for each."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ from gpubench.suite.trial import TRAINED
 
 
 def behind(cells: Iterable[Cell]) -> frozenset[int]:
-    """The numbers of all their cases, by which their rows are found again."""
+    """Return the case numbers of these groups, which identify their rows."""
     return frozenset(number for cell in cells for number in cell.cases)
 
 
 def value_column(metric: Metric) -> Column:
-    """The column of what is compared."""
+    """Return the column of the compared metric."""
     better: Literal["higher", "lower"] = "higher" if metric.inverse else "lower"
     return Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None)
 
 
 def estimate(cell: Cell, metric: Metric) -> Value:
-    """A cell's figure with its interval; the status of one without any."""
+    """Return a group's median with its interval, or its status if it has no values."""
     if not cell.values:
         return cell.status.replace("_", " ") if cell.status not in TRAINED else None
     low, high = sorted(map(metric.shown, cell.interval)) if cell.interval else (None, None)
@@ -33,12 +33,12 @@ def estimate(cell: Cell, metric: Metric) -> Value:
 
 
 def known(value: float) -> float | None:
-    """None for NaN."""
+    """Return the value, or None for NaN."""
     return None if math.isnan(value) else value
 
 
 def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
-    """Every case with its figure; a case without any says why."""
+    """Return the table of cases; a case without a figure shows its status."""
     columns = [
         Column("model"),
         Column("card"),
@@ -65,13 +65,13 @@ def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
 
 
 def batch_text(cell: Cell) -> str:
-    """The batch, and the policy that chose it."""
+    """Return the batch and the policy that chose it."""
     size = "" if math.isnan(cell.batch_size) else f"{cell.batch_size:.0f} "
     return f"{size}({cell.batch_policy}{', capped' if cell.row['batch_capped'] else ''})"
 
 
 def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
-    """What each figure is the median of, and on what it was measured."""
+    """Return the table of the values behind each median, and of the machine and software that measured them."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for cell in cells for part in cell.parts or (cell,))
     names = ("model", "card", "precision", "figures", "values", *facts)
@@ -89,5 +89,5 @@ def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
 
 
 def policy_text(policy: str) -> str:
-    """The batch policy where it sets a case apart from its twin of the same precision."""
+    """Return the batch policy in brackets for twins of a case, else an empty text."""
     return f" ({policy})" if policy in TWIN_POLICIES else ""

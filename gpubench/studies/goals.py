@@ -1,7 +1,7 @@
-"""Accuracy by epoch and hours, and published runs beside those that they are compared with.
+"""Accuracy by epoch and hours, and published runs beside the runs that their authors compare them with.
 
-A work is the rows of one `session` that name the study `published`. Its own rows are those with the source of the
-first. The others ran on other machines, so no result here has a verdict.
+A work is the rows of one `session` that name the study `published`. Its authors' rows have the source of the first
+row. The other rows are from other machines, so no result here has a verdict.
 """
 
 from collections import Counter
@@ -21,15 +21,15 @@ from gpubench.studies.section import Column, Finding, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 NAMES = {"top5": "top-5", "top1": "top-1"}
-"""Accuracies of an epoch, the one that counts first."""
+"""Accuracies of an epoch, the preferred one first."""
 STUDY = "published"
 SECONDS, MINUTES = 180, 7200
-"""Times below which seconds are named, and minutes."""
+"""Times below which seconds are shown, and minutes, in seconds."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class EpochRun:
     """The first trial of a case, epoch by epoch."""
 
     cell: Cell
@@ -37,7 +37,7 @@ class Run:
     epochs: Sequence[Epoch]
 
     def best(self) -> tuple[str, Epoch, float] | None:
-        """Return the accuracy that counts, top-5 where it has one, its best epoch and value; None without any."""
+        """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
         for quality, name in NAMES.items():
             shares = [(epoch, getattr(epoch, quality)) for epoch in self.epochs]
             stated = [(epoch, share) for epoch, share in shares if share is not None]
@@ -55,19 +55,19 @@ def epoch_sections(result: Result) -> Iterator[Section]:
         runs = [run for run in _runs([cell for cell in cells if cell.suite == suite]) if run.best()]
         if runs:
             findings, tables = tuple(_epoch_findings(runs)), tuple(map(_epoch_table, runs))
-            title, cases = f"{suite}: accuracy epoch by epoch", behind(run.cell for run in runs)
+            title, cases = f"{suite}: accuracy by epoch", behind(run.cell for run in runs)
             yield Section("epochs", suite, title, findings, tables, cases=cases)
 
 
-def _runs(cells: Sequence[Cell]) -> Iterator[Run]:
-    """Yield those with two epochs or more; equal names are numbered."""
+def _runs(cells: Sequence[Cell]) -> Iterator[EpochRun]:
+    """Yield the runs with at least two epochs; equal names are numbered."""
     names: Counter[str] = Counter()
     for cell in cells:
         epochs = epochs_in(cell.row["table"])
         if len(epochs) > 1:
             name = ", ".join([cell.model, cell.precision, _where(cell)])
             names[name] += 1
-            yield Run(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
+            yield EpochRun(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
 
 
 def _where(cell: Cell) -> str:
@@ -75,7 +75,7 @@ def _where(cell: Cell) -> str:
     return f"{many}{cell.label}"
 
 
-def _epoch_table(run: Run) -> Table:
+def _epoch_table(run: EpochRun) -> Table:
     columns = (
         Column("epoch", "count"),
         Column("hours", "h", places=4),
@@ -86,7 +86,7 @@ def _epoch_table(run: Run) -> Table:
     return Table(f"epochs of {run.name}", columns, lines)
 
 
-def _epoch_findings(runs: Sequence[Run]) -> Iterator[Finding]:
+def _epoch_findings(runs: Sequence[EpochRun]) -> Iterator[Finding]:
     """Yield the best accuracy of each run, and after how many hours it was reached."""
     for run in runs:
         cell, best = run.cell, run.best()
@@ -99,7 +99,7 @@ def _epoch_findings(runs: Sequence[Run]) -> Iterator[Finding]:
             suite=cell.suite,
             subject=f"{quality} {when} {cell.model} on {_where(cell)}",
             value=share,
-            caveats=("missed its goal",) if cell.status == "goal_missed" else (),
+            caveats=("ended below the target accuracy",) if cell.status == "goal_missed" else (),
             doubts=words.doubts_of([cell]),
             models=(cell.model,),
             trials=(max(cell.trials, 1), 0),
@@ -120,19 +120,19 @@ def published_sections(result: Result) -> Iterator[Section]:
     rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if STUDY in str(text).split()])]
     for (suite, _), work in rows.groupby(["suite", "session"], sort=False):
         lines, cases = dicts_of(work), cases_of(work)
-        title = f"{suite}: what {words.author(lines[0]['source'])} compares itself with"
+        title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
         gains = list(_gains(lines, cases))
         tables = (_table(lines), *([_gains_table(gains)] if gains else []))
         yield Section(STUDY, str(suite), title, (*_sooner(lines, cases), *gains), tables, cases=cases)
 
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
-    """The work's own run against each other's: that of the same model, else its fastest."""
+    """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
     timed = _timed(lines)
-    own = [line for line in timed if line["source"] == lines[0]["source"]]
+    authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
-        same = [line for line in own if line["model"] == other["model"]] or own
-        if other in own or not same:
+        same = [line for line in authors if line["model"] == other["model"]] or authors
+        if other in authors or not same:
             continue
         best = min(same, key=lambda line: float(line["seconds"]))
         gain = other["seconds"] / best["seconds"]
@@ -158,12 +158,12 @@ def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
 
 
 def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
-    """Gains that are stated without the times behind them: tables with `what`, `times` and `baseline`."""
+    """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
     for line in lines:
-        for each in table_of(line["table"]):
+        for stated in table_of(line["table"]):
             try:
-                what, baseline = (words.name(str(each[name])) for name in ("what", "baseline"))
-                gain = float(each["times"])
+                what, baseline = (words.name(str(stated[name])) for name in ("what", "baseline"))
+                gain = float(stated["times"])
             except (KeyError, TypeError, ValueError):
                 continue
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
@@ -178,7 +178,7 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
                     models=(model,),
                     said=said,
                     place=place,
-                    doubts=("stated without the times behind it",),
+                    doubts=("published without times",),
                     cases=cases,
                     source=words.author(line["source"]),
                 )
@@ -186,7 +186,7 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
 
 def _gains_table(gains: Sequence[Finding]) -> Table:
     columns = (Column("what"), Column("baseline"), Column("on"), Column("times as fast", "ratio", "higher"))
-    return Table("gains", columns, tuple((each.subject, each.baseline, each.place, each.value) for each in gains))
+    return Table("gains", columns, tuple((gain.subject, gain.baseline, gain.place, gain.value) for gain in gains))
 
 
 def _table(lines: Sequence[Row]) -> Table:
@@ -197,13 +197,13 @@ def _table(lines: Sequence[Row]) -> Table:
         Column("minutes", "min", "lower"),
         Column("accuracy", "share", "higher"),
         Column("top-5", "share", "higher"),
-        Column("images a step", "count"),
+        Column("images per step", "count"),
         Column("epochs", "count"),
         Column("dollars", "dollars", "lower"),
         Column("notes", note=True),
     )
-    told = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    return Table("published", columns, tuple(map(_table_line, told)))
+    shown = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
+    return Table("published", columns, tuple(map(_table_line, shown)))
 
 
 def _table_line(line: Row) -> tuple[Value, ...]:
@@ -221,7 +221,7 @@ def _timed(lines: Sequence[Row]) -> list[Row]:
 
 
 def _machines(line: Row) -> str:
-    """`2,048 x Tesla P40`."""
+    """Return the count and card, as `2,048 x Tesla P40`."""
     many = f"{line['processes']:,.0f} x " if line["processes"] > 1 else ""
     return f"{many}{short(str(line['card']))}"
 

@@ -1,4 +1,4 @@
-"""Ladders: models that are the one before with one change; what each step gains, and leaves to the compute limit."""
+"""Ladders: models that each add one change to the one before, the speedup of each step, and the compute limit."""
 
 import math
 from collections import Counter, defaultdict
@@ -22,11 +22,11 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Find
 from gpubench.suite.trial import TRAINED
 
 LIMITS = {"listed": "compute limit: the training at 100% of the listed peak", "measured": "at the measured peak"}
-"""The peaks that a limit is reckoned with, and what its mark in a chart is called."""
+"""Peaks by which limits are computed, and the names of their marks in charts."""
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each suite that has a ladder; of seconds alone."""
+    """Yield a section per suite with a ladder; only for the metric seconds."""
     by_suite: dict[str, list[Ladder]] = defaultdict(list)
     for ladder in ladders_of(result.frame, result.labels) if result.is_usual else []:
         by_suite[ladder.suite].append(ladder)
@@ -36,10 +36,10 @@ def sections(result: Result) -> Iterator[Section]:
         yield Section(
             "ladder",
             suite,
-            f"{suite}: what each step of its ladder gains",
+            f"{suite}: speedup of each step of its ladder",
             tuple(finding for ladder in ladders for finding in _findings(ladder)),
             (*beside, *map(_table, ladders), evidence_table(_cells(suite, result), result.metric)),
-            tuple(_chart(each) for each in ladders if len(each.rungs) > 1 and not list(_findings(each))),
+            tuple(_chart(ladder) for ladder in ladders if len(ladder.rungs) > 1 and not list(_findings(ladder))),
             cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
         )
 
@@ -50,7 +50,7 @@ def _cells(suite: str, result: Result) -> list[Cell]:
 
 
 def _findings(ladder: "Ladder") -> Iterator[Finding]:
-    """What all steps together gained, from the first rung to the last that reached its goal."""
+    """Yield the speedup of all steps, from the first rung to the last that reached its goal."""
     rungs = [rung for rung in ladder.rungs if rung.success_rate is None or rung.success_rate > 0]
     if len(rungs) < 2:
         return
@@ -64,7 +64,7 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         verdict="one run" if min(len(rung.seconds) for rung in rungs) == 1 else "no test",
         models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
         trials=(len(last.seconds), len(first.seconds)),
-        said=_said(ladder, first, last),
+        said=_sentence(ladder, first, last),
         precision=ladder.precision,
         place=ladder.label,
         origin=ladder.suite,
@@ -77,13 +77,13 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
 
 
 def _unlike(first: "Rung", last: "Rung") -> tuple[str, ...]:
-    """What the rows of one end say of themselves, where those of the other do not."""
+    """Return the notes that only one of the two rungs has, as caveats."""
     ends = [(rung.model, rung.notes.split("; ")) for rung in (first, last)]
     shared = set(ends[0][1]) & set(ends[1][1])
     return tuple(f"{model}: {note}" for model, notes in ends for note in notes if note and note not in shared)
 
 
-def _said(ladder: "Ladder", first: "Rung", last: "Rung") -> str:
+def _sentence(ladder: "Ladder", first: "Rung", last: "Rung") -> str:
     gain = (
         f"The steps from {first.model} to {last.model} make training {words.times(first.median / last.median)} as fast"
     )
@@ -129,7 +129,7 @@ def _table(ladder: "Ladder") -> Table:
 
 
 def _reached(rung: "Rung") -> str:
-    """How many trials did; of trials with several runs, the share of runs."""
+    """Return how many trials reached the goal, or the share of runs if trials have several runs."""
     if rung.success_rate is None:
         return ""
     many = rung.success_rate * len(rung.seconds)
@@ -137,7 +137,7 @@ def _reached(rung: "Rung") -> str:
 
 
 def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
-    """A line per rung that some ladder has, with each ladder's seconds."""
+    """Return a table with a line per rung and the seconds of each ladder."""
     names, seen = [], Counter[str]()
     for ladder in ladders:
         seen[ladder.name] += 1
@@ -147,12 +147,12 @@ def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
         {rung.model: Estimate(rung.median, *(rung.interval or (None, None))) for rung in ladder.rungs}
         for ladder in ladders
     ]
-    lines = [(model, *(own.get(model) for own in times)) for model in sorted(places, key=places.__getitem__)]
+    lines = [(model, *(seconds.get(model) for seconds in times)) for model in sorted(places, key=places.__getitem__)]
     return Table("side by side", (Column("step"), *(Column(name, "s", "lower") for name in names)), tuple(lines))
 
 
 def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
-    """A bar per rung with its gain, and the compute limit as a mark."""
+    """Return the chart with a bar per rung, its speedup, and a mark at the compute limit."""
     groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
         missed = rung.success_rate is not None and rung.success_rate < 1
@@ -161,11 +161,11 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
     first, last = ladder.rungs[0], last or ladder.rungs[-1]
-    seconds = f"Seconds of a run{f', {words.PROJECTED}' * ladder.projected}, step by step"
+    seconds = f"Seconds per run{f', {words.PROJECTED}' * ladder.projected}, by step"
     return Bars(
         words.slug(f"{ladder.suite} ladder {first.model} to {last.model} {ladder.name}"),
-        _said(ladder, first, last),
-        f"{seconds}; at the right the gain of the step; lower is better",
+        _sentence(ladder, first, last),
+        f"{seconds}; right: speedup of the step; lower is better",
         tuple(groups),
         "s",
         winner=ladder.name,
@@ -191,22 +191,22 @@ class Rung:
     one_run_each: bool
     """Whether each trial was one run."""
     rate: float
-    """Samples a second, the median; NaN where it is not known."""
+    """Median samples/s; NaN if unknown."""
     interval: tuple[float, float] | None
     """The 95% interval of the median; None below six trials."""
     notes: str
-    """What speaks against some of its trials, and what the rows say about the others."""
+    """How many trials have each mark, and the reasons in their rows."""
     limits: Mapping[str, float]
-    """Seconds of its training at 100% of the dense peak: the `listed` and the `measured` one, as far as known."""
+    """Training seconds at 100% of the dense peak, `listed` and `measured`, if known."""
 
     @property
     def median(self) -> float:
-        """Seconds of a run, whether or not it reached the goal."""
+        """Return the median seconds of a run, whether or not it reached the goal."""
         return stats.median(self.seconds)
 
     @property
     def expected_seconds(self) -> float | None:
-        """Seconds until a run reaches the goal, tried again until one does; None where none did."""
+        """Return the expected seconds until a run reaches the goal, with repeats; None if no run did."""
         return self.median / self.success_rate if self.success_rate else None
 
 
@@ -216,64 +216,64 @@ class Ladder:
 
     suite: str
     label: str
-    """Card, and whose figures they are."""
+    """Card, and the author of published figures."""
     precision: str
     measured: str
     """`measured` or `projected`."""
     mode: str
     source: str
     settings: str
-    """Its parameters that are on, or not 0: epochs or images that somebody chose among them."""
+    """Parameters that are neither off nor 0."""
     rungs: list[Rung]
     cases: frozenset[int]
 
     @property
     def name(self) -> str:
-        """Card and precision, and whose figures they are."""
+        """Return card, author and precision."""
         return f"{self.label} {self.precision}"
 
     @property
     def about(self) -> str:
-        """What the figures are: measured or projected, mode, source, settings."""
+        """Return how the figures were made: measured or projected, mode, source, settings."""
         return ", ".join(filter(None, [self.measured, self.mode, self.source, self.settings]))
 
     @property
     def projected(self) -> bool:
-        """Whether its seconds are projected from a sample."""
+        """Return whether the seconds are projected from a sample."""
         return self.measured == "projected"
 
     def gains(self) -> list[float | None]:
-        """For each rung, seconds of the one before it that ran / its own."""
+        """Return the speedup of each rung over the rung before it that ran."""
         times = [rung.median for rung in self.rungs]
         return [None, *(before / now for before, now in pairwise(times))]
 
 
 def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
-    """Every ladder that the rows hold; `labels` names specimens."""
+    """Return the ladders of the rows; `labels` names their cards."""
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
-    found = []
-    for _, own in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
-        first: dict[str, Any] = {str(name): value for name, value in own.iloc[0].items()}
-        sizes = own.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
+    ladders = []
+    for _, trials in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
+        first: dict[str, Any] = {str(name): value for name, value in trials.iloc[0].items()}
+        sizes = trials.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
         rungs = [_rung(part) for _, part in sizes]
-        # Of a rung that was run with several batches, the one with most trials.
+        # Of several batches of a rung, the one with most trials counts.
         best: dict[str, Rung] = {}
         for rung in rungs:
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
         label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as cells have it
-        cases = frozenset(map(int, own["case"].unique()))
-        measured = "projected" if (own["measured"] == "projected").any() else str(first["measured"])
+        cases = frozenset(map(int, trials["case"].unique()))
+        measured = "projected" if (trials["measured"] == "projected").any() else str(first["measured"])
         mode, source = shown(str(first["mode"])), shown(str(first["source"]))
         known = str(first["suite"]), label, str(first["precision"]), measured, mode, source, _settings(first)
-        found.append(Ladder(*known, list(best.values()), cases))
-    return found
+        ladders.append(Ladder(*known, list(best.values()), cases))
+    return ladders
 
 
 def _rung(rows: pd.DataFrame) -> Rung:
     first = rows.iloc[0]
     limits = {}
-    # Without dropna pandas before 3 warns of a median where nothing is known.
+    # Without dropna, pandas before 3 warns if all values are missing.
     flops, samples = rows["flops_per_sample"].dropna().median(), rows["run_samples"].dropna().median()
     card = listed_peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
     tops = {
@@ -281,7 +281,7 @@ def _rung(rows: pd.DataFrame) -> Rung:
         "measured": _known(rows["measured_peak_flops"].dropna().median()),
     }
     for name, top in tops.items():
-        if top and all(each > 0 for each in (flops, samples, first["processes"])):
+        if top and all(factor > 0 for factor in (flops, samples, first["processes"])):
             limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
     return Rung(
         number=int(first["rung"]),

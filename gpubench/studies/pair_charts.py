@@ -1,4 +1,4 @@
-"""The charts of pairs: both sides of a finding, every case and every ratio of a recipe, a trend over versions."""
+"""Charts of pairs: both sides of a result, all cases and ratios of a recipe, and trends over torch versions."""
 
 import math
 import re
@@ -16,59 +16,60 @@ from gpubench.studies.cases import behind, estimate, policy_text
 from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Finding, Line, Lines, Part, Point
 
 
-def pictures(each: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
-    """The time of both sides with the speedup of each model, and the speedups with their intervals."""
-    stem = words.slug(f"{each.suite} {each.subject} over {each.baseline} {each.where}")
+def pictures(finding: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
+    """Return two charts: seconds of both sides, and speedups with their intervals."""
+    stem = words.slug(f"{finding.suite} {finding.subject} over {finding.baseline} {finding.where}")
     groups = [
         BarGroup(
             part.model,
             (
-                Bar(each.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
-                Bar(each.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
+                Bar(finding.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
+                Bar(finding.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
             ),
             f"{words.gain(part.value)}x",
             worse=part.value < 1,
         )
-        for part in each.parts
+        for part in finding.parts
     ]
     dots = [
-        BarGroup(part.model, (Bar(each.subject, part.value, part.interval, note=_marks(part)),)) for part in each.parts
+        BarGroup(part.model, (Bar(finding.subject, part.value, part.interval, note=_marks(part)),))
+        for part in finding.parts
     ]
-    if len(each.parts) > 1:
-        groups.append(BarGroup("mean", (), f"{words.gain(each.value)}x", strong=True, worse=each.value < 1))
-        dots.append(BarGroup("mean", (Bar(each.subject, each.value, each.interval),), strong=True))
-    recipe = f"{_recipe(each, cells)}{f', {words.PROJECTED}' * each.projected}"
+    if len(finding.parts) > 1:
+        groups.append(BarGroup("mean", (), f"{words.gain(finding.value)}x", strong=True, worse=finding.value < 1))
+        dots.append(BarGroup("mean", (Bar(finding.subject, finding.value, finding.interval),), strong=True))
+    recipe = f"{_recipe(finding, cells)}{f', {words.PROJECTED}' * finding.projected}"
     times = f"Seconds for {recipe}; lower is better"
-    speedups = f"Speedup over {each.baseline}, {recipe}; above 1 is faster"
-    bars = Bars(f"{stem}-seconds", each.said, times, tuple(groups), "s", winner=each.subject, cases=each.cases)
-    ratios = Bars(f"{stem}-speedup", each.said, speedups, tuple(dots), "ratio", reference=1.0, cases=each.cases)
+    speedups = f"Speedup over {finding.baseline}, {recipe}; above 1 is faster"
+    bars = Bars(f"{stem}-seconds", finding.said, times, tuple(groups), "s", winner=finding.subject, cases=finding.cases)
+    ratios = Bars(f"{stem}-speedup", finding.said, speedups, tuple(dots), "ratio", reference=1.0, cases=finding.cases)
     return bars, ratios
 
 
 def _note(part: Part, size: float, marks: str) -> str:
-    """A side's batch where the other's differs, and its marks."""
+    """Return a side's marks, and its batch if the sides differ in it."""
     differs = part.subject_batch != part.baseline_batch and not math.isnan(size)
     return ", ".join(filter(None, [f"batch {size:.0f}" if differs else "", marks]))
 
 
 def _marks(part: Part) -> str:
-    """Those of both sides, each once."""
+    """Return the marks of both sides, without duplicates."""
     marks = ", ".join(filter(None, (part.subject_marks, part.baseline_marks)))
     return ", ".join(sorted(set(marks.split(", "))))
 
 
-def _recipe(each: Finding, cells: Sequence[Cell]) -> str:
-    """What was run, as far as all of it is the same."""
+def _recipe(finding: Finding, cells: Sequence[Cell]) -> str:
+    """Return what was run: epochs and data if they are the same in all groups, else the suite."""
     epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
-        return f"a whole run of {each.suite}"
+        return f"a full run of {finding.suite}"
     count = epochs.pop()
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
-def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Chart]:
-    """Every case, every ratio, and what a trend over versions looks like."""
+def charts_of(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Chart]:
+    """Yield charts of all cases, of all ratios, and of the trend over torch versions."""
     if not group.cells:
         return
     metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
@@ -77,18 +78,18 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
     by_model: dict[str, list[Bar]] = defaultdict(list)
     for cell in group.cases:
         by_model[cell.model].append(_bar(cell, metric))
-    bars = _best_first([BarGroup(model, tuple(own)) for model, own in by_model.items()], higher=metric.inverse)
+    bars = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_model.items()], higher=metric.inverse)
     projected = any(cell.measured == "projected" for cell in group.cells)
-    what = f"Seconds of a whole run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
-    title = f"{suite}: every case"
+    what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
+    title = f"{suite}: all cases"
     subtitle = f"{what}; {way} is better; {about}"
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
-    for axis in dict.fromkeys(c.axis for c in own):
-        along = [c for c in own if c.axis == axis]
+    for axis in dict.fromkeys(c.axis for c in comparisons):
+        along = [c for c in comparisons if c.axis == axis]
         by_subject: dict[str, list[Bar]] = defaultdict(list)
         for c in along:
             by_subject[c.subject.model].append(_dot(c, metric))
-        dots = _best_first([BarGroup(model, tuple(own)) for model, own in by_subject.items()], higher=True)
+        dots = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_subject.items()], higher=True)
         bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
         ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
         subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
@@ -103,14 +104,14 @@ def charts_of(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
 
 
 def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
-    """The bars of every group in the same order: that of how near they come to the best of their groups."""
+    """Return the groups with their bars in one order: the best mean share of the group's best value first."""
     shares: dict[str, list[float]] = defaultdict(list)
     for group in groups:
         values = {bar: bar.value for bar in group.bars if bar.value}
         best = (max if higher else min)(values.values(), default=1.0)
         for bar, value in values.items():
             shares[bar.name].append(best / value if higher else value / best)
-    places = {name: statistics.fmean(own) for name, own in shares.items()}
+    places = {name: statistics.fmean(group_shares) for name, group_shares in shares.items()}
 
     def place(bar: Bar) -> float:
         return places.get(bar.name, math.inf)
@@ -120,7 +121,7 @@ def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
 
 def _bar(cell: Cell, metric: Metric) -> Bar:
     name = cell.label
-    if cell.processes > 1:  # on a CPU they share the one
+    if cell.processes > 1:  # on a CPU all share it
         count = f"{cell.processes:.0f}"
         name = f"{name} ({count} processes)" if cell.device == "cpu" else f"{count} x {name}"
     name = f"{name} {cell.precision}{policy_text(cell.batch_policy)}"
@@ -136,18 +137,18 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
     where = f"{c.subject.precision * (c.axis != 'precision')}{policy_text(c.subject.batch_policy)}".strip()
     place = c.subject.label if c.axis != "card" else ""
     name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
-    note = c.verdict if c.verdict in {"same", "unsure"} else ""
+    note = c.verdict if c.verdict in {"same", "undecided"} else ""
     return Bar(name, ratio.value, ratio.interval, note=note)
 
 
 def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:
-    """Its numbers, of which texts sort as numbers do, and itself."""
+    """Return a key that sorts versions by their numbers, and the version without its build."""
     plain = cell.torch.partition("+")[0]
     return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
 
 
 def _versions(cells: Sequence[Cell]) -> list[str]:
-    """Versions of torch without their builds, oldest first."""
+    """Return the torch versions without their builds, oldest first."""
     return [text for _, text in sorted(set(map(_version, cells)))]
 
 

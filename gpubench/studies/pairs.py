@@ -1,4 +1,4 @@
-"""Pairs: this card, precision or version over that one, pooled over the models that both have."""
+"""Pairs: one card, precision or version over another, pooled over the models that both have."""
 
 import math
 from collections import Counter, defaultdict
@@ -27,27 +27,27 @@ from gpubench.studies.section import (
 )
 
 MASTER = "fp16-master"
-"""The precision that is called mixed where no other one is there: that of 2019."""
+"""The precision of 2019, called mixed if a group has no other reduced precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
-"""The largest ratio over the least from which on models are too different for their mean to stand for them."""
+"""If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group, but those of which another study shows every cell."""
+    """Yield a section per group, unless other studies show all its cells."""
     for group in result.groups:
-        own = [c for c in group.comparisons if not is_change(c)]
-        if not own and _is_shown_elsewhere(group, result):
+        comparisons = [c for c in group.comparisons if not is_change(c)]
+        if not comparisons and _is_shown_elsewhere(group, result):
             continue
-        findings = tuple(_findings(group, own, result))
+        findings = tuple(_findings(group, comparisons, result))
         cells = group.cases
         yield Section(
             "pairs",
             cells[0].suite,
             words.title_of(cells),
             findings,
-            tuple(_tables(group, own, result.metric)),
-            tuple(charts_of(group, own, result)),
+            tuple(_tables(group, comparisons, result.metric)),
+            tuple(charts_of(group, comparisons, result)),
             (IS_MIXED,) if _is_mixed(group) and findings else (),
             left_out=(*group.left_out, *without_result(group, result)),
             recipe=words.recipe_of(cells),
@@ -56,17 +56,17 @@ def sections(result: Result) -> Iterator[Section]:
 
 
 def is_change(c: Comparison) -> bool:
-    """Whether it holds a change of an ablation against the plain model."""
+    """Return whether this compares a change of an ablation with the plain model."""
     return c.axis == "model" and is_ablation(c.subject)
 
 
 def compares_more(group: Group) -> bool:
-    """Whether it compares anything beside changes of an ablation, so that pairs show its cells."""
+    """Return whether the group compares more than changes of an ablation."""
     return any(not is_change(c) for c in group.comparisons)
 
 
 def _is_shown_elsewhere(group: Group, result: Result) -> bool:
-    """Whether another study shows every cell: all are changes of an ablation, the batches of one, or rungs."""
+    """Return whether other studies show all cells: changes of an ablation, batches, or rungs."""
     if any(map(is_change, group.comparisons)):
         return True
     if not result.is_usual:
@@ -79,7 +79,7 @@ def _is_shown_elsewhere(group: Group, result: Result) -> bool:
 
 
 def without_result(group: Group, result: Result) -> list[str]:
-    """The values of a compared column that have rows but no result, where that is why nothing is compared."""
+    """Return why a group compares nothing: the values of a compared column whose rows all failed."""
     if compares_more(group):
         return []
     lost: dict[str, str] = {}
@@ -92,14 +92,14 @@ def without_result(group: Group, result: Result) -> list[str]:
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
-def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterator[Finding]:
-    """The comparisons that differ in their model alone, as one."""
+def _findings(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Finding]:
+    """Yield a result per set of comparisons that differ only in their model."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     mixed = _is_mixed(group)
-    only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in own)
-    for c in own:
+    only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
+    for c in comparisons:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
-            continue  # it tells the batch's part of a speedup, which is another question
+            continue  # shows how much of a speedup is due to the batch
         place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
         place = place if c.axis != "card" else ""
         precision = c.subject.precision if c.axis != "precision" else ""
@@ -110,9 +110,9 @@ def _findings(group: Group, own: Sequence[Comparison], result: Result) -> Iterat
 
 
 def _finding(
-    own: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
+    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
 ) -> Finding:
-    c = own[0]
+    c = comparisons[0]
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
     if kind == "precision" and mixed:
@@ -120,15 +120,17 @@ def _finding(
     if precision == MASTER and mixed:
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
-    ratios = [metric.gain_of(each.ratio) for each in own]
+    ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
-    verdict, sure = _verdict([metric.word_of(each.verdict) for each in own])
-    models = tuple(dict.fromkeys(each.subject.model for each in own))
-    parts = tuple(_part(each, ratio, metric) for each, ratio in zip(own, ratios, strict=True))
-    cells = [cell for each in own for cell in (each.subject, each.other)]
+    verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
+    models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
+    parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
+    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
-    said = _said(kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place)
+    said = _sentence(
+        kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place
+    )
     finding = Finding(
         kind=kind,
         suite=c.subject.suite,
@@ -139,7 +141,10 @@ def _finding(
         verdict=verdict,
         sure=sure,
         models=models,
-        trials=(min(each.subject.trials for each in own), min(each.other.trials for each in own)),
+        trials=(
+            min(comparison.subject.trials for comparison in comparisons),
+            min(comparison.other.trials for comparison in comparisons),
+        ),
         said=said,
         precision=precision,
         place=place,
@@ -147,7 +152,7 @@ def _finding(
             filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        caveats=tuple(_caveats(own)),
+        caveats=tuple(_caveats(comparisons)),
         doubts=(*[f"the mean is {words.gain(value)}"] * wide, *words.doubts_of(cells)),
         projected=any(cell.measured == "projected" for cell in cells),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
@@ -173,13 +178,13 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
-    """What all models agree in, else `unsure`; then of how many it holds, where only of the others nobody is sure."""
-    found = Counter(verdicts)
-    if len(found) == 1:
+    """Return the verdict of all models, else `undecided`; also count the decided ones if they agree."""
+    counts = Counter(verdicts)
+    if len(counts) == 1:
         return verdicts[0], None
-    sure = set(found) - {"unsure"}
+    sure = set(counts) - {"undecided"}
     one = sure.pop() if len(sure) == 1 else ""
-    return "unsure", (found[one], one) if one in DECIDED else None
+    return "undecided", (counts[one], one) if one in DECIDED else None
 
 
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
@@ -195,7 +200,7 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     )
 
 
-def _said(
+def _sentence(
     kind: str,
     subject: str,
     baseline: str,
@@ -205,7 +210,7 @@ def _said(
     precision: str,
     place: str,
 ) -> str:
-    """Who is how much better than whom, and where."""
+    """Return the result as a sentence, such as `A trains 1.42 times as fast as B in fp32`."""
     subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
@@ -215,29 +220,31 @@ def _said(
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
-def _caveats(own: Sequence[Comparison]) -> Iterator[str]:
-    cells = [cell for each in own for cell in (each.subject, each.other)]
+def _caveats(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
     if any(cell.mode == "quick" for cell in cells):
-        yield "a first look"
+        yield "quick mode"
     if any(cell.data == "synthetic" for cell in cells):
         yield "synthetic data"
-    sizes = [(each.subject.batch_size, each.other.batch_size) for each in own]
+    sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
-    yield from dict.fromkeys(f"differs in {', '.join(each.differing)}" for each in own if each.differing)
+    yield from dict.fromkeys(
+        f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
+    )
 
 
-def _tables(group: Group, own: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
+def _tables(group: Group, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
     yield cases_table(group.cases, metric)
-    if own:
-        yield _speedups(own, metric)
+    if comparisons:
+        yield _speedups(comparisons, metric)
     if group.means:
         yield _means(group.means, metric)
     yield evidence_table(group.cells, metric)
 
 
-def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
-    """Every ratio over the baseline; above 1 is better, of accuracies too."""
+def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
+    """Return the table of ratios over the baseline; above 1 is better."""
     columns = (
         Column("model"),
         Column("subject"),
@@ -251,16 +258,16 @@ def _speedups(own: Sequence[Comparison], metric: Metric) -> Table:
         Column("baseline trials", "count"),
         Column("notes", note=True),
     )
-    return Table("ratios" if metric.by_loss else "speedups", columns, tuple(_speedup(c, metric) for c in own))
+    return Table("ratios" if metric.by_loss else "speedups", columns, tuple(_speedup(c, metric) for c in comparisons))
 
 
 def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
-    # Two devices may be two cards.
+    # The two sides may be two cards.
     labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
-    marks = [f"{name}: {', '.join(found)}" for name, cell in sides if (found := words.marks_of([cell]))]
+    marks = [f"{name}: {', '.join(texts)}" for name, cell in sides if (texts := words.marks_of([cell]))]
     return (
         c.subject.model,
         words.without_author(c.subject_name, source)
@@ -278,14 +285,14 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
 
 
 def _means(means: Sequence[Mean], metric: Metric) -> Table:
-    """Geometric means over the cases that every compared card has."""
+    """Return the table of geometric means over the cases that all compared cards have."""
     gain = Column(f"mean {metric.gain}", "ratio", "higher")
-    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models in all"))
+    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models"))
     return Table("geometric means", names, tuple(_mean(mean.inverse) for mean in means))
 
 
 def _mean(mean: Mean) -> tuple[Value, ...]:
-    value: Value = "under half of the cases"
+    value: Value = "less than half of the cases"
     if mean.value is not None:
         value = Estimate(mean.value, *(mean.interval or (None, None)))
     where = f"{mean.precision}{policy_text(mean.batch_policy)}"

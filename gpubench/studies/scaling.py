@@ -1,4 +1,4 @@
-"""Scaling: what more processes gain, what a stated model makes of more of them, and what all-reduces cost."""
+"""Scaling: speedup by number of processes, predictions for more processes, and times of all-reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,41 +14,43 @@ from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point,
 
 
 def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Iterator[Section]:
-    """One for the curves of each suite, one for each published series to a goal, and one for each table of all-reduces.
+    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces.
 
-    `alpha_beta` are seconds of a message and of a byte to reckon with instead of fitted ones, up to `to` processes.
+    `alpha_beta` are seconds per message and per byte, used instead of fitted ones, for up to `to` processes.
     """
     if not result.is_usual or not (result.frame["processes"] > 1).any():
         return
     curves = curves_of(result.frame, alpha_beta, to)
     titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
-        own = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
-        yield _of_curves(suite, [curve for curve, _ in own], [title for _, title in own])
+        of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
+        yield _of_curves(suite, [curve for curve, _ in of_suite], [title for _, title in of_suite])
     yield from map(_of_goal, goal_curves_of(result.frame))
     sums = sums_of(result.frame)
-    titles = _titles([_sums_title(each) for each in sums], [each.known for each in sums])
-    yield from (_of_sums(each, title) for each, title in zip(sums, titles, strict=True))
+    titles = _titles([_sums_title(table) for table in sums], [table.known for table in sums])
+    yield from (_of_sums(table, title) for table, title in zip(sums, titles, strict=True))
 
 
 def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The titles, and where several are alike what tells them apart."""
+    """Return the titles; equal ones get the facts in which they differ."""
     facts = []
-    for each in known:
-        usual = {k: f"{k}={text_of(v)}" for k, v in each.items() if k not in {"params", *STACK, *SPECIMEN}}
+    for names in known:
+        usual = {k: f"{k}={text_of(v)}" for k, v in names.items() if k not in {"params", *STACK, *SPECIMEN}}
         params = words.settings_of(
-            str(each["suite"]), each.get("suite_version"), str(each.get("model", "")), str(each.get("params", ""))
+            str(names["suite"]),
+            names.get("suite_version"),
+            str(names.get("model", "")),
+            str(names.get("params", "")),
         )
-        facts.append(usual | params | {k: f"{k}={text_of(each[k])}" for k in (*STACK, *SPECIMEN) if k in each})
+        facts.append(usual | params | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
 def _curve_title(curve: Curve) -> str:
     known = curve.known
     sent = f", gradients sent as {curve.sent}" if curve.sent else ""
-    return (
-        f"{known['model']} {known['precision']}, {short(str(known['card']))}, batch {curve.samples:.0f} a process{sent}"
-    )
+    what = f"{known['model']} {known['precision']}, {short(str(known['card']))}"
+    return f"{what}, batch {curve.samples:.0f} per process{sent}"
 
 
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
@@ -56,15 +58,15 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
     findings = tuple(_finding(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
-    said = findings[0].said if len(findings) == 1 else f"{suite}: what more processes gain"
+    said = findings[0].said if len(findings) == 1 else f"{suite}: scaling over processes"
     charts = tuple(_curve_charts(suite, curves, titles, said, cases))
     return Section(
-        "scaling", suite, f"{suite}: what more processes gain", findings, tables, charts, tuple(notes), cases=cases
+        "scaling", suite, f"{suite}: scaling over processes", findings, tables, charts, tuple(notes), cases=cases
     )
 
 
 def _finding(curve: Curve, title: str) -> Finding:
-    """The rate at the most processes over that at the fewest."""
+    """Return the result of the most processes over the fewest, by rate."""
     measured = [point for point in curve.points if not point.model]
     first, last = measured[0], measured[-1]
     gain, model = last.rate / first.rate, str(curve.known["model"])
@@ -95,24 +97,24 @@ def _curve_table(curve: Curve, title: str) -> Table:
         Column("kind"),
     )
     lines = [
-        (p.processes, p.rate, p.efficiency, p.trials or None, "model, not measured" if p.model else "measured")
+        (p.processes, p.rate, p.efficiency, p.trials or None, "predicted" if p.model else "measured")
         for p in curve.points
     ]
     return Table(title, columns, tuple(lines))
 
 
 def _fit_note(fit: Fit) -> str:
-    """The model in words; nothing where it describes nothing that was measured."""
+    """Return the fitted model in words; empty if it does not fit what was measured."""
     if not fit.is_worth_saying and fit.note != "given by hand":
         return ""
     worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
-    return f"the model has alpha {fit.alpha:.3g} s a message and beta {fit.beta:.3g} s a byte ({worth})"
+    return f"model: alpha {fit.alpha:.3g} s per message, beta {fit.beta:.3g} s per byte ({worth})"
 
 
 def _curve_charts(
     suite: str, curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]
 ) -> Iterator[Chart]:
-    """Samples per second, and efficiency, against processes."""
+    """Yield charts of samples/s and of efficiency by processes."""
     counts = sorted({point.processes for curve in curves for point in curve.points})
     ticks = tuple((float(count), str(count)) for count in counts)
     foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
@@ -127,8 +129,8 @@ def _curve_charts(
                 band = 1 + curve.fit.band
                 points = [(p.processes, getattr(p, name)) for p in beyond]
                 guess = tuple(Point(x, y, y / band, y * band) for x, y in points)
-                lines.append(Line(f"model of {title}", guess, "dotted", of=title))
-        subtitle += "; dotted: a model, not measured" if len(lines) > len(curves) else ""
+                lines.append(Line(f"prediction of {title}", guess, "dotted", of=title))
+        subtitle += "; dotted: predicted" if len(lines) > len(curves) else ""
         axis = "samples/s" if name == "rate" else "share of perfect scaling"
         log_y, reference = (10, None) if name == "rate" else (0, 1.0)
         yield Lines(
@@ -138,9 +140,9 @@ def _curve_charts(
 
 
 def _of_goal(curve: GoalCurve) -> Section:
-    """Time to the goal of a published series, and what of perfect scaling each number of processes keeps."""
-    told, fewest = curve.known, curve.points[0].processes
-    suite, card = str(told["suite"]), short(str(told["card"]))
+    """Return the section of a published series: time to the goal and scaling efficiency by processes."""
+    facts, fewest = curve.known, curve.points[0].processes
+    suite, card = str(facts["suite"]), short(str(facts["card"]))
     columns = (
         Column("machines", "count"),
         Column("processes", "count"),
@@ -152,18 +154,18 @@ def _of_goal(curve: GoalCurve) -> Section:
     )
     lines = tuple(
         (
-            *(known(each.machines), each.processes, each.seconds / 60, curve.points[0].seconds / each.seconds),
-            *(each.efficiency, known(each.epochs), each.note),
+            *(known(point.machines), point.processes, point.seconds / 60, curve.points[0].seconds / point.seconds),
+            *(point.efficiency, known(point.epochs), point.note),
         )
-        for each in curve.points
+        for point in curve.points
     )
-    title = f"{suite}: minutes to the goal of {told['goal']:g} by processes, {told['model']} on {card}"
+    title = f"{suite}: minutes to the goal of {facts['goal']:g} by processes, {facts['model']} on {card}"
     table = Table("minutes to the goal", columns, lines)
     return Section("scaling", suite, title, (_soonest(curve, card),), (table,), cases=curve.cases)
 
 
 def _soonest(curve: GoalCurve, card: str) -> Finding:
-    """The time of the most processes against that of the fewest."""
+    """Return the result of the most processes over the fewest, by time to the goal."""
     first, last = curve.points[0], curve.points[-1]
     gain = first.seconds / last.seconds
     said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
@@ -179,7 +181,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
         said=said,
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
-        caveats=("published", *(["each has its own schedule"] if curve.recipes > 1 else [])),
+        caveats=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
         charts=tuple(_goal_charts(curve, said, card)),
         cases=curve.cases,
         source="; ".join(curve.sources),
@@ -187,10 +189,10 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
 
 
 def _goal_charts(curve: GoalCurve, said: str, name: str) -> Iterator[Chart]:
-    """Minutes, and efficiency, against processes."""
-    ticks = tuple((float(each.processes), str(each.processes)) for each in curve.points)
-    minutes = [Point(each.processes, each.seconds / 60, text=f"{each.seconds / 60:.3g}") for each in curve.points]
-    kept = [Point(each.processes, each.efficiency, text=f"{each.efficiency:.0%}") for each in curve.points]
+    """Yield charts of minutes and of efficiency by processes."""
+    ticks = tuple((float(point.processes), str(point.processes)) for point in curve.points)
+    minutes = [Point(point.processes, point.seconds / 60, text=f"{point.seconds / 60:.3g}") for point in curve.points]
+    kept = [Point(point.processes, point.efficiency, text=f"{point.efficiency:.0%}") for point in curve.points]
     for kind, points, axis, log_y, reference in (
         ("minutes", minutes, "minutes to the goal", 10, None),
         ("efficiency", kept, "share of perfect scaling in time to the goal", 0, 1.0),
@@ -233,7 +235,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
         if said := _fit_note(fit):
             notes.append(f"{name}: {said}")
         else:
-            notes.append(f"{name}: no latency and bandwidth describe these times")
+            notes.append(f"{name}: no fit by latency and bandwidth")
     largest = max(best, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     finding = Finding(
@@ -261,14 +263,14 @@ def _of_sums(sums: Sums, title: str) -> Section:
 
 
 def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
-    """Bus bandwidth of messages against their size, a line for each algorithm and number of processes."""
+    """Return the chart of bus bandwidth by message size, a line per algorithm and number of processes."""
     lines = []
     for name in dict.fromkeys(line.algorithm for line in sums.lines):
         for count in sorted({line.processes for line in sums.lines}):
-            own = [
-                each for each in sums.lines if (each.algorithm, each.processes, each.what) == (name, count, "message")
+            messages = [
+                line for line in sums.lines if (line.algorithm, line.processes, line.what) == (name, count, "message")
             ]
-            points = sorted((each.bytes, each.busbw) for each in own)
+            points = sorted((line.bytes, line.busbw) for line in messages)
             if points:
                 lines.append(Line(f"{name}, {count} processes", tuple(Point(x, y) for x, y in points)))
     subtitle = f"Bus bandwidth by size of the message; {title}"

@@ -1,4 +1,4 @@
-"""What a study hands to the faces: findings, typed tables, described charts. Nothing here draws, prints or judges."""
+"""Data types that studies return and `show` renders: results, typed tables and chart descriptions."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
          "roofline")  # fmt: skip
-"""Kinds of finding, the one that is asked for most first."""
+"""Kinds of result, in the order in which they are shown."""
 DECIDED = frozenset(
     {
         *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
         *("cheaper", "dearer", "smaller", "larger", "better", "worse"),
     }
 )
-"""Verdicts that say something, in the words of every metric."""
+"""Decided verdicts, in the words of every metric."""
 BOUND = "bound by "
-"""How the subject of a finding begins that says what holds cases back."""
+"""Start of the subject of results that name a bottleneck."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval, of as many percent as its column's `level` says."""
+    """A figure with its interval, at the confidence `level` of its column, in percent."""
 
     value: float
     low: float | None = None
@@ -33,53 +33,53 @@ class Estimate:
 
 
 Value = str | int | float | Estimate | tuple[float, ...] | None
-"""What a line of a table holds: a text, a figure, several of them, or nothing."""
+"""A value in a table: a text, a figure, several figures, or None."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: what it holds, and how it is to be read."""
+    """A column of a table: its name, unit and format."""
 
     name: str
     unit: str = ""
-    """Of a figure: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
+    """Of figures: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
     better: Literal["", "lower", "higher"] = ""
     note: bool = False
-    """A text that may be long, which a narrow face puts below the table."""
+    """Whether the texts may be long: narrow screens show them below the table."""
     places: int | None = None
-    """Decimals; without, as many digits as mean something."""
+    """Decimals; None: three significant digits."""
     level: int = 95
 
 
 @dataclass(frozen=True)
 class Table:
-    """Typed lines, each as long as `columns`."""
+    """A table: each line has a value per column."""
 
     name: str
-    """What the lines are, in a word or two: `cases`, `speedups`."""
+    """Such as `cases` or `speedups`."""
     columns: tuple[Column, ...]
     lines: tuple[tuple[Value, ...], ...]
 
     def to_frame(self) -> "pd.DataFrame":
-        """A column for each column; of an estimate three: the value, `... low` and `... high`."""
+        """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
         import pandas as pd
 
         return pd.DataFrame(list(flat(self)), columns=flat_names(self))
 
 
 def flat_names(table: Table) -> list[str]:
-    """Names of the columns once estimates are taken apart."""
-    found = []
+    """Return the names of the columns of `flat`."""
+    names = []
     for at, column in enumerate(table.columns):
         split = any(isinstance(line[at], Estimate) for line in table.lines)
-        found += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
-    return found
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
+    return names
 
 
 def flat(table: Table) -> list[list[str | int | float | None]]:
-    """The lines with estimates taken apart, under `flat_names`."""
+    """Return the lines, with estimates split into value, low and high."""
     split = [any(isinstance(line[at], Estimate) for line in table.lines) for at in range(len(table.columns))]
-    found = []
+    lines = []
     for line in table.lines:
         cells: list[str | int | float | None] = []
         for value, apart in zip(line, split, strict=True):
@@ -88,8 +88,8 @@ def flat(table: Table) -> list[list[str | int | float | None]]:
             else:
                 plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
                 cells += [plain, None, None] if apart else [plain]
-        found.append(cells)
-    return found
+        lines.append(cells)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -97,28 +97,28 @@ class Bar:
     """One bar, or one dot with its whiskers."""
 
     name: str
-    """What it is inside its group: a card, a precision. Bars of one name have one colour."""
+    """Such as a card or a precision. Bars of one name have one colour."""
     value: float | None
-    """None where there is no figure; `text` then says why."""
+    """None if there is no figure; `text` is then the reason."""
     interval: tuple[float, float] | None = None
     text: str = ""
-    """What stands at its end; the value where it is empty."""
+    """Text at the end of the bar; if empty, the value is shown."""
     note: str = ""
-    """Small, after the text: a batch, `one run`, what speaks against it."""
+    """Small text after `text`: a batch, a verdict or marks."""
 
 
 @dataclass(frozen=True)
 class BarGroup:
-    """Bars that stand together, most often those of a model."""
+    """Neighbouring bars, usually those of one model."""
 
     name: str
     bars: tuple[Bar, ...]
     text: str = ""
-    """At the right edge: the ratio of a pair."""
+    """Text at the right edge: the ratio of a pair."""
     strong: bool = False
-    """Whether it sums up the others, as a mean does."""
+    """Whether this is a summary, such as a mean."""
     worse: bool = False
-    """Whether the `winner` of the chart is the slower one here, and has the colour of what is slower."""
+    """Whether the `winner` of the chart is slower in this group."""
 
 
 @dataclass(frozen=True)
@@ -126,29 +126,29 @@ class Bars:
     """A bar chart, or with `reference` a chart of ratios: dots with whiskers on a line at it."""
 
     name: str
-    """Stem of its file, unique in its answer."""
+    """Stem of its file name, unique in the answer."""
     title: str
-    """What it shows, as a sentence without a full stop."""
+    """A sentence without a full stop."""
     subtitle: str
-    """What the axis measures, on what, and which way is better; of `s` it says `Seconds`, for which a face that draws
-    in another unit says that one."""
+    """What the axis measures, on what, and whether lower is better. With the unit `s` it begins with `Seconds`, which
+    `show` replaces if it draws minutes or hours."""
     groups: tuple[BarGroup, ...]
     unit: str = ""
-    """Of the axis, as in `Column`."""
+    """Unit of the axis, as in `Column`."""
     winner: str = ""
-    """Name of the bars in colour, where the others are grey."""
+    """Name of the bars in colour; the others are grey."""
     reference: float | None = None
     marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Lines beside the bars, by what they are: a value by group."""
+    """Marks at the bars: values by name of the mark and name of the group."""
     foot: str = ""
-    """On what it rests; `gpubench` is added by who draws it."""
+    """Text below the chart: runs, software and source; `show` adds `gpubench`."""
     cases: frozenset[int] = frozenset()
-    """The cases whose rows it carries."""
+    """Cases whose rows it shows."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point, with what stands beside it."""
+    """A point with its interval and label."""
 
     x: float
     y: float
@@ -159,13 +159,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """Points of one name, joined in order unless `style` is `points`."""
+    """Points joined in order, unless `style` is `points`."""
 
     name: str
     points: tuple[Point, ...]
     style: Literal["solid", "dashed", "dotted", "points"] = "solid"
     of: str = ""
-    """The line whose colour it has."""
+    """Name of the line whose colour it shares."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,12 @@ class Lines:
     x: str
     y: str
     log_x: int = 0
-    """Base of the axis, 0 where it is linear."""
+    """Base of a logarithmic axis; 0: linear."""
     log_y: int = 0
     reference: float | None = None
-    """A horizontal line."""
+    """Value of a horizontal line."""
     ticks: tuple[tuple[float, str], ...] = ()
-    """Of the x axis, where its numbers are names."""
+    """Positions and labels on the x axis; empty: numbers."""
     foot: str = ""
     cases: frozenset[int] = frozenset()
 
@@ -194,11 +194,11 @@ Chart = Bars | Lines
 
 @dataclass(frozen=True)
 class Part:
-    """One model of a finding."""
+    """One model of a result."""
 
     model: str
     subject: float
-    """Seconds, or whatever is compared, as a reader expects it."""
+    """The compared figure, such as seconds."""
     baseline: float
     value: float
     interval: tuple[float, float] | None = None
@@ -206,12 +206,12 @@ class Part:
     baseline_batch: float = math.nan
     subject_marks: str = ""
     baseline_marks: str = ""
-    """What speaks against runs of a side."""
+    """Marks of the trials of a side."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer. Above 1 the subject is better, whatever is compared."""
+    """The result of a comparison. Above 1 the subject is better, for every metric."""
 
     kind: str
     """One of ASKED."""
@@ -219,181 +219,184 @@ class Finding:
     subject: str
     value: float
     said: str = ""
-    """The answer as a sentence, without a full stop and without what it rests on."""
+    """The result as a sentence, without a full stop and without its basis."""
     baseline: str = ""
     interval: tuple[float, float] | None = None
     """95%."""
     verdict: str = ""
-    """`faster`, `slower`, `same`, `unsure`, or why there is none: `one run`."""
+    """`faster`, `slower`, `same`, `undecided`, or the reason for none: `one run`."""
     sure: tuple[int, str] | None = None
-    """Of how many of its models a verdict holds, where of the others nobody is sure."""
+    """Number of models with a decided verdict, and that verdict, if the other models are undecided."""
     models: tuple[str, ...] = ("",)
     trials: tuple[int, int] = (1, 0)
-    """Of the subject and of the baseline, the fewest of a model; 0 where there is no baseline."""
+    """Fewest trials per model of the subject and of the baseline; 0 if there is no baseline."""
     precision: str = ""
-    """In which both ran; empty where that is what is compared."""
+    """Precision of both sides; empty if precisions are compared."""
     place: str = ""
-    """On which card; empty where that is what is compared."""
+    """Card of both sides; empty if cards are compared."""
     origin: str = ""
-    """Where it comes from, in a few words: the precision, the suite, the models."""
+    """Precision and suite, in a few words."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What else both sides have in common, by name, already in words."""
+    """What else both sides have in common: texts by name."""
     settings: tuple[str, ...] = ()
-    """Those facts that set it apart from a finding that would read alike."""
+    """The facts in which it differs from results with the same words."""
     caveats: tuple[str, ...] = ()
-    """How its rows were made, and in what its sides differ beside what is compared."""
+    """How its rows were made, and other differences between its sides."""
     doubts: tuple[str, ...] = ()
-    """What speaks against its figure: marked runs, models that differ widely, a full run that says another."""
+    """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
-    """Its models, where it compares them one by one."""
+    """The result of each model."""
     charts: tuple[Chart, ...] = ()
-    """What is shared of it: the figures of both sides, and the ratios."""
+    """Charts of both sides and of the ratios."""
     cases: frozenset[int] = frozenset()
-    """The cases it was made of."""
+    """Numbers of the cases that it compares."""
     source: str = ""
-    """Who published its figures."""
+    """Where its figures were published."""
     unit: str = ""
-    """What is compared, where it is no speed."""
+    """Name of the compared metric, unless it is a speed."""
     figure: str = ""
-    """What is shown instead of the value, where that is no gain."""
+    """Text shown instead of the value, if that is no ratio."""
     basis: str = ""
-    """On what it rests and what it is worth, in words; `said` and this are the whole sentence."""
+    """Suite, models, runs and caveats, in words: the part of the sentence in brackets."""
 
     @property
     def sentence(self) -> str:
-        """The answer and what it rests on, as one sentence."""
+        """Return the result and its basis as one sentence."""
         return f"{self.said} ({self.basis})." if self.basis else f"{self.said}."
 
     @property
     def says_why(self) -> bool:
-        """Whether it explains a figure and compares nothing."""
+        """Return whether it explains a figure instead of comparing two."""
         return self.kind == "roofline"
 
     @property
     def names_bound(self) -> bool:
-        """Whether it says what holds its cases back."""
+        """Return whether it names the bottleneck of its cases."""
         return self.says_why and self.subject.startswith(BOUND)
 
     @property
     def decided(self) -> bool:
-        """Whether it has a verdict."""
+        """Return whether its verdict is decided."""
         return self.verdict in DECIDED
 
     @property
     def what(self) -> str:
-        """Subject over baseline."""
+        """Return `subject / baseline`."""
         return f"{self.subject} / {self.baseline}" if self.baseline else self.subject
 
     @property
     def where(self) -> str:
-        """In which precision, on which card."""
+        """Return the precision and card, as `in fp32 on RTX 2060`."""
         parts = ((self.precision, "in"), (self.place, "on"))
         return " ".join(f"{word} {name}" for name, word in parts if name)
 
     @property
     def on(self) -> str:
-        """Which models, in words."""
+        """Return the model, or the number of models."""
         return self.models[0] if len(self.models) == 1 else f"{len(self.models)} models"
 
 
 @dataclass(frozen=True)
 class Section:
-    """One study of like rows: what it found, and all that stands behind it."""
+    """One study of the rows of a group: its results, tables and charts."""
 
     study: str
     suite: str
     title: str
-    """What its rows have in common, in words; what all of a suite's rows have is not said."""
+    """What its rows have in common, in words, without the defaults of the suite."""
     findings: tuple[Finding, ...] = ()
-    """The one that is asked for most first; none where nothing is compared."""
+    """Results in the order of `in_order`; empty if nothing is compared."""
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     recipe: str = ""
-    """Every parameter that its rows share, as they have it."""
+    """The parameters that its rows share, as in the CSV file."""
     cases: frozenset[int] = frozenset()
-    """Numbers of the cases behind it, by which its rows are found again."""
+    """Numbers of its cases, which identify its rows."""
 
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """All that some rows say to a question. Every face shows this and nothing else."""
+    """The answer to a question about rows: all that the screen, pages and charts show."""
 
     headline: str
-    """The first finding as a sentence; where nothing can be compared, why."""
+    """The first result as a sentence, or why nothing can be compared."""
     findings: tuple[Finding, ...]
-    """Of all sections, the one that is asked for most first."""
+    """Results of all sections, in the order of `in_order`."""
     sections: tuple[Section, ...]
     gain: str = "speedup"
-    """What the value of a finding is called."""
+    """Name of the value of a result."""
     metric: str = "seconds"
     unit: str = "s"
-    """What was compared, as `--metric` calls it, and its unit."""
+    """Unit of the compared metric."""
     rule: str = ""
-    """What a verdict takes, in a sentence or two."""
+    """Conditions for a verdict, in words."""
     files: int = 0
     rows: int = 0
     about: int = 0
-    """Those of the rows that this is about."""
+    """Number of rows that this answer covers."""
     failed: int = 0
-    """Rows without a result that should have one."""
+    """Number of rows that failed, unfinished ones included."""
     stopped: int = 0
-    """Those of them that were to run when the run was stopped."""
+    """Number of unfinished rows: their run was stopped."""
     missed: int = 0
-    """Rows left out of the pairs because their run missed its goal."""
+    """Number of rows left out of pairs because their run ended below the target accuracy."""
     left_out: tuple[str, ...] = ()
-    """What belongs to no section."""
+    """Groups that were not compared, outside of all sections."""
     problems: tuple[str, ...] = ()
-    """What could not be read."""
+    """Problems while reading files."""
     table: Callable[[frozenset[int] | None], bytes] = lambda cases: b""
-    """The CSV of the rows behind some cases, or behind all."""
+    """Returns the rows of these cases, or all rows (None), as CSV."""
     count: Callable[[frozenset[int]], int] = len
-    """How many rows are behind some cases."""
+    """Returns the number of rows of these cases."""
 
     def __repr__(self) -> str:
-        """The headline, and how much more there is."""
-        return f"{self.headline} [{len(self.compared)} findings, {self.rows} rows]"
+        """Return the headline and the numbers of results and rows."""
+        return f"{self.headline} [{len(self.compared)} results, {self.rows} rows]"
 
     @property
     def compared(self) -> list[Finding]:
-        """The findings that compare; all of them where none does."""
-        return [each for each in self.findings if not each.says_why] or list(self.findings)
+        """Return the results that compare, or all if none does."""
+        return [finding for finding in self.findings if not finding.says_why] or list(self.findings)
 
     def to_frame(self) -> "pd.DataFrame":
-        """A line for each finding, the one that is asked for most first."""
+        """Return a data frame with a line per result, in the order of `in_order`."""
         import pandas as pd
 
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
-        lines = [[*(getattr(each, name) for name in names), *(each.interval or (None, None))] for each in self.findings]
+        lines = [
+            [*(getattr(finding, name) for name in names), *(finding.interval or (None, None))]
+            for finding in self.findings
+        ]
         return pd.DataFrame(lines, columns=[*names, "low", "high"])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         table = self.to_frame()[["value", "low", "high", "verdict", "sentence"]]
         return f"<p>{escape(self.headline)}</p>{table.to_html(index=False, na_rep='', float_format='{:.3g}'.format)}"
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """What is asked for most first; of that what is decided, not doubted, with an interval, one's own, then the best.
+    """Return the results by kind (ASKED): decided ones first, then without caveats, with an interval, measured, best.
 
-    The findings of a pair stay together, where the one that comes first puts them.
+    The results of a pair are kept together, at the place of the first.
     """
 
-    def worth(each: Finding) -> tuple[object, ...]:
-        return not each.decided, bool(each.doubts), not each.interval, bool(each.source), -each.value
+    def worth(finding: Finding) -> tuple[object, ...]:
+        return not finding.decided, bool(finding.doubts), not finding.interval, bool(finding.source), -finding.value
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
-    for each in sorted(findings, key=worth):
-        first.setdefault(_pair(each), worth(each))
+    for finding in sorted(findings, key=worth):
+        first.setdefault(_pair(finding), worth(finding))
 
-    def place(each: Finding) -> tuple[object, ...]:
-        return ASKED.index(each.kind), first[_pair(each)], _pair(each), worth(each)
+    def place(finding: Finding) -> tuple[object, ...]:
+        return ASKED.index(finding.kind), first[_pair(finding)], _pair(finding), worth(finding)
 
     return sorted(findings, key=place)
 
 
-def _pair(each: Finding) -> tuple[str, ...]:
-    return (each.kind,) if each.says_why else (each.kind, each.suite, each.subject, each.baseline)
+def _pair(finding: Finding) -> tuple[str, ...]:
+    return (finding.kind,) if finding.says_why else (finding.kind, finding.suite, finding.subject, finding.baseline)

@@ -1,4 +1,4 @@
-"""Stages: hours of each part of a training in phases, and in all, from the tables that rows carry."""
+"""Stages: hours of each image size of a training in phases, and of all, from the tables in rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,31 +11,31 @@ from gpubench.studies.section import Column, Estimate, Finding, Section, Table
 
 
 def sections(result: Result) -> Iterator[Section]:
-    """One for each group with cells whose table has hours and image sizes; of seconds alone."""
+    """Yield a section per group whose rows have hours by image size; only for the metric seconds."""
     for group in result.groups if result.metric.name == "seconds" else []:
         tables = [(cell, stages_in(str(cell.row["table"]))) for cell in group.cells]
-        found = [(cell, hours_by_size(table)) for cell, table in tables if table is not None]
-        if found:
+        trainings = [(cell, hours_by_size(table)) for cell, table in tables if table is not None]
+        if trainings:
             suite, title = group.cells[0].suite, f"{words.title_of(group.cells)}; hours by stage"
             recipe = words.recipe_of(group.cells)
-            cases = behind(cell for cell, _ in found)
-            findings = tuple(_finding(cell, stages) for cell, stages in found)
-            yield Section("stages", suite, title, findings, (_table(found),), recipe=recipe, cases=cases)
+            cases = behind(cell for cell, _ in trainings)
+            findings = tuple(_finding(cell, stages) for cell, stages in trainings)
+            yield Section("stages", suite, title, findings, (_table(trainings),), recipe=recipe, cases=cases)
 
 
-def _table(found: Sequence[tuple[Cell, Sequence[tuple[int, float]]]]) -> Table:
-    sizes = sorted({size for _, stages in found for size, _ in stages})
+def _table(trainings: Sequence[tuple[Cell, Sequence[tuple[int, float]]]]) -> Table:
+    sizes = sorted({size for _, stages in trainings for size, _ in stages})
     columns = [Column("model"), Column("card"), Column("precision"), Column("processes", "count")]
     columns += [Column(f"{size} px", "h", "lower") for size in sizes]
-    columns += [Column("in all", "h", "lower"), Column("notes", note=True)]
+    columns += [Column("total", "h", "lower"), Column("notes", note=True)]
     lines = []
-    for cell, stages in found:
-        own = dict(stages)
+    for cell, stages in trainings:
+        hours = dict(stages)
         low, high = (cell.interval[0] / 3600, cell.interval[1] / 3600) if cell.interval else (None, None)
         whole = Estimate(cell.median / 3600, low, high)
         count = int(cell.processes)
         lines.append(
-            (cell.model, cell.label, cell.precision, count, *(own.get(s) for s in sizes), whole, words.notes_of(cell))
+            (cell.model, cell.label, cell.precision, count, *(hours.get(s) for s in sizes), whole, words.notes_of(cell))
         )
     return Table("hours", tuple(columns), tuple(lines))
 
@@ -43,7 +43,7 @@ def _table(found: Sequence[tuple[Cell, Sequence[tuple[int, float]]]]) -> Table:
 def _finding(cell: Cell, stages: Sequence[tuple[int, float]]) -> Finding:
     many = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
     hours = cell.median / 3600
-    parts = [f"{own:.3g} h at {size} px" for size, own in stages]
+    parts = [f"{spent:.3g} h at {size} px" for size, spent in stages]
     said = f"{cell.model} in {cell.precision} takes {hours:.3g} h on {many}{words.name(cell.label)}"
     said = ": ".join(filter(None, [said, ", ".join(parts)]))
     return Finding(

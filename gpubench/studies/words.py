@@ -1,4 +1,4 @@
-"""How findings are put into words: names, gains, what they rest on, and what sets like ones apart."""
+"""Words for results: names, ratios, numbers of runs, caveats, titles, and the facts in which results differ."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,10 +15,10 @@ from gpubench.studies.section import DECIDED, Answer, Finding
 from gpubench.suite import files
 
 NAME, FACT, DOUBT = 36, 60, 120
-"""Characters of a name, of a fact and of a doubt in a sentence."""
+"""Maximum lengths, in characters, of a name, a setting and a caveat."""
 PROJECTED = "projected from a sample"
 MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
-"""What is said of a run with a mark, where that is not the mark itself."""
+"""Words for marks of trials; other marks are shown as they are."""
 COMMON = {
     "suite_version": "version {}",
     "data": "{}",
@@ -26,33 +26,33 @@ COMMON = {
     "mode": "{}",
     "processes": "{} processes",
 }
-"""What rows of one group share, and how it is said."""
+"""Columns that the rows of a group share, and their words."""
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
     "larger": "large", "better": "accurate",
 }  # fmt: skip
-"""How good what is better by a metric's word is."""
+"""Adjective for each verdict, for use in sentences."""
 
 
 def gain(value: float) -> str:
-    """Three digits, as a gain is read."""
+    """Return a ratio with two decimals, or one from 10 on."""
     return f"{value:,.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
 
 
 def times(value: float) -> str:
-    """`1.42 times`."""
+    """Return a ratio as `1.42 times`."""
     return f"{gain(value)} times"
 
 
 def name(text: str, width: int = NAME) -> str:
-    """A name in a sentence: nothing that steers a terminal, and of a long one not the middle."""
+    """Return a name without control characters; the middle of a long one is cut."""
     text = shown(text)
     keep = (width - 2) * 3 // 5
     return text if len(text) <= width else f"{text[:keep]}..{text[keep + 2 - width :]}"
 
 
 def listed(names: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b` or `a, b and c`."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -60,8 +60,8 @@ def listed(names: Iterable[str]) -> str:
 def better(
     subject: str, baseline: str, value: float | tuple[float, float], verdict: str, metric: Metric, verb: str = "be"
 ) -> str:
-    """`A is 1.42 times as fast as B`, or of two values `1.08 to 4.34 times`; `may be` where nobody is sure."""
-    does = f"may {verb}" if verdict == "unsure" else {"be": "is"}.get(verb, f"{verb}s")
+    """Return `A is 1.42 times as fast as B`, or `1.08 to 4.34 times` for two values; `may be` if undecided."""
+    does = f"may {verb}" if verdict == "undecided" else {"be": "is"}.get(verb, f"{verb}s")
     if isinstance(value, tuple):
         much = f"{gain(value[0])} to {times(value[1])}"
     else:
@@ -70,46 +70,46 @@ def better(
 
 
 def runs(trials: tuple[int, int]) -> str:
-    """How many runs of each side."""
+    """Return the number of runs per side."""
     one, other = trials
     if not other:
         return f"{one} run{'s' * (one != 1)}"
-    return f"{one} and {other} runs" if one != other else "one run each" if one == 1 else f"{one} runs a side"
+    return f"{one} and {other} runs" if one != other else "1 run each" if one == 1 else f"{one} runs per side"
 
 
-def basis(each: Finding) -> str:
-    """On what a finding rests, and what it is worth."""
-    words = [each.suite, each.on, *each.settings[:2], runs(each.trials)]
-    if each.interval:
-        words.append(f"95%: {gain(each.interval[0])} to {gain(each.interval[1])}")
-    if each.sure:
-        words.append(f"{each.sure[0]} of {len(each.parts)} {each.sure[1]}, not sure of the others")
-    elif each.verdict not in {*DECIDED, "no test", ""}:
-        reasons = {"one run": "so no verdict", "unsure": "not sure"}
-        words.append(reasons.get(each.verdict, f"{each.verdict}: no verdict"))
-    words += [*each.caveats, *([PROJECTED] if each.projected else [])]
-    return ", ".join([*(name(word, FACT) for word in words if word), *(name(each, DOUBT) for each in each.doubts)])
+def basis(finding: Finding) -> str:
+    """Return suite, models, settings, runs, interval and caveats of a result, in words."""
+    words = [finding.suite, finding.on, *finding.settings[:2]]
+    words.append(runs(finding.trials) + ": rough" * (finding.verdict == "one run"))
+    if finding.interval:
+        words.append(f"95%: {gain(finding.interval[0])} to {gain(finding.interval[1])}")
+    if finding.sure:
+        words.append(f"{finding.sure[0]} of {len(finding.parts)} {finding.sure[1]}, others undecided")
+    elif finding.verdict not in {*DECIDED, "one run", "no test", ""}:
+        words.append("undecided" if finding.verdict == "undecided" else f"undecided: {finding.verdict}")
+    words += [*finding.caveats, *([PROJECTED] if finding.projected else [])]
+    return ", ".join([*(name(word, FACT) for word in words if word), *(name(doubt, DOUBT) for doubt in finding.doubts)])
 
 
 def author(source: str) -> str:
-    """Who published a figure, from where it was."""
+    """Return who published a figure, from its source."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
 
 
 def labels_of(cells: Sequence[Cell]) -> list[str]:
-    """Their cards, without the name of who measured where that is the same of all."""
+    """Return the labels of the cards, without the author if all have the same."""
     sources = {cell.source for cell in cells}
     source = sources.pop() if len(sources) == 1 else ""
     return [without_author(cell.label, source) for cell in cells]
 
 
 def without_author(label: str, source: str) -> str:
-    """A card's label without the name of who measured it."""
+    """Return a card's label without the author of its figures."""
     return label.removesuffix(f" ({author(source)})") if source else label
 
 
 def facts_of(cell: Cell) -> dict[str, str]:
-    """What its group shares, by name, in words."""
+    """Return what the rows of a group share: texts by name."""
     facts = {column: words.format(text_of(cell.row[column])) for column, words in COMMON.items()}
     facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
     if cell.source:
@@ -127,30 +127,30 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """For each of several things the facts, as few as are needed, that tell it from the others of its key."""
+    """Return for each item the fewest facts in which it differs from other items with its key."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for at, key in enumerate(keys):
         alike[key].append(at)
-    found: list[tuple[str, ...]] = [()] * len(keys)
+    distinct: list[tuple[str, ...]] = [()] * len(keys)
     for members in alike.values():
-        names = _telling([facts[at] for at in members]) if len(members) > 1 else []
+        names = _distinguishing([facts[at] for at in members]) if len(members) > 1 else []
         for at in members:
-            found[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
-    return found
+            distinct[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
+    return distinct
 
 
-def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Names of facts by which these differ, as they come: but first those that all have, and words before settings."""
+def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names of facts that distinguish these: facts that all have come first, then words before settings."""
 
     def place(fact: str) -> tuple[object, ...]:
-        texts = [own.get(fact, "") for own in facts]
+        texts = [item.get(fact, "") for item in facts]
         return not all(texts), any("=" in text for text in texts)
 
-    every = dict.fromkeys(fact for own in facts for fact in own)
+    every = dict.fromkeys(fact for item in facts for fact in item)
     kinds: list[Hashable] = [()] * len(facts)
     chosen = []
     for fact in sorted(every, key=place):
-        finer: list[Hashable] = [(kind, own.get(fact, "")) for kind, own in zip(kinds, facts, strict=True)]
+        finer: list[Hashable] = [(kind, item.get(fact, "")) for kind, item in zip(kinds, facts, strict=True)]
         numbers = {kind: at for at, kind in enumerate(dict.fromkeys(finer))}
         if len(numbers) > len(set(kinds)):
             chosen.append(fact)
@@ -159,7 +159,7 @@ def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def title_of(cells: Sequence[Cell]) -> str:
-    """What a group of cells has in common, in words: what is as usual in its suite is left out."""
+    """Return what these groups have in common, in words, without the defaults of the suite."""
 
     def common(column: str) -> str:
         values = {text_of(cell.row[column]) for cell in cells}
@@ -175,7 +175,7 @@ def title_of(cells: Sequence[Cell]) -> str:
 
 
 def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
-    """Parameters that all cells share and that are not what their suite has by default."""
+    """Yield the shared parameters that differ from the suite's defaults."""
     first = cells[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
     for name, value in sorted(_shared(cells).items()):
@@ -184,7 +184,7 @@ def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _shared(cells: Sequence[Cell]) -> dict[str, str]:
-    """Return the parameters that all cells have alike."""
+    """Return the parameters that all groups share."""
     params = [params_of(cell.params) for cell in cells]
     return {name: value for name, value in params[0].items() if all(p.get(name) == value for p in params)}
 
@@ -193,16 +193,16 @@ def _shared(cells: Sequence[Cell]) -> dict[str, str]:
 def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping[str, str]:
     """Return the default parameters of a built-in suite, with those that follow from a preset.
 
-    Empty for rows of another version of the suite: its defaults may have been others.
+    Empty for rows of another version of the suite, as its defaults may differ.
     """
     try:
-        found = _built_in(suite_name)
-        if found is None or found.suite.version != version:
+        loaded = _built_in(suite_name)
+        if loaded is None or loaded.suite.version != version:
             return {}
-        own = params_of(params)
-        chosen = {name: own[name] for name in found.suite.presets if name in own}
-        preset = {**found.resolve_params(chosen, model)}
-        preset |= {name: found.suite.params[name].default for name in chosen}
+        given = params_of(params)
+        chosen = {name: given[name] for name in loaded.suite.presets if name in given}
+        preset = {**loaded.resolve_params(chosen, model)}
+        preset |= {name: loaded.suite.params[name].default for name in chosen}
         return params_of(params_text(preset))
     except UserError:
         return {}
@@ -214,12 +214,12 @@ def _built_in(name: str) -> files.LoadedSuite | None:
 
 
 def recipe_of(cells: Sequence[Cell]) -> str:
-    """Every parameter that all cells share, as rows have it."""
+    """Return the parameters that all groups share, as in the CSV file."""
     return shown(params_without(cells[0].params, params_of(cells[0].params).keys() - _shared(cells)))
 
 
 def notes_of(cell: Cell) -> str:
-    """What to know about a case, in words."""
+    """Return the notes about a group, in words."""
     notes = ["projected"] if cell.measured == "projected" else []
     if cell.parts:
         notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
@@ -229,29 +229,29 @@ def notes_of(cell: Cell) -> str:
 
 
 def marks_of(cells: Iterable[Cell], what: str = "") -> list[str]:
-    """What speaks against some of their trials, as `2 of 6 throttled`."""
-    own = list({id(cell): cell for cell in cells}.values())
-    marks = sum((Counter(cell.marks) for cell in own), Counter[str]())
-    return marked(marks, sum(cell.trials for cell in own), what)
+    """Return how many trials have each mark, as `2 of 6 throttled`."""
+    unique = list({id(cell): cell for cell in cells}.values())
+    marks = sum((Counter(cell.marks) for cell in unique), Counter[str]())
+    return marked(marks, sum(cell.trials for cell in unique), what)
 
 
 def doubts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """What speaks against figures that are made of these."""
+    """Return the caveats of figures that are computed from these groups."""
     contradicting = [f"{cell.model}: {cell.contradicting}" for cell in cells if cell.contradicting]
     return *marks_of(cells, "runs "), *remarks_of(cells), *dict.fromkeys(contradicting)
 
 
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
-    """How many of so many have each mark."""
+    """Return how many of `total` have each mark, in words."""
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
 
 
 def remarks_of(cells: Iterable[Cell]) -> list[str]:
-    """What their rows say of themselves and not of all of these, with the models."""
-    said = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
-    shared = set.intersection(*(set(texts) for _, texts in said.values())) if said else set()
+    """Return the reasons in the rows of some of these groups but not of all, with the models."""
+    reasons = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if reasons else set()
     models: dict[str, dict[str, None]] = defaultdict(dict)
-    for model, texts in said.values():
+    for model, texts in reasons.values():
         for text in texts:
             if text not in shared:
                 models[text][model] = None
@@ -259,7 +259,7 @@ def remarks_of(cells: Iterable[Cell]) -> list[str]:
 
 
 def origin(cells: Sequence[Cell]) -> str:
-    """The foot of a chart: what its figures are, of how many trials, by which software."""
+    """Return the foot of a chart: measured or projected, runs, marks, torch versions and sources."""
     trials = sorted({cell.trials for cell in cells})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(cell.source for cell in cells if cell.source)
@@ -274,21 +274,21 @@ def origin(cells: Sequence[Cell]) -> str:
 
 
 def read_of(answer: Answer) -> list[str]:
-    """What was read, in sentences; where the answer is about all rows, also how many gave nothing to compare."""
+    """Return how many files and rows were read; if the answer covers all, also how many rows were not compared."""
     files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
     rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
     if not answer.rows:
         return [f"{files}, no rows."] if answer.files else []
     if answer.about < answer.rows:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
-    told = [f"{files}, {rows}." if answer.files else f"{rows}."]
-    told += [f"{answer.stopped:,} not finished."] if answer.stopped else []
-    told += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
-    told += [f"{answer.missed:,} missed the goal."] if answer.missed else []
-    return told
+    sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
+    sentences += [f"{answer.stopped:,} not finished."] if answer.stopped else []
+    sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
+    sentences += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
+    return sentences
 
 
 def slug(text: str) -> str:
-    """A text as a part of a file's name."""
+    """Return a text as a part of a file name."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return plain if len(plain) <= 100 else f"{plain[:80]}-{plain[-19:].strip('-')}"

@@ -1,7 +1,6 @@
 """Times a training run in laps, detects its steady state, and stops a sampled run early. Pure Python.
 
-Waits for the device at lap boundaries only (as cifar10-fast's Timer does), so that an accelerator's queue is never
-drained inside a lap.
+Waits for the device at lap boundaries only (as cifar10-fast's Timer does): a lap never drains the device's queue.
 """
 
 import time
@@ -46,8 +45,7 @@ class Clock:
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
         watch: makes the context of one untimed step (to check its operands).
-        settled: returns whether the card's clock and temperature are constant, if they are read; the warm-up lasts
-            at least until then.
+        settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
         peers: the processes that train together. At every lap boundary they exchange their laps: samples of
             all over the time of the slowest. So all take the same decisions, and stop at the same step.
         memory: called at two points of the training.
