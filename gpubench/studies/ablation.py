@@ -141,7 +141,9 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
-        bar = Bar(c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "undecided"} else "")
+        bar = Bar(
+            c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "undecided"} else ""
+        )
         groups.append(BarGroup(c.subject_name, (bar,)))
     cells = [cell for c in changes for cell in (c.subject, c.other)]
     return Bars(
