@@ -201,8 +201,8 @@ def simulate(card: Card, **wishes: Any) -> Timed:
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patched:
         fakes: list[tuple[object, str, Callable[..., Any]]] = [
-            (measured_peaks, "known", lambda *_: None),
-            (measured_peaks, "_remember", lambda *_: None),
+            (measured_peaks, "stored", lambda *_: None),
+            (measured_peaks, "_store", lambda *_: None),
             (RowsFile, "append", noted),
         ]
         for where, name, fake in fakes:

@@ -311,7 +311,7 @@ def test_a_conflict_is_a_doubt_of_its_finding_and_stays_one_in_what_a_chart_carr
     records.append(b, rows([90.0], precision="bf16"))
     (found,) = (said := answer([a, b], keep=True)).findings
     assert found.doubts == ("resnet18: 2 rows contradict each other",)
-    assert "conflict: no verdict" in found.sentence
+    assert "no verdict: conflict" in found.sentence
     carried = tmp_path / "carried.csv"
     carried.write_bytes(said.table(None))
     (again,) = answer([carried]).findings

@@ -158,7 +158,7 @@ def test_thirty_cards_fit_a_screen_the_best_first():
         ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs per side"),
         (
             {"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)},
-            "resnet, resnet18, 1 run each, undecided: not alike, differs in X (1 / 8)",
+            "resnet, resnet18, 1 run each, no verdict: not alike, differs in X (1 / 8)",
         ),
         (
             {"settings": ("width=8", "depth=2", "third=3")},
@@ -284,7 +284,7 @@ def lines_of(findings):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"torch": "1.0"}, "undecided: card + stack"),
+        ({"torch": "1.0"}, "no verdict: card + stack"),
         ({"session": "s2"}, "undecided"),
         ({}, "95%: "),
     ],

@@ -325,7 +325,6 @@ def test_a_case_has_all_that_was_asked(tmp_path):
         models=("small", "large"),
         studies=("ladder",),
         processes=True,
-        ranks=lambda params: params["epochs"] + 1,
         precisions={"large": "bf16"},
     )
     options = Options(batch="64", precision="fp32", mode="full", processes=(1, 2), nodes=3, memory_limit_bytes=10**9)

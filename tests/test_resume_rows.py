@@ -68,7 +68,7 @@ def test_every_column_of_a_row():
         **asdict(Row()), **asdict(CARD), **asdict(HOST),
         "suite": "demo", "suite_version": 4, "suite_digest": "0123456789abcdef", "model": "small", "rung": 5,
         "precision": "fp16", "batch_size": 48, "batch_policy": "max", "batch_capped": True,
-        "batch_curve": "[[8,123.5,1000],[16,0.0,0]]", "params": "epochs=3 wide=true", "processes": 6, "nodes": 2,
+        "batch_curve": "[[8,123.5,1000],[16,0.0,0]]", "params": "epochs=3 wide=true", "processes": 2, "nodes": 2,
         "data": "toy", "weights": "imagenet", "mode": "full", "seed": 44, "memory_limit_bytes": 10**9,
         "card": "NVIDIA H100", "device": "cuda:0", "device_hash": "aaaa", "card_memory_bytes": 80 * 10**9,
         "driver": "550.54", "threads": 8, "session": "s1", "trial": 2, "until": None, "started": "2026-11-22",
@@ -348,7 +348,7 @@ def test_what_must_agree_on_every_machine():
     second = replace(CASE, suite="other", model="large", suite_digest="f" * 20, data="", processes=1)
     assert terms_of([CASE, second, CASE], [GPU, replace(GPU, card="A100")], HOST) == {
         "torch": "2.15.0", "torchvision": "0.30.0", "fastai": "2.8.7", "cuda": "13.2", "cudnn": "92600",
-        "gpubench": "0.2.0", "card": "NVIDIA H100, A100", "processes": "1, 6", "suite demo": "0123456789ab",
+        "gpubench": "0.2.0", "card": "NVIDIA H100, A100", "processes": "1, 2", "suite demo": "0123456789ab",
         "data of demo": "toy", "weights of small": "imagenet", "suite other": "f" * 12, "data of other": "",
         "weights of large": "imagenet",
     }  # fmt: skip

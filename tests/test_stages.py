@@ -32,7 +32,7 @@ def test_each_case_has_its_hours_and_says_so(tmp_path):
     said = "resnet50 in fp32 takes 4.75 h on RTX 4090: 1.25 h at 128 px, 2.5 h at 224 px, 1 h at 288 px"
     assert said in [finding.said for finding in found.findings]
     line = table(found, "hours")[0]
-    assert (line["128 px"], line["224 px"], line["288 px"], line["in all"]) == ("1.25", "2.50", "1.00", "4.75")
+    assert (line["128 px"], line["224 px"], line["288 px"], line["total"]) == ("1.25", "2.50", "1.00", "4.75")
     assert line["notes"] == "projected"
 
 

@@ -262,7 +262,7 @@ def test_a_mean_of_under_half_of_the_cases_is_withheld_and_said_to_be(tmp_path):
     text = printed(tmp_path, *both, *(rows([100.0], model=f"x{at}") for at in range(2)))
     lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
     assert lines[0] == ", models 1 of 3"
-    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 under half of the cases"
+    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 less than half of the cases"
 
 
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):

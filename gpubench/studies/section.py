@@ -392,10 +392,7 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     for finding in sorted(findings, key=worth):
         first.setdefault(_pair(finding), worth(finding))
 
-    def place(finding: Finding) -> tuple[object, ...]:
-        return ASKED.index(finding.kind), first[_pair(finding)], _pair(finding), worth(finding)
-
-    return sorted(findings, key=place)
+    return sorted(findings, key=lambda f: (ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
 
 
 def _pair(finding: Finding) -> tuple[str, ...]:

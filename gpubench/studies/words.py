@@ -86,7 +86,7 @@ def basis(finding: Finding) -> str:
     if finding.sure:
         words.append(f"{finding.sure[0]} of {len(finding.parts)} {finding.sure[1]}, others undecided")
     elif finding.verdict not in {*DECIDED, "one run", "no test", ""}:
-        words.append("undecided" if finding.verdict == "undecided" else f"undecided: {finding.verdict}")
+        words.append("undecided" if finding.verdict == "undecided" else f"no verdict: {finding.verdict}")
     words += [*finding.caveats, *([PROJECTED] if finding.projected else [])]
     return ", ".join([*(name(word, FACT) for word in words if word), *(name(doubt, DOUBT) for doubt in finding.doubts)])
 
