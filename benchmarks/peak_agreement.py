@@ -66,7 +66,9 @@ def main() -> int:
                 found[side] = independent(arguments)
             else:
                 soak = measured_peaks.soak_seconds(device)
-                ours = measured_peaks.measure(device, facts["torch"], arguments.precision, arguments.threads, soak)
+                ours = measured_peaks.measure(
+                    device, facts["torch"], arguments.precision, arguments.threads, soak, print
+                )
                 found[side] = ours.flops_per_second, ours.bytes_per_second
         products.append(found["ours"][0] / found["theirs"][0])
         copies.append(found["ours"][1] / found["theirs"][1])
