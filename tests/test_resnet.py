@@ -203,7 +203,7 @@ def test_fp16_with_its_scaled_loss(monkeypatch, recipe):
 )
 def test_fp16_weights(monkeypatch, name, recipe):
     _, clock, watch, _ = run_small(
-        monkeypatch, mode="quick", name=name, recipe=recipe, pipeline="device", loss_scale="128", batch=2
+        monkeypatch, mode="quick", name=name, recipe=recipe, pipeline="device", loss_scale="128"
     )
     assert "convolution float16" in watch.check(name)
     assert precision.check_weights(name, clock.notes.weights)
