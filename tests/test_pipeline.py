@@ -87,7 +87,7 @@ def test_a_cpu_that_others_use_is_said_and_marked(cli_process, tmp_path):
         for each in busy:
             each.kill()
             each.wait()
-    assert re.search(r"other programs take \d+% of the CPUs", done.stderr)
+    assert re.search(r"CPU is \d+% busy", done.stderr)
     assert {row["marks"] for row in rows_of(tmp_path / "a.csv")} == {"shared"}
 
 
