@@ -177,7 +177,7 @@ def cross_validated(groups: Sequence[FigureGroup], by: str) -> dict[str, list[li
         started = time.monotonic()
         spreads = fit([group for group in groups if getattr(group, by) not in fold])
         for what, errors in found.items():
-            errors.append([each for each in errors_of(groups, spreads, what) if getattr(each.group, by) in fold])
+            errors.append([error for error in errors_of(groups, spreads, what) if getattr(error.group, by) in fold])
         print(f"  without {', '.join(fold)[:60]}: {time.monotonic() - started:.0f} s", flush=True)
     return found
 

@@ -132,14 +132,14 @@ def test_a_text_that_is_read_in_blocks_is_numbered_as_one(tmp_path, monkeypatch)
     line = " ".join(f"w{n}" for n in range(100))
     for split, lines in {"train": 200, "valid": 1, "test": 1}.items():
         (tmp_path / f"{split}.txt").write_text(f"{line}\n" * lines)
-    found = corpus.load(tmp_path, tmp_path / "cache")
-    assert found.train.tolist() == [*range(101)] * 200
-    assert found.valid.tolist() == found.test.tolist() == [*range(101)]
+    corpus_read = corpus.load(tmp_path, tmp_path / "cache")
+    assert corpus_read.train.tolist() == [*range(101)] * 200
+    assert corpus_read.valid.tolist() == corpus_read.test.tolist() == [*range(101)]
 
 
 @pytest.mark.realdata
 def test_the_real_wikitext_2(real_text):
-    found = datasets.load_corpus("wikitext-2", real_text)
-    assert (len(found.train), len(found.valid), len(found.test)) == (2_088_628, 217_646, 245_569)
-    assert found.vocabulary == 33_278
+    corpus_read = datasets.load_corpus("wikitext-2", real_text)
+    assert (len(corpus_read.train), len(corpus_read.valid), len(corpus_read.test)) == (2_088_628, 217_646, 245_569)
+    assert corpus_read.vocabulary == 33_278
     assert datasets.row_name("wikitext-2", real_text) == "wikitext-2"

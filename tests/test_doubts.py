@@ -57,9 +57,9 @@ def test_findings_that_nothing_speaks_against_come_first(tmp_path):
 def test_a_full_run_that_says_another_figure_than_a_sample_is_named(tmp_path):
     sample = {"mode": "sampled", "measured": "projected", "session": "s2"}
     full = rows([100.0]), rows([90.0], **MIXED)
-    said = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
-    assert [each.projected for each in said.findings] == [False, True]
-    assert [[lacking(doubt, 1.11) for doubt in each.doubts] for each in said.findings] == [[], [[]]]
+    answer = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
+    assert [finding.projected for finding in answer.findings] == [False, True]
+    assert [[lacking(doubt, 1.11) for doubt in finding.doubts] for finding in answer.findings] == [[], [[]]]
 
 
 def test_a_row_that_says_it_is_unlike_the_others_is_named(tmp_path):

@@ -52,7 +52,7 @@ LINK = compared(Role.LINK)
 """Columns of the stack that only several processes have, and older rows and published ones lack: empty is unknown."""
 
 STACK = list(dict.fromkeys([*SOFTWARE, *STACK_PARAMS, *compared(Role.SETTING), *LINK]))
-"""A difference here is worth up to 20% by itself, so it leaves a ratio but takes the verdict away."""
+"""Columns whose difference alone can change a time by 20%: such a ratio is shown without a verdict."""
 
 CASE = [name for name in [*KEY, *SPECIMEN] if name != "basis"]
 """What trials of one case agree in whatever became of them."""

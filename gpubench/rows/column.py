@@ -37,7 +37,7 @@ CELSIUS = Range("above absolute zero", -273.15)
 
 
 class Role(Enum):
-    """What a column tells of a trial. Which rows are alike follows from it (see rows/alike.py)."""
+    """Kind of fact in a column. It decides which rows are alike (see rows/alike.py)."""
 
     RECIPE = "what was run: rows that differ in it are never compared, nor in one table"
     SCALE = "the same, as far as it goes with the number of processes"
@@ -45,13 +45,13 @@ class Role(Enum):
     CASE = "what was run, of which one table has several: model, precision, batch policy"
     BATCH = "what the batch policy leads to: never compared where the policy is a fixed batch"
     SPECIMEN = "on which device, in which run: trials are pooled inside one alone"
-    SOFTWARE = "by which version of the software: another minor version takes the verdict away"
-    SETTING = "with which setting of device or software: another one takes the verdict away"
-    LINK = "how several processes talk: another one takes the verdict away, an empty one does not"
-    CODE = "by which version of the code that is timed"
-    HOST = "on which host: a resumed run needs the same one"
-    FIGURE = "a figure that came out, of which a group of rows shows the median"
-    RECORD = "what else came out, or is written down: no rows are told apart by it"
+    SOFTWARE = "version of the software: no verdict between two minor versions"
+    SETTING = "setting of device or software: no verdict between two settings"
+    LINK = "connection of several processes: no verdict between two, unless one is empty"
+    CODE = "version of the timed code"
+    HOST = "host: a resumed run needs the same one"
+    FIGURE = "measured figure, of which a group shows the median"
+    RECORD = "any other fact: it does not distinguish rows"
 
 
 @dataclass(frozen=True)

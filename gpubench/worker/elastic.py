@@ -102,7 +102,7 @@ def _missing_devices(device: str, processes: int) -> str:
 
 
 def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
-    """Options with which the agent binds each process to the CPUs beside its card, where there is a choice.
+    """Return the options with which torch binds each process to the CPUs near its card, if there are others.
 
     torch (2.9 and later) takes a process's number on this machine for its card's, so only from the first card on.
     """

@@ -41,8 +41,8 @@ def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
 def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
     """Open a port on this machine's loopback address that leads to the relay at `host`; returns the port.
 
-    Tries for `limit_seconds` to reach the relay. Raises SecretError where it has another secret, OSError where
-    nothing answers, or something else does.
+    Tries for `limit_seconds` to reach the relay. Raises SecretError if it has another secret, and OSError if there is
+    no relay.
     """
     deadline = time.monotonic() + limit_seconds
 
@@ -71,8 +71,8 @@ def _serve(listener: socket.socket, admit: Callable[..., Awaitable[None]], conne
     """Pass on each connection to `listener` that `admit` lets in, from a thread that ends with the process."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A connection that is refused or lost concerns nobody else.
-        with contextlib.suppress(OSError, EOFError, TimeoutError, asyncio.TimeoutError, SecretError):
+        # A refused or lost connection does not affect the others.
+        with contextlib.suppress(OSError, EOFError, TimeoutError, SecretError):
             await admit(reader, writer)
             there_reader, there_writer = await connect()
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))

@@ -41,7 +41,7 @@ Send = Callable[[Message], None]
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and what the row says of the way to them."""
 CAUSE_SECONDS = 1.0
-"""How long a process that only lost the others stays, so that the agent sees who ended first and how."""
+"""How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
@@ -51,7 +51,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     from gpubench.training import process_group
 
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what torch has the kernel send when the agent is gone
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch has the kernel send it when the parent is gone
     trial = _trial_of(trial_from_json(task["trial"]), rank, local)
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None
@@ -62,7 +62,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     if measurement.status not in TRAINED:
         if measurement.fault in CONSEQUENCES:
             time.sleep(CAUSE_SECONDS)
-        os._exit(1)  # the agent ends the others then, which may wait for this one
+        os._exit(1)  # the parent then ends the others, which may wait for this one
     process_group.leave()
 
 
