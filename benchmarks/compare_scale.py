@@ -73,13 +73,13 @@ from gpubench.studies.answer import answer
 start = time.perf_counter()
 said = answer(sorted(Path(sys.argv[1]).glob("*.csv")))
 screen(said)
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(said.findings))
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(said.results))
 """
 PANDAS = """
 import sys, time, resource
 from pathlib import Path
 import pandas
-from gpubench.analysis.cells import UNREAD
+from gpubench.analysis.groups import UNREAD
 from gpubench.rows.row import COLUMNS
 columns = [name for name in COLUMNS if name not in UNREAD]
 start = time.perf_counter()

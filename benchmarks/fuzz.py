@@ -383,7 +383,7 @@ class Tally:
     """The number of the slowest."""
     memory: float = 0.0
     """The most that one took beyond what its process had, in bytes."""
-    findings: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
 
 
 def once(kind: str, seed: str, number: int, folder: Path) -> tuple[float, float, str]:
@@ -490,7 +490,7 @@ def run(counts: dict[str, int], seed: str, jobs: int, first: int = 0, keep: str 
                 tally.slowest, tally.slow = max((tally.slowest, tally.slow), (seconds, number))
                 tally.memory = max(tally.memory, memory)
                 if wrong:
-                    tally.findings.append(f"{kind}:{number} {wrong}")
+                    tally.results.append(f"{kind}:{number} {wrong}")
                     print(f"\n--seed {seed} --only {kind}:{number}\n{wrong.strip()}", flush=True)
                 if waiting:
                     hand.give(waiting.pop())
@@ -501,10 +501,10 @@ def run(counts: dict[str, int], seed: str, jobs: int, first: int = 0, keep: str 
 
 
 def summary(tallies: dict[str, Tally]) -> str:
-    lines = [f"{'':8} {'files':>6} {'findings':>8} {'mean s':>7} {'slowest':>7} {'MB':>5}"]
+    lines = [f"{'':8} {'files':>6} {'results':>8} {'mean s':>7} {'slowest':>7} {'MB':>5}"]
     for kind, tally in tallies.items():
         mean = tally.seconds / tally.files if tally.files else math.nan
-        line = f"{kind:8} {tally.files:6} {len(tally.findings):8} {mean:7.3f} {tally.slowest:7.2f}"
+        line = f"{kind:8} {tally.files:6} {len(tally.results):8} {mean:7.3f} {tally.slowest:7.2f}"
         lines.append(f"{line} {tally.memory / 1e6:5.0f}  (slowest: {kind}:{tally.slow})")
     return "\n".join(lines)
 
@@ -527,7 +527,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"--seed {seed}", flush=True)
     tallies = run(counts, seed, chosen.jobs, int(chosen.only.partition(":")[2] or 0), chosen.keep)
     print(summary(tallies))
-    found = Counter(finding.splitlines()[-1] for tally in tallies.values() for finding in tally.findings)
+    found = Counter(result.splitlines()[-1] for tally in tallies.values() for result in tally.results)
     for line, count in found.most_common(20):
         print(f"{count} x {line[:200]}")
     return int(bool(found))

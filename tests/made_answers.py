@@ -7,10 +7,10 @@ from gpubench.studies.section import (
     Bars,
     Column,
     Estimate,
-    Finding,
     Line,
     Lines,
     Point,
+    Result,
     Section,
     Table,
 )
@@ -70,10 +70,10 @@ def roofline(name="roofline"):
     return Lines(name, "Under the roof", "TFLOP/s", lines, "FLOP/byte", "TFLOP/s", log_x=10, log_y=10)
 
 
-def finding(said="A trains 2 times as fast as B", charts=(), **given):
+def result(said="A trains 2 times as fast as B", charts=(), **given):
     """One without a verdict."""
     default = {"value": 2.0, "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1)}
-    return Finding(
+    return Result(
         "card", "resnet", "A", baseline="B", **{**default, "said": said, "basis": "one run", "charts": charts, **given}
     )
 
@@ -91,7 +91,7 @@ def section(title="A study", **given):
     return Section("pairs", "resnet", title, **{"tables": (Table("cases", columns, lines),), **given})
 
 
-def answer(*findings, sections=(), **given):
+def answer(*results, sections=(), **given):
     """Its rows are TABLE and the numbers of the cases."""
 
     def table(cases):
@@ -99,4 +99,4 @@ def answer(*findings, sections=(), **given):
 
     default = {"headline": "A trains 2 times as fast as B (one run).", "rule": "What a verdict takes.", "rows": 2}
     default["about"] = given.get("rows", 2)
-    return Answer(findings=findings, sections=tuple(sections), table=table, **{**default, **given})
+    return Answer(results=results, sections=tuple(sections), table=table, **{**default, **given})

@@ -1,10 +1,10 @@
-"""Short builders of rows and cells: what a test does not name is the same in all of them."""
+"""Short builders of rows and groups: what a test does not name is the same in all of them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpubench.analysis.cells import Cell
+from gpubench.analysis.groups import Group
 from gpubench.rows.row import Row
 
 USUAL: dict[str, Any] = {
@@ -27,10 +27,10 @@ def rows(seconds: Sequence[float], **changes: Any) -> list[Row]:
     return [row(trial=trial, seconds=value, **changes) for trial, value in enumerate(seconds)]
 
 
-def cell(seconds: Sequence[float] = (100.0,), **changes: Any) -> Cell:
-    """A cell as `cells_of` makes it of such rows, called by its card's last word where no `label` is given.
+def group(seconds: Sequence[float] = (100.0,), **changes: Any) -> Group:
+    """A group as `groups_of` makes it of such rows, called by its card's last word where no `label` is given.
 
-    What `completed` adds to a row can be named too, and `marks`, `lost` and `parts` of the cell.
+    What `completed` adds to a row can be named too, and `marks`, `lost` and `parts` of the group.
     """
     own = {name: changes.pop(name) for name in ("label", "marks", "lost", "parts") if name in changes}
     known = ("basis", "power_cap", "cudnn_benchmark", "threads_asked")
@@ -49,4 +49,4 @@ def cell(seconds: Sequence[float] = (100.0,), **changes: Any) -> Cell:
         "power_cap": "",
         **added,
     }
-    return Cell(found, tuple(seconds), **{"label": values["card"].split()[-1], **own})
+    return Group(found, tuple(seconds), **{"label": values["card"].split()[-1], **own})

@@ -79,7 +79,7 @@ def test_intervals_of_absurd_times_are_numbers():
 @pytest.mark.parametrize("column", ["power_limit_watts", "load_average"])
 def test_minus_nothing_is_nothing(tmp_path, column):
     records.append(tmp_path / "a.csv", [row(**{column: value, "trial": at}) for at, value in enumerate((0.0, -0.0, 0))])
-    assert len(compare([tmp_path / "a.csv"]).groups[0].cells) == 1
+    assert len(compare([tmp_path / "a.csv"]).workloads[0].groups) == 1
 
 
 @pytest.mark.parametrize(

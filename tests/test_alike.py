@@ -7,8 +7,8 @@ import sys
 import pytest
 from rows import rows
 
-from gpubench.analysis.cells import link_of
 from gpubench.analysis.compare import Question, compare
+from gpubench.analysis.groups import link_of
 from gpubench.rows import write as records
 from gpubench.rows.column import Role
 from gpubench.rows.row import ABOUT
@@ -22,15 +22,15 @@ from gpubench.rows import column, row
 roles = json.loads(sys.argv[1])
 made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in roles.items()}
 row.ABOUT = {**row.ABOUT, **made}
-from gpubench.analysis import cells, compare, matching, time_to_goal
+from gpubench.analysis import groups, compare, matching, time_to_goal
 from gpubench.cli import health
 from gpubench.interop import exports
 from gpubench.runner import resume
 from gpubench.submit import together
 print(json.dumps({
-    "compare": matching.KEY, "pool": cells.CELL, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
-    "export": exports.CELL, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
-    "read": compare.READ_IDENTITY, "outcomes": cells.OUTCOMES,
+    "compare": matching.KEY, "pool": groups.GROUP, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
+    "export": exports.GROUP, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
+    "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
 }))
 """
 

@@ -133,7 +133,7 @@ def test_a_card_is_found_by_its_address_and_partitions_of_one_are_not_told_apart
 def test_the_doctor_names_amds_commands():
     card = find(Smi(RX_6800), BUS)
     check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
-    advice = [finding.advice for finding in of_card(check) if finding.level == "fix"]
+    advice = [result.advice for result in of_card(check) if result.level == "fix"]
     assert advice[0] == f"sudo amd-smi set -g {BUS}.0 --power-cap 203"
     assert advice[1].startswith(f"sudo amd-smi set -g {BUS}.0 --perf-level AUTO")
     assert not any("nvidia-smi -i" in each for each in advice)

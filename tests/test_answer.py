@@ -44,12 +44,12 @@ def of(given):
     return Counter(tuple(text[name] for name in names) for text in texts)
 
 
-def test_the_rows_behind_a_finding_are_those_of_both_its_sides(tmp_path):
+def test_the_rows_behind_a_result_are_those_of_both_its_sides(tmp_path):
     lost = row(trial=6, status="failed", seconds=None, measured="")
     ours, theirs = [*rows(FAST), lost], rows(SLOW, **TI)
     mixed, other = rows([s / 4 for s in SLOW], precision="fp16"), rows(SLOW, model="resnet34", session="s9")
     said = answered(tmp_path, ours, theirs, mixed, other)
-    cards, precisions = (next(each for each in said.findings if each.kind == kind) for kind in ("card", "precision"))
+    cards, precisions = (next(each for each in said.results if each.kind == kind) for kind in ("card", "precision"))
     assert carried(said, cards.cases) == of([*ours, *theirs])
     assert carried(said, precisions.cases) == of([*ours, *mixed])
     assert all(chart.cases == cards.cases for chart in cards.charts)
@@ -106,14 +106,14 @@ def test_a_suite_or_a_study_alone(tmp_path, wish, suites, studies):
     part = only(whole, wish)
     assert {section.suite for section in part.sections} == suites
     assert {section.study for section in part.sections} == studies
-    assert list(part.findings) == [each for each in whole.findings if any(each in s.findings for s in part.sections)]
-    assert part.headline.startswith(part.findings[0].said)
+    assert list(part.results) == [each for each in whole.results if any(each in s.results for s in part.sections)]
+    assert part.headline.startswith(part.results[0].said)
     assert (part.files, part.rows, part.rule) == (whole.files, whole.rows, whole.rule)
 
 
 def test_a_card_alone(tmp_path):
     part = only(everything_of(tmp_path), "1080")
-    assert {(each.subject, each.baseline) for each in part.findings} == {("RTX 2080 Ti", "GTX 1080 Ti")}
+    assert {(each.subject, each.baseline) for each in part.results} == {("RTX 2080 Ti", "GTX 1080 Ti")}
     for section in part.sections:
         for table in section.tables:
             assert all(any("1080" in str(value) for value in line) for line in table.lines)
@@ -127,7 +127,7 @@ def test_what_is_not_there_names_what_is(tmp_path):
 
 def test_no_two_charts_have_one_name(tmp_path):
     said = everything_of(tmp_path)
-    charts = [chart.name for each in said.findings for chart in each.charts]
+    charts = [chart.name for each in said.results for chart in each.charts]
     charts += [chart.name for section in said.sections for chart in section.charts]
     assert len(charts) == len(set(charts)) > 4
 
@@ -146,7 +146,7 @@ def test_nothing_to_compare_says_why_and_where_a_result_is_missing(tmp_path):
     assert lacking(answered(tmp_path, rows(FAST)).headline, "card", "precision") == []
     lost = row(precision="bf16", status="out_of_memory", seconds=None, measured="")
     said = answered(tmp_path, [], [lost])
-    assert said.findings == ()
+    assert said.results == ()
     assert lacking(said.headline, "bf16", "out of memory") == []
 
 
@@ -159,7 +159,7 @@ def test_the_exit_code_says_whether_there_was_an_answer(cli, tmp_path, arguments
     assert done.returncode == code, (done.stdout, done.stderr)
 
 
-def test_a_card_alone_keeps_the_tables_of_its_findings():
+def test_a_card_alone_keeps_the_tables_of_its_results():
     """Those of ladders and of all-reduces name no card in their lines."""
     ladder = only(answer([RESULTS / "2019-cifar10-ladder-v100.csv"]), "v100")
     assert [len(table.lines) for table in ladder.sections[0].tables if table.name.startswith("Tesla")][:2] == [17, 7]

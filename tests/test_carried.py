@@ -42,7 +42,7 @@ def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
     for carrier in carriers:
         loaded = load([carrier], keep=True)
         assert loaded.problems == []
-        if "over" not in carrier.name:  # a picture of a finding has the rows of its cases alone
+        if "over" not in carrier.name:  # a picture of a result has the rows of its cases alone
             assert loaded.table() == source.read_bytes()
             assert loaded.frame.equals(load([source]).frame)
         else:
@@ -60,7 +60,7 @@ def test_what_the_pages_button_saves_is_read_too(source, tmp_path):
 def test_a_chart_compares_with_a_file(charts, tmp_path):
     mine = tmp_path / "mine.csv"
     records.append(mine, rows([50.0] * 6, card="NVIDIA GeForce RTX 4090", device_hash="cccc", session="s2"))
-    labels = {cell.label for cell in compare([next(charts.glob("*-full-seconds.png")), mine]).groups[0].cells}
+    labels = {cell.label for cell in compare([next(charts.glob("*-full-seconds.png")), mine]).workloads[0].groups}
     assert "RTX 4090" in labels
     assert len(labels) == 3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from facts import lacking
-from made_answers import LONG, NEW, OLD, TABLE, answer, curves, finding, pairs, ratios, roofline, section, singles
+from made_answers import LONG, NEW, OLD, TABLE, answer, curves, pairs, ratios, result, roofline, section, singles
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -89,7 +89,7 @@ def within(box, edge):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_post_is_1200_by_675_in_its_theme(tmp_path, theme):
-    (path,) = drawn(tmp_path, answer(finding(charts=(pairs(),))), theme=theme)
+    (path,) = drawn(tmp_path, answer(result(charts=(pairs(),))), theme=theme)
     with Image.open(path) as picture:
         assert picture.size == (1200, 675)
         assert "#{:02x}{:02x}{:02x}".format(*picture.convert("RGB").getpixel((2, 2))) == INK[theme][0]
@@ -113,12 +113,12 @@ def test_never_one_figure_alone(tmp_path):
     point = Lines(
         "point", "", "", (Line("a", (Point(1, 1),)), Line("roof", (Point(1, 1), Point(2, 2)), of="a")), "", ""
     )
-    assert drawn(tmp_path, answer(finding(charts=(alone, missing, point)))) == []
+    assert drawn(tmp_path, answer(result(charts=(alone, missing, point)))) == []
 
 
-def test_the_first_findings_are_drawn_and_all_where_that_is_asked(tmp_path):
-    findings = [finding(), *(finding(charts=(singles(name=f"f{n}"),)) for n in range(8))]
-    given = answer(*findings, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
+def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
+    results = [result(), *(result(charts=(singles(name=f"f{n}"),)) for n in range(8))]
+    given = answer(*results, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
     *paths, last = drawn(tmp_path, given)
     assert [path.rpartition("/")[2] for path in paths] == [f"f{n}.png" for n in range(6)]
     assert lacking(last, 1, "resnet", "--all-charts DIR", "--only resnet --charts DIR") == []
@@ -126,13 +126,13 @@ def test_the_first_findings_are_drawn_and_all_where_that_is_asked(tmp_path):
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
 
 
-def test_those_of_the_sections_where_no_finding_has_some(tmp_path):
-    given = answer(finding(), sections=[section(charts=(singles(name="s"),))])
+def test_those_of_the_sections_where_no_result_has_some(tmp_path):
+    given = answer(result(), sections=[section(charts=(singles(name="s"),))])
     assert len(drawn(tmp_path, given)) == 1
 
 
 def test_each_carries_the_rows_of_its_cases(tmp_path):
-    given = answer(finding(charts=(pairs(cases=frozenset({3, 1})),)))
+    given = answer(result(charts=(pairs(cases=frozenset({3, 1})),)))
     for path in drawn(tmp_path, given, kinds=("png", "svg")):
         assert table_in(Path(path).read_bytes()) == TABLE + b"1,3"
 
@@ -240,7 +240,7 @@ def test_numbers_of_an_axis_are_plain(light):
 def test_an_svg_has_no_markup_of_a_name(tmp_path):
     attack = "</text><script>alert(1)</script>"
     groups = (BarGroup(attack, (Bar(attack, 1.0), Bar("b", 2.0))),)
-    (path,) = drawn(tmp_path, answer(finding(charts=(pairs(title=attack, groups=groups),))), kinds=("svg",))
+    (path,) = drawn(tmp_path, answer(result(charts=(pairs(title=attack, groups=groups),))), kinds=("svg",))
     assert "<script" not in Path(path).read_text(encoding="utf-8")
 
 

@@ -41,7 +41,7 @@ def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
     assert texts[-1] == "no problems on the host"
 
 
-def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding(monkeypatch):
+def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
     skip_sleep(monkeypatch)
     device = Device("xpu:7", "xpu", "A card", None, "", "", "aaaa", {})
     asked = []
@@ -61,7 +61,7 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_finding(monkeypatch):
 
 
 @pytest.mark.e2e
-def test_a_load_that_goes_well_is_no_finding(monkeypatch):
+def test_a_load_that_goes_well_is_no_result(monkeypatch):
     """On the CPU, which any machine has."""
     monkeypatch.setattr("gpubench.cli.doctor.LOAD_SECONDS", 0.5)
     check = examine(Device("cpu", "cpu", "A CPU", None, "", "", "aaaa", {}), Card(), run_child)

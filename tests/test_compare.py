@@ -22,14 +22,14 @@ OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash"
 def result_of(tmp_path, *groups, **options):
     path = tmp_path / "rows.csv"
     path.unlink(missing_ok=True)
-    for group in groups:
-        records.append(path, group)
+    for workload in groups:
+        records.append(path, workload)
     return compare([path], Question(**options))
 
 
 def left_out(result):
     """What is in no group, and what found no partner in one."""
-    return [*result.left_out, *(line for group in result.groups for line in group.left_out)]
+    return [*result.left_out, *(line for workload in result.workloads for line in workload.left_out)]
 
 
 def only(result):
@@ -155,7 +155,7 @@ def test_a_batch_that_is_alone_is_not_left_out(tmp_path):
 
 def test_two_specimens_of_one_card_are_not_pooled(tmp_path):
     result = result_of(tmp_path, rows(FAST), rows(SLOW, device_hash="cccc", device="cuda:1"))
-    labels = [cell.label for cell in result.groups[0].cells]
+    labels = [group.label for group in result.workloads[0].groups]
     assert labels == ["RTX 2080 Ti #aaaa", "RTX 2080 Ti #cccc"]
 
 
@@ -178,10 +178,10 @@ def test_by_batch_and_by_torch(tmp_path):
 
 def test_geometric_mean_over_common_cases_and_withheld_under_half(tmp_path):
     more = [rows(FAST, model=f"m{i}") for i in range(2)] + [rows(SLOW, **OTHER, model=f"m{i}") for i in range(2)]
-    mean = result_of(tmp_path, *more).groups[0].means[0]
+    mean = result_of(tmp_path, *more).workloads[0].means[0]
     assert (mean.inverse.value, mean.common, mean.all_cases) == (pytest.approx(1.3), 2, 2)
     lonely = [rows(FAST, model=f"x{i}") for i in range(3)]
-    mean = result_of(tmp_path, *more, *lonely).groups[0].means[0]
+    mean = result_of(tmp_path, *more, *lonely).workloads[0].means[0]
     assert (mean.value, mean.common, mean.all_cases) == (None, 2, 5)
 
 
@@ -197,7 +197,7 @@ def test_each_precision_has_its_own_mean(tmp_path):
         )
     ]
     result = result_of(tmp_path, *cards)
-    means = {(m.subject_name, m.precision): m.value for m in result.groups[0].means}
+    means = {(m.subject_name, m.precision): m.value for m in result.workloads[0].means}
     assert sorted(means.values()) == [pytest.approx(0.8), pytest.approx(1.25)]
     assert {precision for _, precision in means} == {"fp32", "fp16"}
     sections = json.loads(rendered(answer([tmp_path / "rows.csv"]), "json"))["sections"]
@@ -242,7 +242,7 @@ def test_the_published_table(tmp_path):
         if c.axis == "precision" and "2080" in c.subject.label
     }
     assert [mixed[key] for key in sorted(mixed)] == [1.48, 1.60, 0.99, 1.23, 1.42]
-    labels = {cell.label for group in result.groups for cell in group.cells}
+    labels = {group.label for workload in result.workloads for group in workload.groups}
     assert labels == {"RTX 2080 Ti", "RTX 2060", "GTX 1080 Ti (init27)", "GTX 1080 Ti (EricPerbos)"}
 
 
@@ -279,7 +279,7 @@ def test_a_trial_counts_once_however_often_it_is_given(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, rows(FAST))
     result = compare([path, path])
-    assert [cell.trials for cell in result.groups[0].cells] == [6]
+    assert [group.trials for group in result.workloads[0].groups] == [6]
     assert left_out(result) == ["6 row(s) of trials that are here twice"]
 
 
@@ -305,39 +305,42 @@ def test_two_rows_of_one_trial_that_differ_are_named_and_leave_no_verdict_whatev
     assert compare([a], question).comparisons[0].verdict not in {"conflict", ""}
 
 
-def test_a_conflict_is_a_doubt_of_its_finding_and_stays_one_in_what_a_chart_carries(tmp_path):
+def test_a_conflict_is_a_doubt_of_its_result_and_stays_one_in_what_a_chart_carries(tmp_path):
     a, b = tmp_path / "a.csv", tmp_path / "b.csv"
     records.append(a, rows(FAST) + rows(SLOW, precision="bf16"))
     records.append(b, rows([90.0], precision="bf16"))
-    (found,) = (said := answer([a, b], keep=True)).findings
-    assert found.doubts == ("resnet18: 2 rows contradict each other",)
+    (found,) = (said := answer([a, b], keep=True)).results
+    assert found.caveats == ("resnet18: 2 rows contradict each other",)
     assert "no verdict: conflict" in found.sentence
     carried = tmp_path / "carried.csv"
     carried.write_bytes(said.table(None))
-    (again,) = answer([carried]).findings
-    assert (again.doubts, again.verdict) == (found.doubts, "conflict")
+    (again,) = answer([carried]).results
+    assert (again.caveats, again.verdict) == (found.caveats, "conflict")
 
 
 def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
     lost = row(status="interrupted", seconds=None, measured="", trial=0)
     result = result_of(tmp_path, [lost], rows(FAST))
-    assert [cell.trials for cell in result.groups[0].cells] == [6]
-    assert result.groups[0].holes == []
+    assert [group.trials for group in result.workloads[0].groups] == [6]
+    assert result.workloads[0].holes == []
     (line,) = left_out(result)
     assert lacking(line, 1) == []
 
 
 def test_a_case_of_which_nothing_is_ok_keeps_its_place(tmp_path):
     lost = row(status="unsupported", reason="a CPU has no TF32", seconds=None, measured="", precision="tf32")
-    (group,) = result_of(tmp_path, rows(FAST), [lost]).groups
-    assert [(cell.precision, cell.status) for cell in group.holes] == [("tf32", "unsupported")]
+    (workload,) = result_of(tmp_path, rows(FAST), [lost]).workloads
+    assert [(group.precision, group.status) for group in workload.holes] == [("tf32", "unsupported")]
 
 
 def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_path):
     result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2", model="resnet34"))
-    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti"}
+    assert {group.label for group in result.workloads[0].groups} == {"RTX 2080 Ti"}
     result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2"))
-    assert {cell.label for cell in result.groups[0].cells} == {"RTX 2080 Ti [session s1]", "RTX 2080 Ti [session s2]"}
+    assert {group.label for group in result.workloads[0].groups} == {
+        "RTX 2080 Ti [session s1]",
+        "RTX 2080 Ti [session s2]",
+    }
     assert "one specimen each" in only(result).notes
 
 
@@ -367,7 +370,7 @@ def test_measured_against_projected_gets_no_verdict(tmp_path):
 
 def test_outcomes_are_medians_over_trials(tmp_path):
     trials = [row(trial=i, samples_per_second=float(rate)) for i, rate in enumerate([1, 2, 9])]
-    assert result_of(tmp_path, trials).groups[0].cells[0].samples_per_second == 2
+    assert result_of(tmp_path, trials).workloads[0].groups[0].samples_per_second == 2
 
 
 def test_few_trials_say_how_many_would_decide(tmp_path):
@@ -402,7 +405,7 @@ def test_allow_mismatch_leaves_like_rows_as_they_are(tmp_path):
 def test_the_interval_of_a_mean_knows_that_two_specimens_err_alike(tmp_path):
     many = [rows(FAST, model=f"m{i}") + rows(SLOW, **OTHER, model=f"m{i}") for i in range(9)]
     result = result_of(tmp_path, *many)
-    low, high = result.groups[0].means[0].interval
+    low, high = result.workloads[0].means[0].interval
     one = result.comparisons[0].ratio
     assert (low, high) == (pytest.approx(one.low, rel=0.001), pytest.approx(one.high, rel=0.001))
 
@@ -442,7 +445,7 @@ def test_trials_without_a_time_are_named_and_no_time_limit_decides(tmp_path, sta
     result = result_of(tmp_path, rows(SLOW), rows(FAST, precision="bf16"), lost)
     c = only(result)
     assert (c.verdict, c.notes[-1]) == (verdict, "bf16: 4 of 10 have no time")
-    assert [cell.lost_note for cell in result.groups[0].cells] == ["", "4 of 10 have no time"]
+    assert [group.lost_note for group in result.workloads[0].groups] == ["", "4 of 10 have no time"]
 
 
 def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):
@@ -464,7 +467,10 @@ def test_sampled_trials_are_one_case_whether_or_not_the_sample_was_all(tmp_path)
     split = [row(trial=i, seconds=s, measured=("projected", "measured")[i % 2], **some) for i, s in enumerate(FAST)]
     result = result_of(tmp_path, rows(SLOW, mode="sampled"), split)
     assert only(result).verdict == "faster"
-    assert [(cell.trials, cell.measured) for cell in result.groups[0].cells] == [(6, "measured"), (6, "projected")]
+    assert [(group.trials, group.measured) for group in result.workloads[0].groups] == [
+        (6, "measured"),
+        (6, "projected"),
+    ]
 
 
 def test_devices_without_a_hash_are_not_pooled(tmp_path):
@@ -474,7 +480,7 @@ def test_devices_without_a_hash_are_not_pooled(tmp_path):
     )
     half = rows([v / 2 for v in FAST], device_hash="", precision="fp16")
     result = result_of(tmp_path, first, second, half)
-    assert {(cell.label, cell.trials) for cell in result.groups[0].cells} == {
+    assert {(group.label, group.trials) for group in result.workloads[0].groups} == {
         ("RTX 2080 Ti (cuda:0)", 6),
         ("RTX 2080 Ti (cuda:1)", 6),
     }
@@ -484,8 +490,10 @@ def test_devices_without_a_hash_are_not_pooled(tmp_path):
 
 
 def test_a_resumed_trial_is_marked(tmp_path):
-    (cell,) = result_of(tmp_path, [*rows(FAST[:5]), row(trial=5, marks="resumed", resumed="epoch 3")]).groups[0].cells
-    assert cell.marks == {"resumed": 1}
+    (group,) = (
+        result_of(tmp_path, [*rows(FAST[:5]), row(trial=5, marks="resumed", resumed="epoch 3")]).workloads[0].groups
+    )
+    assert group.marks == {"resumed": 1}
 
 
 def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):

@@ -59,7 +59,7 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("case", CHECKS)
-def test_every_finding_on_a_card_says_what_is_wrong_and_what_to_do(case):
+def test_every_result_on_a_card_says_what_is_wrong_and_what_to_do(case):
     check, level, words, advice = CHECKS[case]
     (found,) = of_card(check)
     assert found.level == level
@@ -90,7 +90,7 @@ def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind
 
 
 @pytest.mark.parametrize("reasons", [{"power_cap"}, {"power_cap", "board_limit"}])
-def test_a_power_cap_under_load_is_no_finding_however_low_the_clock(reasons):
+def test_a_power_cap_under_load_is_no_result_however_low_the_clock(reasons):
     (found,) = of_card(loaded(sm_clock_mhz=1100, reasons=frozenset(reasons)))
     assert found.level == "ok"
 
@@ -134,7 +134,7 @@ ON_HOST = {
 
 
 @pytest.mark.parametrize("case", ON_HOST)
-def test_every_finding_on_the_host_says_what_is_wrong_and_what_to_do(case):
+def test_every_result_on_the_host_says_what_is_wrong_and_what_to_do(case):
     host, level, words, advice = ON_HOST[case]
     (found,) = of_host(host, accelerator=True)
     assert found.level == level

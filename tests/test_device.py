@@ -58,7 +58,7 @@ def cards(monkeypatch):
 @pytest.mark.parametrize(("name", "capability"), [("GTX 1080 Ti", (6, 1)), ("V100", (7, 0))])
 def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, capability):
     facts = cards((name, *capability))
-    (fix,) = [finding for finding in of_torch(facts) if finding.level == "fix"]
+    (fix,) = [result for result in of_torch(facts) if result.level == "fix"]
     assert f"no kernels for sm_{capability[0]}{capability[1]}" in fix.text
     assert "whl/cu126" in fix.advice
     assert CUDNN_REFUSES in facts["devices"][0]["problem"]
@@ -67,7 +67,7 @@ def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, 
 
 def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
     facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
-    new, old = [finding for finding in of_torch(facts) if finding.level == "fix"]
+    new, old = [result for result in of_torch(facts) if result.level == "fix"]
     assert new.text.startswith("cuda:0: RTX 3090")
     assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
     assert "no kernels for sm_61" in old.text
@@ -120,7 +120,7 @@ def test_a_card_that_torch_cannot_use_is_never_replaced_by_the_cpu(unseen, monke
 
 
 def test_doctor_has_torchs_own_words_for_a_card_it_does_not_see(unseen):
-    (fix,) = [finding for finding in of_torch(unseen(RTX_3090, TOO_OLD), [RTX_3090]) if finding.level == "fix"]
+    (fix,) = [result for result in of_torch(unseen(RTX_3090, TOO_OLD), [RTX_3090]) if result.level == "fix"]
     assert TOO_OLD in fix.text
     assert "newer NVIDIA driver" in fix.advice
 

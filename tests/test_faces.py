@@ -69,7 +69,7 @@ READ = {
 @pytest.mark.parametrize("face", ["terminal", "markdown", "page"])
 def test_faces_for_readers_say_alike_what_was_read(face, said, changes):
     counts = {"files": 8, "rows": 1284, "failed": 5, "stopped": 3, "missed": 8}
-    told = made.answer(made.finding("Found"), sections=[made.section("First")], **{**counts, **changes})
+    told = made.answer(made.result("Found"), sections=[made.section("First")], **{**counts, **changes})
     drawn = {
         "terminal": lambda: " ".join(terminal.screen(told)),
         "markdown": lambda: text.rendered(told, "markdown"),
@@ -86,10 +86,10 @@ def test_json_counts_what_gave_nothing_to_compare():
 
 
 @pytest.mark.parametrize("face", ["terminal", "markdown", "csv", "json", "page"])
-def test_a_face_has_every_finding(whole, faces, face):
+def test_a_face_has_every_result(whole, faces, face):
     missing = [
         each.sentence
-        for each in whole.findings
+        for each in whole.results
         if words(each.sentence.replace("- ", " ")) not in faces[face].replace("- ", " ")
     ]
     assert missing == []
@@ -124,10 +124,10 @@ def test_json_and_csv_have_every_figure_to_its_last_digit(whole):
                 assert all(repr(value) in lines for value in line if isinstance(value, float) and math.isfinite(value))
 
 
-def test_a_picture_says_its_finding_and_its_figures(whole):
+def test_a_picture_says_its_result_and_its_figures(whole):
     import matplotlib
 
-    drawn = [(each, chart) for each in whole.findings for chart in charts.worth_drawing(each.charts)]
+    drawn = [(each, chart) for each in whole.results for chart in charts.worth_drawing(each.charts)]
     assert len(drawn) > 10
     with style.style("light"):
         for each, chart in drawn[:8]:
@@ -144,10 +144,10 @@ def test_nothing_senseless_is_said(whole, faces):
 
 
 def test_one_direction_everywhere(whole):
-    """Above 1 the left one is better: in findings, in tables and in charts."""
-    (cards,) = [each for each in whole.findings if each.subject == "RTX 2080 Ti" and each.precision == "fp32"]
+    """Above 1 the left one is better: in results, in tables and in charts."""
+    (cards,) = [each for each in whole.results if each.subject == "RTX 2080 Ti" and each.precision == "fp32"]
     assert cards.value == pytest.approx(1.30, abs=0.005)
-    (section,) = [each for each in whole.sections if cards in each.findings]
+    (section,) = [each for each in whole.sections if cards in each.results]
     (table,) = [each for each in section.tables if each.name == "speedups"]
     ratios = [line[5].value for line in table.lines if line[1].startswith("RTX 2080 Ti") and line[3] == "fp32"]
     assert ratios == [part.value for part in cards.parts]

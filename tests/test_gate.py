@@ -2,9 +2,9 @@
 
 import pytest
 from facts import lacking
-from rows import cell, row, rows
+from rows import group, row, rows
 
-from gpubench.analysis.compare import Group, Question, Result, compare
+from gpubench.analysis.compare import Compared, Question, Workload, compare
 from gpubench.analysis.gate import gate
 from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
@@ -26,8 +26,8 @@ def times(factor, spread=1.0):
 
 def code_of(tmp_path, *groups, limit=0.05):
     path = tmp_path / "rows.csv"
-    for group in groups:
-        records.append(path, group)
+    for workload in groups:
+        records.append(path, workload)
     return gate(compare([path], Question(by="precision", baseline="fp32")), limit)
 
 
@@ -106,16 +106,16 @@ def test_failed_trials_are_4_on_the_command_line_too(cli, tmp_path):
 
 def compared(low, value, high, verdict="undecided", model="m", axis="precision", base=None):
     """A case of bf16 over fp32 with such an interval."""
-    ours, theirs = cell(EVEN, model=model, precision="bf16"), base or cell(EVEN, model=model)
+    ours, theirs = group(EVEN, model=model, precision="bf16"), base or group(EVEN, model=model)
     return Comparison(axis, ours, theirs, "bf16", "fp32", Ratio(value, low, high, 0.01), verdict)
 
 
 def gated(*comparisons, more=(), limit=0.05, **changes):
-    """What is said of these comparisons, and of the cells `more`."""
-    cells = [each for c in comparisons for each in (c.subject, c.other)]
-    group = Group([*cells, *more], list(comparisons))
-    result = Result([group], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes))
-    # These intervals are not those of the cells' times: here they are the test as well.
+    """What is said of these comparisons, and of the groups `more`."""
+    groups = [each for c in comparisons for each in (c.subject, c.other)]
+    workload = Workload([*groups, *more], list(comparisons))
+    result = Compared([workload], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes))
+    # These intervals are not those of the groups' times: here they are the test as well.
     return gate(result, limit, lambda c, above: 0.0 if (c.ratio.low or 0) > above else 1.0)
 
 
@@ -175,7 +175,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
         compared(1.0, 1.05, 1.1, model="n"),
         compared(0.8, 0.9, 0.95, model="o"),
     )
-    alone = cell(model="p")
+    alone = group(model="p")
     code, lines = gated(good, open_, slow, more=[alone], failed=2, problems=["a.csv, line 3: torn"])
     assert code == 1
     assert [line.rpartition(": ")[2] for line in lines] == [
@@ -201,16 +201,16 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
 
 
 def test_a_slow_case_on_another_axis_is_another_question():
-    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=cell(model="n", precision="tf32"))
+    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
     assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
-    assert gated(other, more=[cell()]) == (3, ["nothing is compared with fp32"])
+    assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
 
 
-def test_one_cell_of_the_baseline_may_serve_several():
-    base = cell()
+def test_one_group_of_the_baseline_may_serve_several():
+    base = group()
     assert gated(compared(0.8, 0.9, 0.95, base=base), compared(0.8, 0.9, 0.95, base=base))[0] == 0
     # The same case on another device has no partner.
-    assert gated(compared(0.8, 0.9, 0.95, base=base), more=[cell()])[0] == 3
+    assert gated(compared(0.8, 0.9, 0.95, base=base), more=[group()])[0] == 3
 
 
 def test_without_a_baseline_nothing_is_compared():

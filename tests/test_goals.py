@@ -19,7 +19,7 @@ SERIES = {"suite": "imagenet", "model": "resnet50", "mode": "published", "sessio
 
 
 def others(answer, study):
-    return [each for each in answer.findings if each.kind == study]
+    return [each for each in answer.results if each.kind == study]
 
 
 # Epochs
@@ -40,10 +40,10 @@ def test_own_runs_have_a_table_beside_published_ones(tmp_path):
     theirs = row(**OWN | SERIES, card="NVIDIA TITAN RTX", processes=8)
     missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
-    said = [each.said for each in found.findings]
+    said = [each.said for each in found.results]
     assert "resnet50 has 93.8% top-5 after epoch 2, 1.25 h, on RTX 2080 Ti" in said
     assert "ended below the target accuracy" in " ".join(
-        each.sentence for each in found.findings if each.origin == "fp16"
+        each.sentence for each in found.results if each.origin == "fp16"
     )
     assert {each.name for each in found.tables} == {
         "epochs of resnet50, fp32, RTX 2080 Ti", "epochs of resnet50, fp16, RTX 2080 Ti",
@@ -74,7 +74,7 @@ def series(*counts_and_seconds, **changes):
 
 def test_a_published_series_keeps_a_share_of_perfect_scaling(tmp_path):
     found = section(answered(tmp_path, series((8, 6400.0), (16, 3200.0), (64, 1600.0))), "scaling")
-    (said,) = found.findings
+    (said,) = found.results
     assert said.sentence == (
         "64 processes reach the goal 4.00 times as soon as 8 on RTX 2080 Ti: scaling efficiency 50%"
         " (imagenet, resnet50, 1 run each, published, schedules differ)."
@@ -124,7 +124,7 @@ def test_a_work_stands_beside_what_it_compares_itself_with(tmp_path):
     )
     assert sooner.origin == "75.8% against 74.9%"
     assert stated.said == "resnet50 on RTX 2080 Ti is up to 11.0 times as fast with its own all-reduce as with NCCL's"
-    assert stated.doubts
+    assert stated.caveats
     assert answer.failed == 0, "what never stated a time lacks none"
     (found, _) = [each for each in answer.sections if each.study == "published"]
     assert [line["accuracy"] for line in table(found, "published")] == ["75.8%", "74.9%", "70.0%"]

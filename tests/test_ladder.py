@@ -105,7 +105,7 @@ def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
     facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
     given = [r for n in (1, 2, 3) for r in rung(n, [300.0 / n], run_samples=1_750_000, **facts)]
     found = section(answered(tmp_path, given), "ladder")
-    (chart,) = found.findings[0].charts
+    (chart,) = found.results[0].charts
     assert [(group.name, group.bars[0].value, group.text) for group in chart.groups] == [
         ("m1", 300.0, ""), ("m2", 150.0, "2.00x"), ("m3", 100.0, "1.50x"),
     ]  # fmt: skip
@@ -114,7 +114,7 @@ def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
     assert limits == {model: pytest.approx(38.6, abs=0.05) for model in ("m1", "m2", "m3")}
     line = lines(tmp_path, *given)[0]
     assert (line["limit, listed peak"], line["of the listed limit"]) == ("38.6", "13%")
-    assert lacking(found.findings[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
+    assert lacking(found.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
 
 
 def test_the_published_ladder_is_charted_and_read_back(cli, request):
@@ -144,7 +144,7 @@ def test_the_published_file_is_what_its_script_writes(tmp_path, request):
 def test_a_ladder_of_one_rung_has_no_chart_of_its_own(tmp_path):
     given = [*rung(1, [300.0]), *rung(2, [100.0]), *rung(2, [50.0], precision="bf16")]
     found = section(answered(tmp_path, given), "ladder")
-    assert len(found.findings) == 1
+    assert len(found.results) == 1
     assert found.charts == ()
 
 
@@ -182,5 +182,5 @@ def test_a_miss_says_more_than_an_interruption_after_it(tmp_path):
     (missed,) = rung(1, [30.0], success_rate=0.0, status="goal_missed")
     stopped = replace(missed, status="interrupted", seconds=None, success_rate=None, trial=1)
     append(tmp_path / "a.csv", [missed, stopped])
-    (group,) = compare([tmp_path / "a.csv"]).groups
-    assert [hole.status for hole in group.holes] == ["goal_missed"]
+    (workload,) = compare([tmp_path / "a.csv"]).workloads
+    assert [hole.status for hole in workload.holes] == ["goal_missed"]

@@ -44,7 +44,7 @@ def test_the_options_of_the_command_are_arguments():
     rows = gpubench.load(ARTICLE)
     assert len(rows.to_frame()) == 18
     slower = gpubench.compare(rows, by="card", baseline="2080", where=["precision=fp32"])
-    assert [round(each.value, 2) for each in slower.findings] == [0.77]
+    assert [round(each.value, 2) for each in slower.results] == [0.77]
     assert gpubench.compare(rows, metric="rate").unit == "samples/s"
     assert gpubench.compare(rows, only="pairs").sections
     with pytest.raises(UserError, match="there is"):

@@ -338,10 +338,10 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_a_number_that_its_column_may_not_hold_is_named_and_left_out(tmp_path, name):
-    column, cell, allowed = IMPOSSIBLE[name]
-    lines = [f"1,a,b,fp32,ok,{each},end" for each in ("", cell, "")]
+    column, group, allowed = IMPOSSIBLE[name]
+    lines = [f"1,a,b,fp32,ok,{each},end" for each in ("", group, "")]
     path = written(tmp_path, *lines, names=f"schema,suite,model,precision,status,{column},end")
-    assert found(path, "model") == (["b", "b"], [f", line 3: {column} is {cell}, not {allowed}; left out"])
+    assert found(path, "model") == (["b", "b"], [f", line 3: {column} is {group}, not {allowed}; left out"])
 
 
 def test_every_number_that_a_real_file_holds_is_one_that_its_column_may_hold():

@@ -1,18 +1,18 @@
-"""Which cell is compared with which: what must agree, the baseline, and the closest of several partners."""
+"""Which group is compared with which: what must agree, the baseline, and the closest of several partners."""
 
 import pytest
 from facts import lacking
-from rows import cell
+from rows import group
 
 from gpubench.analysis.matching import axis_value, bucket_of, mismatch, named_baseline, other_stack, pairs_along
 from gpubench.errors import UserError
 
-A, B, C = (cell(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
+A, B, C = (group(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
 
 
 def on(who, seconds=(100.0,), **changes):
     """A case on the card of that name."""
-    return cell(seconds, **{"card": f"NVIDIA {who}", "device_hash": who, "label": who, **changes})
+    return group(seconds, **{"card": f"NVIDIA {who}", "device_hash": who, "label": who, **changes})
 
 
 def test_a_card_goes_by_its_label_and_the_rest_by_what_they_hold():
@@ -32,8 +32,8 @@ def test_a_card_goes_by_its_label_and_the_rest_by_what_they_hold():
     ],
 )
 def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
-    cells = [A, B, on("B200 mini"), on("A100", precision="fp16"), on("B200", precision="fp16-pure")]
-    assert named_baseline(wish, ["card", "precision"], cells) == found
+    groups = [A, B, on("B200 mini"), on("A100", precision="fp16"), on("B200", precision="fp16-pure")]
+    assert named_baseline(wish, ["card", "precision"], groups) == found
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_baseline_of_nothing():
         named_baseline("A100", ["card"], [])
 
 
-def pairs(axis, *cells, wish=None, explicit=True, **options):
+def pairs(axis, *groups, wish=None, explicit=True, **options):
     """(labels and figures of the pairs, what was left out)."""
     left_out = []
-    found = pairs_along(axis, cells, wish, left_out, explicit=explicit, **options)
+    found = pairs_along(axis, groups, wish, left_out, explicit=explicit, **options)
     return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in found], left_out
 
 
@@ -93,17 +93,17 @@ def test_slowest_is_meant_over_the_models_that_all_of_them_have():
 
 
 def test_where_no_case_is_shared_by_all_each_is_as_slow_as_its_own():
-    cells = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
-    found, left_out = pairs("card", *cells, explicit=False)
+    groups = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
+    found, left_out = pairs("card", *groups, explicit=False)
     assert found == []
     assert ["B200" in line.rpartition(": ")[2] for line in left_out] == [True, False, True]
 
 
 def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
-    cells = on("A100", (100.0,)), on("A100", (300.0,), precision="bf16"), on("A100", (50.0,), precision="fp16")
-    found, _ = pairs("precision", *cells)
+    groups = on("A100", (100.0,)), on("A100", (300.0,), precision="bf16"), on("A100", (50.0,), precision="fp16")
+    found, _ = pairs("precision", *groups)
     assert found == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
-    assert pairs("precision", *cells[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
+    assert pairs("precision", *groups[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
 
 
 def test_a_baseline_that_has_no_row_in_this_group():
@@ -113,8 +113,8 @@ def test_a_baseline_that_has_no_row_in_this_group():
 
 
 def test_a_case_that_one_side_has_alone_is_named():
-    cells = A, B, on("A100", model="lone"), on("B200", model="own")
-    found, left_out = pairs("card", *cells, wish=("card", "B200"))
+    groups = A, B, on("A100", model="lone"), on("B200", model="own")
+    found, left_out = pairs("card", *groups, wish=("card", "B200"))
     assert found == [("A100 resnet18 100", "B200 resnet18 100")]
     (lone, own) = left_out
     assert lacking(lone, "resnet lone fp32 batch 64", "A100", "B200") == []
@@ -122,10 +122,10 @@ def test_a_case_that_one_side_has_alone_is_named():
 
 
 def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
-    cells = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
-    found, left_out = pairs("precision", *cells, explicit=False)
+    groups = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
+    found, left_out = pairs("precision", *groups, explicit=False)
     assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
-    _, left_out = pairs("precision", *cells)
+    _, left_out = pairs("precision", *groups)
     (partner, alone) = left_out
     assert lacking(partner, "resnet18 fp16", "B200", "fp32") == []
     assert lacking(alone, "resnet18 fp32", "C300", "precision") == []
@@ -138,7 +138,7 @@ def test_a_batch_policy_is_named_in_place_of_the_batch():
 
 def test_batches_are_compared_with_the_slowest_of_their_own_model():
     """Or with the best; one whose own model has but one batch is not left out, for nothing is missing."""
-    cells = [
+    groups = [
         on("A100", (seconds,), model=model, batch_size=batch)
         for model, batch, seconds in (
             ("a", 32, 90.0),
@@ -148,9 +148,12 @@ def test_batches_are_compared_with_the_slowest_of_their_own_model():
             ("c", 64, 5.0),
         )
     ]
-    assert pairs("batch_size", *cells) == ([("A100 a 80", "A100 a 90"), ("A100 b 40", "A100 b 70")], [])
-    assert pairs("batch_size", *cells, best_is_base=True)[0] == [("A100 a 90", "A100 a 80"), ("A100 b 70", "A100 b 40")]
-    found, left_out = pairs("batch_size", *cells, wish=("batch_size", "32"))
+    assert pairs("batch_size", *groups) == ([("A100 a 80", "A100 a 90"), ("A100 b 40", "A100 b 70")], [])
+    assert pairs("batch_size", *groups, best_is_base=True)[0] == [
+        ("A100 a 90", "A100 a 80"),
+        ("A100 b 70", "A100 b 40"),
+    ]
+    found, left_out = pairs("batch_size", *groups, wish=("batch_size", "32"))
     assert found == [("A100 a 80", "A100 a 90"), ("A100 b 70", "A100 b 40")]
     (line,) = left_out
     assert lacking(line, "resnet c fp32", "A100", 32) == []
@@ -198,14 +201,14 @@ def test_unlike_rows_are_put_side_by_side_only_when_that_was_allowed():
 def test_even_then_another_suite_model_kind_of_precision_or_card_is_no_partner(axis, changes):
     base = {"precision": "fp32"} if axis == "precision" else {}
     other = {"card": "NVIDIA B200", "label": "B200"} if axis == "card" else {}
-    cells = on("A100", params="epochs=2", **base), on("A100", **{**other, **changes})
-    assert pairs(axis, *cells, wish=(axis, axis_value(cells[1], axis)), allow_mismatch=True)[0] == []
+    groups = on("A100", params="epochs=2", **base), on("A100", **{**other, **changes})
+    assert pairs(axis, *groups, wish=(axis, axis_value(groups[1], axis)), allow_mismatch=True)[0] == []
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("fp32", "tf32"), ("fp16", "bf16")])
 def test_full_precisions_are_alike_and_so_are_mixed_ones(ours, theirs):
-    cells = on("A100", precision=ours), on("B200", precision=theirs)
-    assert len(pairs("card", *cells, wish=("card", "B200"), allow_mismatch=True)[0]) == 1
+    groups = on("A100", precision=ours), on("B200", precision=theirs)
+    assert len(pairs("card", *groups, wish=("card", "B200"), allow_mismatch=True)[0]) == 1
 
 
 @pytest.mark.parametrize(

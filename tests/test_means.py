@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from rows import cell
+from rows import group
 
 from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.stats import Ratio
@@ -13,14 +13,14 @@ OURS, THEIRS, THIRD = "RTX 3090", "GTX 1080", "H 100"
 
 
 def case(model, ratio, subject=OURS, axis="card", **changes):
-    """A comparison of `subject` with THEIRS on a model, and its cells."""
-    cells = [cell(model=model, card=card, **changes) for card in (subject, THEIRS)]
-    return Comparison(axis, *cells, *(each.label for each in cells), ratio)
+    """A comparison of `subject` with THEIRS on a model, and its groups."""
+    groups = [group(model=model, card=card, **changes) for card in (subject, THEIRS)]
+    return Comparison(axis, *groups, *(each.label for each in groups), ratio)
 
 
 def means(*comparisons, more=()):
-    cells = [each for c in comparisons for each in (c.subject, c.other)]
-    return means_of(comparisons, [*cells, *more])
+    groups = [each for c in comparisons for each in (c.subject, c.other)]
+    return means_of(comparisons, [*groups, *more])
 
 
 def test_two_cases_of_two_and_eight():
@@ -53,15 +53,15 @@ def test_one_case_alone_needs_no_mean():
 
 def test_a_case_that_only_one_side_has_counts_among_all_but_not_in_the_mean():
     pair = case("a", Ratio(2.0, 1.5, 3.0, 0.01)), case("b", Ratio(8.0, 6.0, 12.0, 0.01))
-    (half,) = means(*pair, more=[cell(model=model, card=THEIRS) for model in "cd"])
+    (half,) = means(*pair, more=[group(model=model, card=THEIRS) for model in "cd"])
     assert (half.value, half.common, half.all_cases) == (pytest.approx(4), 2, 4)
-    (less,) = means(*pair, more=[cell(model=model, card=OURS) for model in "cde"])
+    (less,) = means(*pair, more=[group(model=model, card=OURS) for model in "cde"])
     assert (less.value, less.interval, less.common, less.all_cases) == (None, None, 2, 5)
 
 
 def test_a_card_that_nothing_is_compared_with_adds_no_case():
     pair = case("a", Ratio(2.0, 1.5, 3.0, 0.01)), case("b", Ratio(8.0, 6.0, 12.0, 0.01))
-    (mean,) = means(*pair, more=[cell(model=model, card=THIRD) for model in "cdefg"])
+    (mean,) = means(*pair, more=[group(model=model, card=THIRD) for model in "cdefg"])
     assert (mean.common, mean.all_cases) == (2, 2)
 
 

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from made_answers import NEW, OLD, TABLE, answer, curves, finding, pairs, ratios, roofline, section
+from made_answers import NEW, OLD, TABLE, answer, curves, pairs, ratios, result, roofline, section
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
@@ -53,10 +53,10 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text():
     charts = (pairs(), ratios((1.4, 1.2, 1.5), (0.9, 0.8, 1.1)), curves("a", "b"), roofline())
-    findings = [finding(f"Finding {n}", charts if n == 0 else ()) for n in range(11)]
-    sections = [section("First", findings=tuple(findings), charts=charts), section("Second", charts=(pairs("other"),))]
-    sections.append(section("Third", findings=(finding("Odd"),), notes=("a note",), left_out=("two rows: why",)))
-    return page_of(answer(*findings, sections=sections, left_out=("a kind",), problems=("bad.csv: no CSV",)))
+    results = [result(f"Finding {n}", charts if n == 0 else ()) for n in range(11)]
+    sections = [section("First", results=tuple(results), charts=charts), section("Second", charts=(pairs("other"),))]
+    sections.append(section("Third", results=(result("Odd"),), notes=("a note",), left_out=("two rows: why",)))
+    return page_of(answer(*results, sections=sections, left_out=("a kind",), problems=("bad.csv: no CSV",)))
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +109,8 @@ def test_what_is_said_first_and_what_is_folded(text, page):
 
 
 def test_one_section_is_open_and_has_its_charts_to_itself():
-    told = finding(charts=(pairs(),))
-    page = Page(page_of(answer(told, sections=[section(findings=(told,))])))
+    told = result(charts=(pairs(),))
+    page = Page(page_of(answer(told, sections=[section(results=(told,))])))
     assert ["open" in each for each in page.all("details")] == [True, False]
     assert len(page.all("svg")) == 1
 
@@ -150,9 +150,9 @@ def test_no_text_of_a_row_is_markup():
     chart = pairs(title=ATTACK, subtitle=ATTACK, winner=ATTACK, foot=ATTACK,
         groups=(BarGroup(ATTACK, (Bar(ATTACK, 900.0, note=ATTACK), Bar("b", 8.0, text=ATTACK)), ATTACK),))  # fmt: skip
     lines = curves(ATTACK, "b", title=ATTACK, x=ATTACK, y=ATTACK, ticks=((2.0, ATTACK),))
-    told = finding(ATTACK, (chart, lines))
+    told = result(ATTACK, (chart, lines))
     table = Table(ATTACK, (Column(ATTACK), Column(ATTACK, "s")), ((ATTACK, ATTACK),))
-    whole = section(ATTACK, findings=(told,), tables=(table,), notes=(ATTACK,), left_out=(ATTACK,))
+    whole = section(ATTACK, results=(told,), tables=(table,), notes=(ATTACK,), left_out=(ATTACK,))
     more = {"headline": ATTACK, "rule": ATTACK, "left_out": (ATTACK,), "problems": (ATTACK,)}
     page = Page(page_of(answer(told, sections=[whole], **more)))
     assert len(page.all("script")) == 1

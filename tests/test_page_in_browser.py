@@ -1,7 +1,7 @@
 """The page in a real headless Chromium: nothing is fetched, no text runs, it sorts, filters, unfolds, fits a phone."""
 
 import pytest
-from made_answers import LONG, answer, curves, finding, pairs, section
+from made_answers import LONG, answer, curves, pairs, result, section
 from test_page import ATTACK
 
 from gpubench.show.page import write
@@ -18,7 +18,7 @@ def opened(visited, tmp_path):
 
 def three():
     sections = [section(name, charts=(pairs(name), curves("a", name=f"{name} curves"))) for name in ("x", "y", "z")]
-    return answer(finding(LONG), sections=sections)
+    return answer(result(LONG), sections=sections)
 
 
 def test_it_opens_without_a_request_or_an_error(opened, tmp_path):
@@ -58,7 +58,7 @@ def test_the_filter_keeps_lines_with_all_words_and_unfolds_them(opened):
 def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
     whole = section(LONG, charts=(pairs(title=LONG),), notes=("x" * 200,))
     page = opened(
-        answer(finding("y" * 200), sections=[whole]), viewport={"width": 390, "height": 740}, color_scheme=scheme
+        answer(result("y" * 200), sections=[whole]), viewport={"width": 390, "height": 740}, color_scheme=scheme
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     ink, paper = page.evaluate(
@@ -68,8 +68,8 @@ def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
 
 
 def test_no_text_of_a_row_runs(opened):
-    told = finding(ATTACK, (pairs(title=ATTACK, winner=ATTACK), curves(ATTACK, "b", title=ATTACK)))
-    page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, findings=(told,), notes=(ATTACK,))]))
+    told = result(ATTACK, (pairs(title=ATTACK, winner=ATTACK), curves(ATTACK, "b", title=ATTACK)))
+    page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, results=(told,), notes=(ATTACK,))]))
     dialogs = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     page.reload()

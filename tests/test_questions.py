@@ -58,7 +58,7 @@ def table_of(said, name):
 
 def medians(path, metric, prices=None):
     result = compare([path], Question(metric=metric, prices=prices))
-    cells = {(c.label, c.precision): c for group in result.groups for c in group.cells}
+    cells = {(c.label, c.precision): c for workload in result.workloads for c in workload.groups}
     return {key: result.metric.shown(cell.median) for key, cell in cells.items()}
 
 
@@ -73,8 +73,8 @@ def test_each_metric_in_its_own_unit(path, prices):
     assert medians(path, "batch")[("GTX 1080 Ti", "fp32")] == 64
 
 
-def test_a_finding_about_money_says_so(path, prices):
-    (card, *_) = answer([path], Question(metric="cost", prices=prices)).findings
+def test_a_result_about_money_says_so(path, prices):
+    (card, *_) = answer([path], Question(metric="cost", prices=prices)).results
     assert lacking(card.said, "GTX 1080 Ti", "1.80", "RTX 2080 Ti", "fp32", "dollars/run") == []
 
 
@@ -184,8 +184,8 @@ def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
     (ratio,) = table_of(said, "ratios")
     assert (ratio["subject"], ratio["baseline"]) == ("RTX 2080 Ti", "GTX 1080 Ti")
     assert ratio["ratio"]["value"] == pytest.approx(0.8 / 0.9)
-    (finding,) = said.findings
-    assert lacking(finding.said, "RTX 2080 Ti", 0.89, "GTX 1080 Ti", "fp32") == []
+    (result,) = said.results
+    assert lacking(result.said, "RTX 2080 Ti", 0.89, "GTX 1080 Ti", "fp32") == []
 
 
 def test_accuracy_is_no_gate(tmp_path):
@@ -200,8 +200,8 @@ def test_accuracy_is_no_gate(tmp_path):
 def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
-    (group,) = compare([path], Question(metric="accuracy")).groups
-    assert [cell.trials for cell in group.cells] == [3]
+    (workload,) = compare([path], Question(metric="accuracy")).workloads
+    assert [cell.trials for cell in workload.groups] == [3]
 
 
 def goals(reached, missed, **changes):
@@ -219,14 +219,14 @@ def to_goal(path, *groups):
 def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
     rates = [row(trial=n, success_rate=rate, model="rates", params="goal=0.94") for n, rate in enumerate((1, 0.5))]
     result = to_goal(tmp_path / "rows.csv", goals(2, 4), goals(0, 3, precision="fp16"), rates)
-    cells = {(c.model, c.precision): c for group in result.groups for c in group.cells}
+    cells = {(c.model, c.precision): c for workload in result.workloads for c in workload.groups}
     assert {key: cell.median for key, cell in cells.items()} == {
         ("resnet18", "fp32"): pytest.approx(300),
         ("rates", "fp32"): pytest.approx(100 / 0.75),
     }
     said = answer([tmp_path / "rows.csv"], Question(metric="time-to-goal"))
     assert "33% of the runs reached the goal" in rendered(said, "csv")
-    assert [hole.precision for group in result.groups for hole in group.holes] == ["fp16"]
+    assert [hole.precision for workload in result.workloads for hole in workload.holes] == ["fp16"]
     assert any("fp16" in line and "3 x goal_missed" in line for line in result.left_out)
 
 
@@ -271,16 +271,16 @@ def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
     (line,) = table_of(said, "ratios" if metric == "accuracy" else "speedups")
     assert (line["subject"], line["baseline"], line["on"]) == ("fp16", "fp32", "RTX 2080 Ti")
     assert line[gain]["value"] == expected
-    (finding,) = json.loads(rendered(said, "json"))["findings"]
-    assert (finding["subject"], finding["baseline"], finding["value"]) == ("fp16", "fp32", expected)
+    (result,) = json.loads(rendered(said, "json"))["results"]
+    assert (result["subject"], result["baseline"], result["value"]) == ("fp16", "fp32", expected)
 
 
 def test_filters(path):
     only = compare([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
-    assert [(c.label, c.precision) for g in only.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
+    assert [(c.label, c.precision) for g in only.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
     assert compare([path], Question(where=("batch_size=64",))).comparisons
     called = compare([path], Question(where=("precision=fp32", "card!=gtx 1080 ti")))
-    assert [(c.label, c.precision) for g in called.groups for c in g.cells] == [("RTX 2080 Ti", "fp32")]
+    assert [(c.label, c.precision) for g in called.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
     for wrong in ("precision", "nothing=1", "card=none", "laps=x"):
         with pytest.raises(UserError, match="--where"):
             compare([path], Question(where=(wrong,)))
@@ -336,8 +336,8 @@ def test_every_format_holds_the_same_answer(path):
     assert [(float(line["speedup"]), line["verdict"]) for line in speedups] == [
         (pytest.approx(2), "faster"), (pytest.approx(1.6), "faster"),
     ]  # fmt: skip
-    assert [line["sentence"] for line in lines if line["table"] == "findings"] == [
-        each.sentence for each in said.findings
+    assert [line["sentence"] for line in lines if line["table"] == "results"] == [
+        each.sentence for each in said.results
     ]
 
     whole = json.loads(texts["json"])

@@ -21,8 +21,8 @@ from gpubench.suites.scaling.allreduce import (
 )
 from rows import row
 
-from gpubench.analysis.cells import completed
 from gpubench.analysis.compare import once
+from gpubench.analysis.groups import completed
 from gpubench.analysis.scaling import curves_of, steps_of, sums_of
 from gpubench.rows import write as records
 from gpubench.rows.read import load

@@ -1,4 +1,4 @@
-"""The site: findings first, no link that leads nowhere, nothing fetched, no text of a row as markup, all readable."""
+"""The site: results first, no link that leads nowhere, nothing fetched, no text of a row as markup, all readable."""
 
 import csv
 import io
@@ -85,7 +85,7 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
-def test_the_first_page_has_the_findings_first(site, folder):
+def test_the_first_page_has_the_results_first(site, folder):
     text = (folder / "index.html").read_text()
     order = (
         "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti in mixed precision, and",

@@ -1,7 +1,7 @@
 """The agreement of submissions, and the ranks of cases."""
 
 import pytest
-from rows import cell
+from rows import group
 
 from gpubench.studies.agreement import agreements
 from gpubench.studies.ranked_cases import ranks_of
@@ -10,27 +10,27 @@ from gpubench.studies.ranked_cases import ranks_of
 def measured(middle, device, session, **changes):
     """Six trials within half a per cent of a median."""
     times = [middle * (1 + part / 1000) for part in (-5, -3, -1, 1, 3, 5)]
-    return cell(times, device_hash=device, session=session, **changes)
+    return group(times, device_hash=device, session=session, **changes)
 
 
-def texts(*cells, files=None):
-    """Return the agreement of each cell as text; by default every cell is in another file."""
-    names = dict(zip(map(id, cells), files or range(len(cells)), strict=True))
-    return [str(agreement or "") for agreement in agreements(cells, lambda member: {names[id(member)]})]
+def texts(*groups, files=None):
+    """Return the agreement of each group as text; by default every group is in another file."""
+    names = dict(zip(map(id, groups), files or range(len(groups)), strict=True))
+    return [str(agreement or "") for agreement in agreements(groups, lambda member: {names[id(member)]})]
 
 
 def test_submissions_agree_if_the_interval_of_their_ratio_is_within_the_minimum_effect():
-    cells = [measured(100, "a", "1"), measured(101, "b", "2"), measured(104, "c", "3")]
-    assert texts(*cells) == ["2 of 3 agree, within 1.0%", "2 of 3 agree, within 1.0%", "1 of 3 agrees"]
-    assert texts(*cells[:2]) == ["2 agree, within 1.0%"] * 2
-    assert texts(cells[0]) == ["one"]
+    groups = [measured(100, "a", "1"), measured(101, "b", "2"), measured(104, "c", "3")]
+    assert texts(*groups) == ["2 of 3 agree, within 1.0%", "2 of 3 agree, within 1.0%", "1 of 3 agrees"]
+    assert texts(*groups[:2]) == ["2 agree, within 1.0%"] * 2
+    assert texts(groups[0]) == ["one"]
 
 
 def test_noisy_submissions_do_not_agree():
     noisy = [60.0, 80.0, 95.0, 105.0, 130.0, 160.0]
     for factor in (1.0, 1.57):  # medians that are equal by luck, and far apart
         others = [one * factor for one in noisy]
-        pair = cell(noisy, device_hash="a", session="1"), cell(others, device_hash="b", session="2")
+        pair = group(noisy, device_hash="a", session="1"), group(others, device_hash="b", session="2")
         assert texts(*pair) == ["1 of 2 agrees"] * 2
 
 
@@ -38,9 +38,9 @@ def test_noisy_submissions_do_not_agree():
     ("device", "session", "file"), [("a", "2", 1), ("b", "1", 1), ("b", "2", 0)], ids=["device", "session", "file"]
 )
 def test_rows_of_a_case_that_share_something_are_one_submission(device, session, file):
-    cells = [measured(100, "a", "1"), measured(101, device, session)]
-    assert texts(*cells, files=[0, file]) == ["one"] * 2
-    between = cell([100.5], device_hash="a", session="4")
+    groups = [measured(100, "a", "1"), measured(101, device, session)]
+    assert texts(*groups, files=[0, file]) == ["one"] * 2
+    between = group([100.5], device_hash="a", session="4")
     assert texts(measured(100, "a", "1"), measured(101, "b", "4"), between)[:2] == ["one"] * 2
 
 
@@ -58,14 +58,14 @@ def test_another_case_does_not_count(changes):
 
 
 def test_few_trials_and_imported_figures_are_no_submission():
-    few = cell([100.0], device_hash="b", session="2")
-    figure = cell([100.0], source="github.com/a/b", device_hash="", session="")
+    few = group([100.0], device_hash="b", session="2")
+    figure = group([100.0], source="github.com/a/b", device_hash="", session="")
     assert texts(measured(100, "a", "1"), few, figure) == ["one", "too few trials", ""]
 
 
-def test_a_combined_cell_counts_the_largest_agreement():
+def test_a_combined_group_counts_the_largest_agreement():
     parts = tuple(measured(value, str(value), str(value)) for value in (100, 101, 102, 150))
-    whole = cell([100, 101, 102, 150], device_hash="", session="", parts=parts)
+    whole = group([100, 101, 102, 150], device_hash="", session="", parts=parts)
     files = {id(part): at for at, part in enumerate(parts)}
     (agreement,) = agreements([whole], lambda part: {files[id(part)]})
     assert str(agreement) == "3 of 4 agree, within 2.0%"

@@ -86,4 +86,4 @@ def test_specimens_on_another_stack_stay_apart(tmp_path, column):
     change = {"torch": "2.1.0"} if column == "torch" else {"memory_limit_bytes": 10**9}
     path = tmp_path / "rows.csv"
     records.append(path, specimens(3, 100, 0.01, 1) + specimens(3, 130, 0.01, 2, **change))
-    assert len(compare([path]).groups[0].cells) == 2
+    assert len(compare([path]).workloads[0].groups) == 2

@@ -30,7 +30,7 @@ def test_each_case_has_its_hours_and_says_so(tmp_path):
     rows = [row(precision=name, seconds=4.75 * 3600, card="RTX 4090", **imagenet) for name in ("fp32", "fp16")]
     found = section(answered(tmp_path, rows), "stages")
     said = "resnet50 in fp32 takes 4.75 h on RTX 4090: 1.25 h at 128 px, 2.5 h at 224 px, 1 h at 288 px"
-    assert said in [finding.said for finding in found.findings]
+    assert said in [result.said for result in found.results]
     line = table(found, "hours")[0]
     assert (line["128 px"], line["224 px"], line["288 px"], line["total"]) == ("1.25", "2.50", "1.00", "4.75")
     assert line["notes"] == "projected"

@@ -334,7 +334,7 @@ def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_
     long = " ".join(f"parameter{at}={at}" for at in range(30))
     found = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
     whole = " ".join(" ".join(everything(found, 60)).split())
-    assert all(each.sentence in whole for each in found.findings)
+    assert all(each.sentence in whole for each in found.results)
     assert f"Recipe: {' '.join(sorted(long.split()))}" in whole or f"Recipe: {long}" in whole
     assert "evidence," in whole
     less = " ".join(everything(found, 60, every_table=False))

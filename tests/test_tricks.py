@@ -173,7 +173,7 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert lacking(said["mixed"]["notes"], 450, "700 samples/s", "resident batch", "bf16") == []
     assert "40% less memory" in said["sharded"]["notes"]
     assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
-    assert lacking(ablation.findings[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
+    assert lacking(ablation.results[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
     seconds, speedups = ablation.charts
     assert [group.name for group in speedups.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
     assert [group.name for group in seconds.groups] == ["plain", "sharded", "ddp", "mixed", "loading"], "longest first"
@@ -222,7 +222,7 @@ def changes(answer):
     """What every change is worth: (change, precision, card, gain)."""
     return [
         (each.subject, each.origin.partition(",")[0], each.place, round(each.value, 2))
-        for each in answer.findings
+        for each in answer.results
         if each.kind == "ablation"
     ]
 
@@ -233,7 +233,7 @@ def test_tricks_are_compared_between_cards_too(tmp_path):
     found = [*trick("plain", steady), *trick("loading", [s / 2 for s in steady])]
     found += [*trick("plain", slow, **OTHER_CARD), *trick("loading", [s / 4 for s in slow], **OTHER_CARD)]
     answer = answered(tmp_path, found)
-    assert {(each.what, round(each.value, 1)) for each in answer.findings if each.kind == "card"} == {
+    assert {(each.what, round(each.value, 1)) for each in answer.results if each.kind == "card"} == {
         ("CPU RTX 2080 Ti / CPU GTX 1080 Ti", 1.4)
     }
     assert changes(answer) == [("loading", "fp32", "CPU GTX 1080 Ti", 4.0), ("loading", "fp32", "CPU RTX 2080 Ti", 2.0)]

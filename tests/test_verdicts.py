@@ -1,10 +1,10 @@
-"""A pair of cells to a comparison: which ratio, which notes, why no verdict, and the advice."""
+"""A pair of groups to a comparison: which ratio, which notes, why no verdict, and the advice."""
 
 from dataclasses import replace
 
 import pytest
 from facts import lacking
-from rows import cell
+from rows import group
 
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison, comparison, judged
@@ -14,8 +14,8 @@ FAST = tuple(seconds / 2 for seconds in SIX)
 
 
 def made(axis="precision", seconds=FAST, other_seconds=SIX, *, other=None, **changes):
-    """The comparison of a cell that has `changes` with one that has not, or has `other`."""
-    return comparison(axis, cell(seconds, **changes), cell(other_seconds, **(other or {})))
+    """The comparison of a group that has `changes` with one that has not, or has `other`."""
+    return comparison(axis, group(seconds, **changes), group(other_seconds, **(other or {})))
 
 
 def test_the_subject_over_the_other_by_their_names_on_the_axis():
@@ -116,10 +116,10 @@ def test_rounds_that_were_added_until_it_was_tight_cost_half_as_much_again_in_p(
 
 
 def several(seconds, unit="device_hash", *, names="abc", **changes):
-    """A cell of three specimens, or of three sessions of one device, with a trial or more each."""
-    parts = tuple(cell(own, **{unit: name}, **changes) for name, own in zip(names, seconds, strict=True))
+    """A group of three specimens, or of three sessions of one device, with a trial or more each."""
+    parts = tuple(group(own, **{unit: name}, **changes) for name, own in zip(names, seconds, strict=True))
     whole = {unit: "", "session": "", **changes}
-    return cell([part.median for part in parts], parts=parts, **whole)
+    return group([part.median for part in parts], parts=parts, **whole)
 
 
 THREE = ((90.0, 110.0), (101.0, 103.0), (98.0, 110.0))
@@ -131,9 +131,9 @@ def test_specimens_are_counted():
     c = comparison("card", ours, theirs)
     assert (c.ratio.specimens, c.notes) == (3, ("3 specimens each",))
     assert c.ratio.value == pytest.approx(102 / 51.25)
-    c = comparison("card", ours, cell(SIX))
+    c = comparison("card", ours, group(SIX))
     assert (c.ratio.specimens, c.notes) == (1, ("3 and 1 specimens",))
-    assert comparison("card", cell(SIX), ours).notes == ("1 and 3 specimens",)
+    assert comparison("card", group(SIX), ours).notes == ("1 and 3 specimens",)
 
 
 def test_days_of_one_device_are_sessions_and_those_of_two_devices_one_specimen_each():
@@ -161,7 +161,7 @@ def test_precisions_on_the_same_three_specimens_are_paired():
 
 def verdicts(*ratios, subject=(), other=()):
     """What is made of six trials a side with these ratios."""
-    pair = cell(subject or SIX, precision="fp16"), cell(other or SIX)
+    pair = group(subject or SIX, precision="fp16"), group(other or SIX)
     return [(c.verdict, c.notes) for c in judged([Comparison("precision", *pair, "fp16", "fp32", r) for r in ratios])]
 
 
@@ -177,10 +177,10 @@ def test_p_is_adjusted_over_all_that_are_shown():
 
 
 def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
-    settled = [Comparison("card", cell(), cell(), "a", "b", FASTER, "not alike", ("why",))] * 3
-    alone = [Comparison("card", cell(), cell(), "a", "b", Ratio(0.5, None, None, None))]
+    settled = [Comparison("card", group(), group(), "a", "b", FASTER, "not alike", ("why",))] * 3
+    alone = [Comparison("card", group(), group(), "a", "b", Ratio(0.5, None, None, None))]
     (judgement, *rest) = judged(
-        [Comparison("precision", cell(FAST, precision="fp16"), cell(SIX), "fp16", "fp32", FASTER), *settled, *alone]
+        [Comparison("precision", group(FAST, precision="fp16"), group(SIX), "fp16", "fp32", FASTER), *settled, *alone]
     )
     assert (judgement.verdict, judgement.notes) == ("faster", ())
     assert [(c.verdict, c.notes) for c in rest] == [("not alike", ("why",))] * 3 + [("one run", ())]
@@ -196,13 +196,13 @@ def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
     ],
 )
 def test_a_time_limit_that_cut_trials_off_leaves_no_verdict(ours, theirs, verdict, notes):
-    pair = cell(FAST, precision="fp16", lost=ours), cell(SIX, lost=theirs)
+    pair = group(FAST, precision="fp16", lost=ours), group(SIX, lost=theirs)
     (c,) = judged([Comparison("precision", *pair, "fp16", "fp32", FASTER, notes=("before",))])
     assert (c.verdict, c.notes) == (verdict, ("before", *notes))
 
 
 def test_a_verdict_that_there_was_stays_whatever_was_cut_off():
-    pair = cell(FAST, precision="fp16", lost={"timed_out": 1}), cell(SIX)
+    pair = group(FAST, precision="fp16", lost={"timed_out": 1}), group(SIX)
     (c,) = judged([Comparison("precision", *pair, "fp16", "fp32", FASTER, "not alike")])
     assert (c.verdict, c.notes) == ("not alike", ("fp16: 1 of 7 have no time",))
 
@@ -225,14 +225,14 @@ OPEN = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05))
 
 
 def test_how_many_trials_would_decide():
-    few = cell(SIX[:3], precision="fp16"), cell(SIX[:3])
+    few = group(SIX[:3], precision="fp16"), group(SIX[:3])
     assert lacking(advice(OPEN, *few), "about 6 trials") == []
     # More than there are, for they did not decide.
-    many = cell(SIX * 3, precision="fp16"), cell(SIX * 2)
+    many = group(SIX * 3, precision="fp16"), group(SIX * 2)
     assert lacking(advice(OPEN, *many), "about 13 trials") == []
-    wild = cell((50.0, 100, 200, 60, 150, 90), precision="fp16"), cell(SIX)
+    wild = group((50.0, 100, 200, 60, 150, 90), precision="fp16"), group(SIX)
     assert lacking(advice(OPEN, *wild), "over 50 trials") == []
-    full = cell(SIX * 8 + (100.0,), precision="fp16"), cell(SIX * 8 + (100.0,))
+    full = group(SIX * 8 + (100.0,), precision="fp16"), group(SIX * 8 + (100.0,))
     assert lacking(advice(OPEN, *full), "about 50 trials") == []
 
 
@@ -256,9 +256,9 @@ CLOSE = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05), specimens=1)
     ],
 )
 def test_how_many_specimens_would_decide(ratio, theirs, axis, words):
-    assert advice(ratio, cell(SIX), cell(SIX, **theirs), axis) == words
+    assert advice(ratio, group(SIX), group(SIX, **theirs), axis) == words
 
 
 def test_without_a_hash_on_either_side_they_may_be_two_devices():
-    pair = cell(SIX, device_hash=""), cell(SIX, device_hash="")
+    pair = group(SIX, device_hash=""), group(SIX, device_hash="")
     assert advice(SPREAD, *pair, "card") == "about 4 more specimens a side would decide"

@@ -1,8 +1,8 @@
-"""How findings and sections are put into words."""
+"""How results and sections are put into words."""
 
 import pytest
 from facts import lacking
-from rows import cell
+from rows import group
 
 from gpubench.rows.params import params_text
 from gpubench.studies import words
@@ -54,15 +54,15 @@ def test_who_published_it(source, author):
     assert words.author(source) == author
 
 
-def test_the_title_of_cells_is_what_they_have_in_common():
+def test_the_title_of_groups_is_what_they_have_in_common():
     same = {"weights": "imagenet", "source": "x", "processes": 4}
-    one, two = cell(**same, epochs=1), cell(**{**same, "weights": ""}, epochs=2)
+    one, two = group(**same, epochs=1), group(**{**same, "weights": ""}, epochs=2)
     assert words.title_of([one]) == "resnet: 1 epoch of cifar100, imagenet weights, full by x, 4 processes"
     assert words.title_of([one, two]) == "resnet: cifar100, full by x, 4 processes"
     assert words.title_of([two]) == "resnet: 2 epochs of cifar100, full by x, 4 processes"
-    assert words.title_of([cell(epochs=3, data="")]) == "resnet: 3 epochs, full"
-    assert words.title_of([cell(processes=1), cell(processes=2)]) == "resnet: cifar100, full"
-    assert words.title_of([cell(suite="a\x1bb")]) == "a\ufffdb: cifar100, full"
+    assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full"
+    assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: cifar100, full"
+    assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: cifar100, full"
 
 
 def test_a_title_says_what_is_not_as_its_suite_has_it():
@@ -73,16 +73,16 @@ def test_a_title_says_what_is_not_as_its_suite_has_it():
     name = next(name for name, value in sorted(usual.items()) if type(value) is int and name != "epochs")
     other = params_text({**usual, name: usual[name] + 7})
     version = {"suite_version": found.suite.version}
-    plain = words.title_of([cell(params=text, **version)])
-    assert words.title_of([cell(params=other, **version)]) == f"{plain}, {name}={usual[name] + 7}"
-    assert words.title_of([cell(params=text, **version), cell(params=other, **version)]) == plain
-    assert words.title_of([cell(params=other, suite="mine")]) == plain.replace("resnet", "mine")
+    plain = words.title_of([group(params=text, **version)])
+    assert words.title_of([group(params=other, **version)]) == f"{plain}, {name}={usual[name] + 7}"
+    assert words.title_of([group(params=text, **version), group(params=other, **version)]) == plain
+    assert words.title_of([group(params=other, suite="mine")]) == plain.replace("resnet", "mine")
 
 
 def test_a_recipe_is_every_parameter_that_all_have():
-    cells = [cell(params="epochs=1 width=8 depth=2"), cell(params="epochs=1 width=9 depth=2")]
-    assert words.recipe_of(cells[:1]) == "epochs=1 width=8 depth=2"
-    assert words.recipe_of(cells) == "epochs=1 depth=2"
+    groups = [group(params="epochs=1 width=8 depth=2"), group(params="epochs=1 width=9 depth=2")]
+    assert words.recipe_of(groups[:1]) == "epochs=1 width=8 depth=2"
+    assert words.recipe_of(groups) == "epochs=1 depth=2"
 
 
 def test_what_sets_like_ones_apart():
@@ -96,22 +96,22 @@ def test_what_sets_like_ones_apart():
 
 
 def test_what_a_case_is_worth_in_words():
-    assert words.notes_of(cell()) == ""
-    marked = cell([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
+    assert words.notes_of(group()) == ""
+    marked = group([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
     assert lacking(words.notes_of(marked), "2 of 2", "1 of 2 shared", "synthetic data", "so it was") == []
-    assert words.notes_of(cell(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 have no time"
-    parts = cell(session="s1"), cell(session="s2", device_hash="bbbb")
-    assert words.notes_of(cell(device_hash="", parts=parts)) == "2 specimens"
-    days = cell(session="s1"), cell(session="s2")
-    assert words.notes_of(cell(parts=days)) == "2 sessions"
+    assert words.notes_of(group(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 have no time"
+    parts = group(session="s1"), group(session="s2", device_hash="bbbb")
+    assert words.notes_of(group(device_hash="", parts=parts)) == "2 specimens"
+    days = group(session="s1"), group(session="s2")
+    assert words.notes_of(group(parts=days)) == "2 sessions"
 
 
 def test_the_foot_of_a_chart_says_where_its_figures_are_from():
-    one, many = cell(torch="2.15.0"), cell([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
+    one, many = group(torch="2.15.0"), group([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
     assert words.origin([one]) == "measured, 1 run each; torch 2.15.0"
     facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
     assert lacking(words.origin([one, many]), *facts) == []
-    assert "measured and projected" in words.origin([one, cell(measured="projected")])
+    assert "measured and projected" in words.origin([one, group(measured="projected")])
 
 
 def test_a_part_of_a_files_name():

@@ -42,7 +42,7 @@ def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def _difference(c: Comparison) -> Difference | None:
     """Return the difference of the mean accuracies, or None where a side has one value."""
-    accuracies = [[1 / value for value in cell.values] for cell in (c.subject, c.other)]
+    accuracies = [[1 / value for value in group.values] for group in (c.subject, c.other)]
     if min(map(len, accuracies)) < 2:
         return None
     sides = [stats.Side(fmean(side), variance(side) / len(side), len(side) - 1) for side in accuracies]

@@ -10,12 +10,13 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.analysis.accuracy import accuracies_judged
-from gpubench.analysis.cells import (
+from gpubench.analysis.geomeans import Mean, means_of
+from gpubench.analysis.groups import (
     CONFLICT,
     UNREAD,
-    Cell,
-    cells_of,
+    Group,
     completed,
+    groups_of,
     holes_of,
     in_order,
     list_without_value,
@@ -24,7 +25,6 @@ from gpubench.analysis.cells import (
     only_sums,
     without_time,
 )
-from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.matching import (
     FOLLOWS,
     is_ablation,
@@ -39,7 +39,7 @@ from gpubench.analysis.specimens import combined, labels_of
 from gpubench.analysis.time_to_goal import expected, without_verdict_if_missed
 from gpubench.analysis.verdicts import Comparison, comparison, judged, plain_comparison
 from gpubench.errors import UserError
-from gpubench.rows.alike import GROUP, READ_IDENTITY, TRIAL
+from gpubench.rows.alike import READ_IDENTITY, TRIAL, WORKLOAD
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
 from gpubench.rows.table import PLAUSIBLE
@@ -51,29 +51,29 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Group:
+class Workload:
     """The groups of one suite, recipe, data and source, with the comparisons between them."""
 
-    cells: list[Cell]
+    groups: list[Group]
     """Groups with at least one trial."""
     comparisons: list[Comparison] = field(default_factory=list)
     means: list[Mean] = field(default_factory=list)
-    holes: list[Cell] = field(default_factory=list)
+    holes: list[Group] = field(default_factory=list)
     """Cases without an ok trial."""
     left_out: tuple[str, ...] = ()
     """Groups without a counterpart, with the reason."""
 
     @cached_property
-    def cases(self) -> list[Cell]:
-        """`cells` and `holes`, in order."""
-        return in_order([*self.cells, *self.holes])
+    def cases(self) -> list[Group]:
+        """`groups` and `holes`, in order."""
+        return in_order([*self.groups, *self.holes])
 
 
 @dataclass(frozen=True)
-class Result:
+class Compared:
     """The results of a comparison, and all rows for studies that need no pairs."""
 
-    groups: list[Group]
+    workloads: list[Workload]
     left_out: list[str]
     """Rows that are not compared, with the reason."""
     problems: list[str]
@@ -88,14 +88,14 @@ class Result:
     axes: tuple[str, ...] = USUAL_AXES
     """The columns compared along."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """One row per trial of any status, from `cells.completed` and `once`."""
+    """One row per trial of any status, from `groups.completed` and `once`."""
     labels: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """Labels of specimens, from `specimens.labels_of`."""
 
     @property
     def comparisons(self) -> list[Comparison]:
         """All comparisons. Holm's correction is over all of them."""
-        return [comparison for group in self.groups for comparison in group.comparisons]
+        return [comparison for workload in self.workloads for comparison in workload.comparisons]
 
     @property
     def is_usual(self) -> bool:
@@ -116,7 +116,7 @@ class Question:
     where: tuple[str, ...] = ()
 
 
-def compare(paths: Sequence[Path], question: Question | None = None) -> Result:
+def compare(paths: Sequence[Path], question: Question | None = None) -> Compared:
     """Return the results of comparing the rows of files. Raises UserError."""
     return compare_rows(load_rows(paths), question or Question())
 
@@ -152,7 +152,7 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(samples_per_second=frame["samples_per_second"].where(~lacking, whole))
 
 
-def compare_rows(loaded: Loaded, question: Question) -> Result:
+def compare_rows(loaded: Loaded, question: Question) -> Compared:
     """Return the results of comparing the rows that a question selects. Raises UserError if it selects none."""
     metric = metric_named(question.metric)
     axes = _axes(question.by)
@@ -170,24 +170,24 @@ def compare_rows(loaded: Loaded, question: Question) -> Result:
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    cells, holes = combined(cells_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
-    baseline = named_baseline(question.baseline, axes, cells) if question.baseline else None
-    shared = [column for column in GROUP if column not in {*axes, *follows}]
+    groups, holes = combined(groups_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
+    baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None
+    shared = [column for column in WORKLOAD if column not in {*axes, *follows}]
     if question.allow_mismatch:
         shared = ["suite"]
-    grouped: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    switches = switches_of([*cells, *holes])
-    for cell in cells:
-        grouped[workload_key(cell, shared, switches)].append(cell)
-    groups = [_group(members, axes, baseline, question, metric) for members in grouped.values()]
-    _place_holes(holes, groups, [column for column in shared if column != "basis"], switches)
+    grouped: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    switches = switches_of([*groups, *holes])
+    for group in groups:
+        grouped[workload_key(group, shared, switches)].append(group)
+    workloads = [_workload(members, axes, baseline, question, metric) for members in grouped.values()]
+    _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
     if not metric.by_loss:
-        groups = [replace(g, means=means_of(g.comparisons, [*g.cells, *g.holes])) for g in groups]
+        workloads = [replace(g, means=means_of(g.comparisons, [*g.groups, *g.holes])) for g in workloads]
     missed = int((~ok & (frame["status"] == "goal_missed")).sum())
     failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
-    judged_groups = _judged(groups, metric)
+    judged_workloads = _judged(workloads, metric)
     left_out = list(dict.fromkeys(left_out))
-    return Result(judged_groups, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)
+    return Compared(judged_workloads, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)
 
 
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
@@ -251,13 +251,13 @@ def _axes(by: str | None) -> tuple[str, ...]:
     return tuple(axes) or USUAL_AXES
 
 
-def _group(
-    members: list[Cell],
+def _workload(
+    members: list[Group],
     axes: Sequence[str],
     baseline: tuple[str, str] | None,
     question: Question,
     metric: Metric,
-) -> Group:
+) -> Workload:
     """Return a workload of these groups with their comparisons, not yet judged."""
     comparisons: list[Comparison] = []
     left_out: list[str] = []
@@ -265,7 +265,7 @@ def _group(
         pairs = pairs_along(
             axis,
             # Models of an ablation are compared with `plain`, below.
-            [cell for cell in members if not (axis == "model" and is_ablation(cell))],
+            [group for group in members if not (axis == "model" and is_ablation(group))],
             baseline,
             left_out,
             explicit=question.by is not None,
@@ -274,24 +274,26 @@ def _group(
         )
         comparisons += [comparison(axis, subject, other) for subject, other in pairs]
     comparisons += [plain_comparison(subject, plain) for subject, plain in plain_pairs(members)]
-    return Group(members, comparisons, left_out=tuple(dict.fromkeys(left_out)))
+    return Workload(members, comparisons, left_out=tuple(dict.fromkeys(left_out)))
 
 
-def _place_holes(holes: Sequence[Cell], groups: list[Group], shared: Sequence[str], switches: Collection[str]) -> None:
+def _place_holes(
+    holes: Sequence[Group], workloads: list[Workload], shared: Sequence[str], switches: Collection[str]
+) -> None:
     """Add each hole to the first workload with its key, or to a new workload."""
-    by_key = {workload_key(group.cells[0], shared, switches): group for group in reversed(groups)}
+    by_key = {workload_key(workload.groups[0], shared, switches): workload for workload in reversed(workloads)}
     for hole in holes:
         key = workload_key(hole, shared, switches)
         if key not in by_key:
-            by_key[key] = Group([])
-            groups.append(by_key[key])
+            by_key[key] = Workload([])
+            workloads.append(by_key[key])
         by_key[key].holes.append(hole)
 
 
-def _judged(groups: Sequence[Group], metric: Metric) -> list[Group]:
+def _judged(workloads: Sequence[Workload], metric: Metric) -> list[Workload]:
     """Return the workloads with verdicts. All their ratios are one family for Holm's correction."""
-    family = [c for group in groups for c in group.comparisons]
+    family = [c for workload in workloads for c in workload.comparisons]
     if metric.name == "time-to-goal":
         family = without_verdict_if_missed(family)
     verdicts = iter(accuracies_judged(family) if metric.by_loss else judged(family))
-    return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in groups]
+    return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in workloads]

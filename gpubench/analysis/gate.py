@@ -6,8 +6,8 @@ from math import comb
 from typing import get_args
 
 from gpubench.analysis import stats, verdicts
-from gpubench.analysis.cells import Cell
-from gpubench.analysis.compare import Result
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import axis_value
 from gpubench.analysis.stats import holm
 from gpubench.analysis.verdicts import Comparison, ran_together
@@ -19,7 +19,7 @@ JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
 
 
 def gate(
-    result: Result, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
+    compared: Compared, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
 ) -> tuple[int, list[str]]:
     """(exit code, lines that say why). `limit` is a share: 0.05 for 5%.
 
@@ -28,9 +28,9 @@ def gate(
     read; else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
     partner, or nothing is compared; 0 only where every interval lies below the limit.
     """
-    axis, base = result.baseline or ("", "")
-    compared = [c for c in result.comparisons if c.axis == axis]
-    better, worse = result.metric.words
+    axis, base = compared.baseline or ("", "")
+    comparisons = [c for c in compared.comparisons if c.axis == axis]
+    better, worse = compared.metric.words
     word = f"{100 * limit:.3g}% {worse} than {base}"
 
     def name(c: Comparison) -> str:
@@ -40,11 +40,11 @@ def gate(
         found = f"{abs(c.ratio.value - 1):.1%} {worse if c.ratio.value > 1 else better}{interval}"
         return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {found}"
 
-    judged = [c for c in compared if not _unjudged(c)]
+    judged = [c for c in comparisons if not _unjudged(c)]
     surely = surely_above([p_above(c, 1 + limit) for c in judged], [_low(c) for c in judged], 1 + limit)
     slower = [c for c, sure in zip(judged, surely, strict=True) if sure]
-    undecided = [c for c in compared if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
-    lone = [] if not compared else _alone(result, axis, base)
+    undecided = [c for c in comparisons if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
+    lone = [] if not comparisons else _alone(compared, axis, base)
     lines = [f"{name(c)}: more than {word}" for c in slower]
     lines += [f"{name(c)}: undecided whether it is {word}{_unlike(c)}" for c in undecided]
     least = _least_trials(len(judged))
@@ -54,21 +54,21 @@ def gate(
         lines.append(
             "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
         )
-    lines += [f"{cell.suite} {cell.model} {cell.precision}: only {base} has it" for cell in lone]
-    if result.failed:
-        lines.append(f"{result.failed} trial(s) failed")
-    if result.missed:
-        lines.append(f"{result.missed} trial(s) missed the goal")
-    lines += [f"not all could be read: {problem}" for problem in result.problems]
-    if not compared:
+    lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in lone]
+    if compared.failed:
+        lines.append(f"{compared.failed} trial(s) failed")
+    if compared.missed:
+        lines.append(f"{compared.missed} trial(s) missed the goal")
+    lines += [f"not all could be read: {problem}" for problem in compared.problems]
+    if not comparisons:
         lines.append(f"nothing is compared with {base}")
     if slower:
         return SLOWER, lines
-    if result.failed or result.missed or result.problems:
+    if compared.failed or compared.missed or compared.problems:
         return SOME_FAILED, lines
-    if undecided or lone or not compared:
+    if undecided or lone or not comparisons:
         return UNDECIDED, lines
-    return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(compared)} intervals end below"]
+    return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(comparisons)} intervals end below"]
 
 
 def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
@@ -98,8 +98,8 @@ def _high(c: Comparison) -> float:
     return float("inf") if c.ratio.high is None else c.ratio.high
 
 
-def _alone(result: Result, axis: str, base: str) -> list[Cell]:
-    """Cells of the baseline that nothing is compared with."""
-    used = {id(c.other) for c in result.comparisons if c.axis == axis}
-    cells = [cell for group in result.groups for cell in group.cells]
-    return [cell for cell in cells if axis_value(cell, axis) == base and id(cell) not in used]
+def _alone(compared: Compared, axis: str, base: str) -> list[Group]:
+    """Groups of the baseline that nothing is compared with."""
+    used = {id(c.other) for c in compared.comparisons if c.axis == axis}
+    groups = [group for workload in compared.workloads for group in workload.groups]
+    return [group for group in groups if axis_value(group, axis) == base and id(group) not in used]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import Cell
+from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import axis_value, bucket_of
 from gpubench.analysis.verdicts import Comparison
 
@@ -33,7 +33,7 @@ class Mean:
         return replace(self, value=1 / self.value if self.value else None, interval=interval)
 
 
-def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
+def means_of(comparisons: Sequence[Comparison], groups: Sequence[Group]) -> list[Mean]:
     """Return a mean per card, precision and batch policy, over the cases that all compared cards have.
 
     In one mean over all precisions, a card that is slower in fp32 and faster in fp16 would seem equal.
@@ -44,19 +44,19 @@ def means_of(comparisons: Sequence[Comparison], cells: Sequence[Cell]) -> list[M
         mean
         for setting in settings
         for mean in _means(
-            [c for c in cards if _setting(c.subject) == setting], [c for c in cells if _setting(c) == setting]
+            [c for c in cards if _setting(c.subject) == setting], [c for c in groups if _setting(c) == setting]
         )
     ]
 
 
-def _setting(cell: Cell) -> tuple[str, str]:
-    return str(cell.precision), str(cell.batch_policy)
+def _setting(group: Group) -> tuple[str, str]:
+    return str(group.precision), str(group.batch_policy)
 
 
-def _means(cards: Sequence[Comparison], cells: Sequence[Cell]) -> list[Mean]:
+def _means(cards: Sequence[Comparison], groups: Sequence[Group]) -> list[Mean]:
     """Return the means of comparisons of cards that have one precision and batch policy."""
     sides = {c.other_name for c in cards} | {c.subject_name for c in cards}
-    cases = {bucket_of(cell, "card") for cell in cells if axis_value(cell, "card") in sides}
+    cases = {bucket_of(group, "card") for group in groups if axis_value(group, "card") in sides}
     if len(cases) < 2:
         return []
     ratios: dict[tuple[str, str], dict[tuple[str, ...], stats.Ratio]] = defaultdict(dict)

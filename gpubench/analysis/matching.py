@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import Cell, text_of, texts_of
+from gpubench.analysis.groups import Group, text_of, texts_of
 from gpubench.errors import UserError
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_without
@@ -33,14 +33,14 @@ TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
 """Columns in which a change and its plain model agree, beside those that their workload shares."""
 
 
-def axis_value(cell: Cell, axis: str) -> str:
+def axis_value(group: Group, axis: str) -> str:
     """Return the value of a group along `axis`, as text."""
-    return cell.label if axis == "card" else text_of(cell.row[axis])
+    return group.label if axis == "card" else text_of(group.row[axis])
 
 
-def named_baseline(name: str, axes: Sequence[str], cells: Sequence[Cell]) -> tuple[str, str]:
+def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> tuple[str, str]:
     """Return (axis, value) of --baseline, which is a value or a part of only one. Raises UserError."""
-    values = {(axis, axis_value(cell, axis)) for cell in cells for axis in axes}
+    values = {(axis, axis_value(group, axis)) for group in groups for axis in axes}
     exact = [pair for pair in values if pair[1].lower() == name.lower()]
     matched = exact or [pair for pair in values if name.lower() in pair[1].lower()]
     if len(matched) != 1:
@@ -52,67 +52,69 @@ def named_baseline(name: str, axes: Sequence[str], cells: Sequence[Cell]) -> tup
 
 def pairs_along(
     axis: str,
-    cells: Sequence[Cell],
+    groups: Sequence[Group],
     baseline: tuple[str, str] | None,
     left_out: list[str],
     *,
     explicit: bool,
     allow_mismatch: bool = False,
     best_is_base: bool = False,
-) -> list[tuple[Cell, Cell]]:
+) -> list[tuple[Group, Group]]:
     """Return (subject, other) for each value of `axis` and the baseline, where the rest of the key agrees.
 
     With `allow_mismatch`, a group without a counterpart gets the most similar one of its suite and model. The
     default baseline is the slowest value, so that ratios are gains; with `best_is_base` the best, so that they are
     losses.
     """
-    values = list(dict.fromkeys(axis_value(cell, axis) for cell in cells))
+    values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
         return []
-    base = baseline[1] if baseline and baseline[0] == axis else _default_baseline(axis, cells, best=best_is_base)
+    base = baseline[1] if baseline and baseline[0] == axis else _default_baseline(axis, groups, best=best_is_base)
     by_model = axis == "batch_size" and not baseline  # the batch of `max` differs between models
     if base not in values:
-        left_out.append(f"{cells[0].suite}: {base} has no row here, so nothing is compared along {axis}")
+        left_out.append(f"{groups[0].suite}: {base} has no row here, so nothing is compared along {axis}")
         return []
-    buckets: dict[tuple[str, ...], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-    for cell in cells:
-        buckets[bucket_of(cell, axis)][axis_value(cell, axis)].append(cell)
+    buckets: dict[tuple[str, ...], dict[str, list[Group]]] = defaultdict(lambda: defaultdict(list))
+    for group in groups:
+        buckets[bucket_of(group, axis)][axis_value(group, axis)].append(group)
     pairs = []
-    for cell in cells:
-        bucket = buckets[bucket_of(cell, axis)]
+    for group in groups:
+        bucket = buckets[bucket_of(group, axis)]
         local = base
         if by_model:
             alike = [c for members in bucket.values() for c in members]
             local = axis_value((min if best_is_base else max)(alike, key=lambda c: c.median), axis)
-        if axis_value(cell, axis) == local:
+        if axis_value(group, axis) == local:
             lone = len(bucket) == 1 and not (by_model or allow_mismatch)
             if lone and (explicit or axis == "card"):
-                left_out.append(f"{_case(cell)}: not compared along {axis}, no other {axis} has a row of the same kind")
+                left_out.append(
+                    f"{_case(group)}: not compared along {axis}, no other {axis} has a row of the same kind"
+                )
             continue
         partners = bucket.get(local, [])
         if allow_mismatch and not partners:
-            partners = _most_alike(axis, cell, [c for c in cells if axis_value(c, axis) == local])
+            partners = _most_alike(axis, group, [c for c in groups if axis_value(c, axis) == local])
         if partners:
-            pairs.append((cell, max(partners, key=lambda c: _closeness(axis, cell, c))))
+            pairs.append((group, max(partners, key=lambda c: _closeness(axis, group, c))))
         elif explicit or axis == "card":
-            left_out.append(f"{_case(cell)}: {local} has no row of the same kind")
+            left_out.append(f"{_case(group)}: {local} has no row of the same kind")
     return pairs
 
 
-def _most_alike(axis: str, cell: Cell, candidates: Sequence[Cell]) -> list[Cell]:
+def _most_alike(axis: str, group: Group, candidates: Sequence[Group]) -> list[Group]:
     """Return the groups of its suite, model, card and precision class that differ in the fewest columns of the key."""
     free = {axis, *FOLLOWS.get(axis, ())}
     columns = [column for column in ("suite", "model", "card") if column not in free]
 
-    def required(c: Cell) -> tuple[str, ...]:
+    def required(c: Group) -> tuple[str, ...]:
         return *texts_of(c, columns), "" if "precision" in free else str(c.precision in FULL)
 
-    alike = [c for c in candidates if required(c) == required(cell)]
-    fewest = min((len(mismatch(axis, cell, c)) for c in alike), default=0)
-    return [c for c in alike if len(mismatch(axis, cell, c)) == fewest]
+    alike = [c for c in candidates if required(c) == required(group)]
+    fewest = min((len(mismatch(axis, group, c)) for c in alike), default=0)
+    return [c for c in alike if len(mismatch(axis, group, c)) == fewest]
 
 
-def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
+def mismatch(axis: str, subject: Group, other: Group) -> list[str]:
     """Return the columns of the key, beside the compared ones, in which two groups differ, with both values."""
     free = {axis, *FOLLOWS.get(axis, ())}
     if axis == "precision" and TWIN_POLICIES.get(subject.batch_policy) == other.batch_policy:
@@ -136,7 +138,7 @@ def mismatch(axis: str, subject: Cell, other: Cell) -> list[str]:
     return differences
 
 
-def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
+def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
     """Return what must agree with the counterpart: the key without the axis, and the card where it is not the axis."""
     free = {axis, *FOLLOWS.get(axis, ())}
     columns = [column for column in KEY if column not in free and column != "batch_policy"]
@@ -144,19 +146,19 @@ def bucket_of(cell: Cell, axis: str) -> tuple[str, ...]:
         columns.append("card")
     if axis in {"precision", "batch_size"}:
         columns += ["device_hash", "unknown_device"]
-    policy = cell.batch_policy
+    policy = group.batch_policy
     if axis == "precision":
         policy = TWIN_POLICIES.get(policy, policy)
-    return (*texts_of(cell, columns), "" if "batch_policy" in free else str(policy))
+    return (*texts_of(group, columns), "" if "batch_policy" in free else str(policy))
 
 
-def other_stack(axis: str, subject: Cell, other: Cell) -> list[str]:
+def other_stack(axis: str, subject: Group, other: Group) -> list[str]:
     """Return the columns of the stack, beside the compared ones, in which two groups differ."""
     columns = [column for column in STACK if column != axis and not _may_differ(column, axis, subject, other)]
     return [column for column in columns if _minor(subject.row[column], column) != _minor(other.row[column], column)]
 
 
-def _may_differ(column: str, axis: str, subject: Cell, other: Cell) -> bool:
+def _may_differ(column: str, axis: str, subject: Group, other: Group) -> bool:
     """Return whether two groups may differ in a column of the stack.
 
     Two CPUs may have different default numbers of threads; numbers that the user chose must agree.
@@ -179,7 +181,7 @@ def _minor(value: Any, column: str) -> str:
     return ".".join(text.partition("+")[0].split(".")[:2])
 
 
-def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, bool, bool, int]:
+def _closeness(axis: str, subject: Group, other: Group) -> tuple[bool, int, bool, bool, bool, int]:
     """Return a sort key of counterparts: the largest shares most with the subject."""
     return (
         subject.batch_policy == other.batch_policy,
@@ -191,19 +193,19 @@ def _closeness(axis: str, subject: Cell, other: Cell) -> tuple[bool, int, bool, 
     )
 
 
-def _case(cell: Cell) -> str:
-    batch = cell.batch_policy if cell.batch_policy != "fixed" else f"{cell.batch_size:.0f}"
-    return f"{cell.suite} {cell.model} {cell.precision} batch {batch} on {cell.label}"
+def _case(group: Group) -> str:
+    batch = group.batch_policy if group.batch_policy != "fixed" else f"{group.batch_size:.0f}"
+    return f"{group.suite} {group.model} {group.precision} batch {batch} on {group.label}"
 
 
-def _default_baseline(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
+def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     """Return fp32 among precisions, else the slowest (or the best) of the values with the most shared cases.
 
     The slowest value of all often has no time for large cases. As a baseline it would leave them uncompared.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    for cell in cells:
-        times[axis_value(cell, axis)][bucket_of(cell, axis)] = cell.median
+    for group in groups:
+        times[axis_value(group, axis)][bucket_of(group, axis)] = group.median
     if axis == "precision" and "fp32" in times:
         return "fp32"
     counts = Counter(case for by_case in times.values() for case in by_case)
@@ -218,37 +220,37 @@ def _default_baseline(axis: str, cells: Sequence[Cell], *, best: bool) -> str:
     return (min if best else max)(widest, key=slowness)
 
 
-def is_ablation(cell: Cell) -> bool:
+def is_ablation(group: Group) -> bool:
     """Return whether the models of its suite are `plain` with one change each."""
-    return "ablation" in cell.studies.split()
+    return "ablation" in group.studies.split()
 
 
-def switches_of(cells: Sequence[Cell]) -> frozenset[str]:
+def switches_of(groups: Sequence[Group]) -> frozenset[str]:
     """Return the parameters that the changes of ablations set: those that differ between models of one session."""
     values: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for cell in cells:
-        for part in cell.parts or (cell,):
+    for group in groups:
+        for part in group.parts or (group,):
             if is_ablation(part) and part.session:
                 for name, value in params_of(part.params).items():
                     values[part.suite, part.session, part.card][name].add(value)
     return frozenset(name for by_name in values.values() for name, texts in by_name.items() if len(texts) > 1)
 
 
-def workload_key(cell: Cell, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
+def workload_key(group: Group, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
     """Return what the groups of one workload agree in: `shared`, without the parameters that an ablation changes."""
-    if not is_ablation(cell) or "params" not in shared:
-        return texts_of(cell, shared)
+    if not is_ablation(group) or "params" not in shared:
+        return texts_of(group, shared)
     rest = [column for column in shared if column not in {"params", "processes"}]
-    return (*texts_of(cell, rest), params_without(cell.params, switches))
+    return (*texts_of(group, rest), params_without(group.params, switches))
 
 
-def plain_pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+def plain_pairs(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
     """Return (change, plain) for each change of an ablation that ran in one session with `plain`."""
-    ablations = [cell for cell in cells if is_ablation(cell) and not cell.parts]
+    ablations = [group for group in groups if is_ablation(group) and not group.parts]
     pairs = []
-    for cell in ablations:
-        beside = [c for c in ablations if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(cell, TOGETHER)]
+    for group in ablations:
+        beside = [c for c in ablations if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(group, TOGETHER)]
         # Prefer the plain model of the same precision; there is none where the change is the precision.
-        alike = [c for c in beside if c.precision == cell.precision]
-        pairs += [(cell, plain) for plain in alike or beside[:1] if cell.model != PLAIN]
+        alike = [c for c in beside if c.precision == group.precision]
+        pairs += [(group, plain) for plain in alike or beside[:1] if group.model != PLAIN]
     return pairs

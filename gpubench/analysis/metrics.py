@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import CPU, short
+from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import only_sums
+from gpubench.analysis.groups import only_sums
 from gpubench.rows.alike import LINK, SPECIMEN, STACK
 from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
@@ -132,7 +132,7 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     """Return a curve for each case that ran with two numbers of processes or more.
 
     Args:
-        frame: rows of any suite, from `cells.completed` and `compare.once`.
+        frame: rows of any suite, from `groups.completed` and `compare.once`.
         alpha_beta: seconds per message and per byte to use instead of fitted ones.
         to: the most processes to predict with them.
     """

@@ -6,68 +6,68 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import LABELLED, Cell, card_label, dicts_of, in_order, text_of, texts_of
+from gpubench.analysis.groups import LABELLED, Group, card_label, dicts_of, in_order, text_of, texts_of
 from gpubench.analysis.stats import MEASURED_FROM, median
-from gpubench.rows.alike import GROUP, KEY, OUTCOMES, SPECIMEN, STACK
+from gpubench.rows.alike import KEY, OUTCOMES, SPECIMEN, STACK, WORKLOAD
 from gpubench.rows.read import shown
 
 
-def combined(cells: Sequence[Cell], axis: str) -> list[Cell]:
+def combined(groups: Sequence[Group], axis: str) -> list[Group]:
     """Return the groups, with those of MEASURED_FROM specimens or more of a card combined to one per case.
 
     Along `card` and `precision` the unit is the specimen. Along any other axis it is the session: sessions of one
     device are compared with others of that device. Groups of different stacks or code are never combined.
     """
     unit = "device_hash" if axis in {"card", "precision"} else "session"
-    same = [*GROUP, *STACK, "suite_digest", "card", *([] if unit == "device_hash" else ["device_hash", axis])]
-    pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    groups: list[Cell] = []
-    for cell in cells:
-        if cell.device_hash and cell.row[unit]:
-            pools[texts_of(cell, same)].append(cell)
+    same = [*WORKLOAD, *STACK, "suite_digest", "card", *([] if unit == "device_hash" else ["device_hash", axis])]
+    pools: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    pooled: list[Group] = []
+    for group in groups:
+        if group.device_hash and group.row[unit]:
+            pools[texts_of(group, same)].append(group)
         else:
-            groups.append(cell)
+            pooled.append(group)
     labels: dict[str, int] = defaultdict(int)
     for pool in pools.values():
-        if len({cell.row[unit] for cell in pool}) < MEASURED_FROM:
-            groups += pool
+        if len({group.row[unit] for group in pool}) < MEASURED_FROM:
+            pooled += pool
             continue
         label = _label(pool[0], unit)
         labels[label] += 1
         # The same card with another stack. The notes of its comparisons name the difference.
         label += f" ({labels[label]})" if labels[label] > 1 else ""
-        cases: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-        for cell in pool:
-            cases[texts_of(cell, KEY)].append(cell)
-        groups += [_combination(case, unit, label) for case in cases.values()]
-    return in_order(groups)
+        cases: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+        for group in pool:
+            cases[texts_of(group, KEY)].append(group)
+        pooled += [_combination(case, unit, label) for case in cases.values()]
+    return in_order(pooled)
 
 
-def units_of(cell: Cell) -> dict[str, list[float]]:
+def units_of(group: Group) -> dict[str, list[float]]:
     """Return the values of each specimen, or of each session where that is the unit of a combined group.
 
     They are those of its trials, or the medians of its sessions where it has several.
     """
-    parts: dict[str, list[Cell]] = defaultdict(list)
-    for part in cell.parts or (cell,):
-        parts[str(part.row[unit_of(cell)])].append(part)
+    parts: dict[str, list[Group]] = defaultdict(list)
+    for part in group.parts or (group,):
+        parts[str(part.row[unit_of(group)])].append(part)
     return {
         unit: list(members[0].values) if len(members) == 1 else [part.median for part in members]
         for unit, members in parts.items()
     }
 
 
-def unit_of(cell: Cell) -> str:
+def unit_of(group: Group) -> str:
     """Return the column of a group's units: `device_hash`, or `session` where it combines those of one device."""
-    return "session" if cell.parts and cell.device_hash else "device_hash"
+    return "session" if group.parts and group.device_hash else "device_hash"
 
 
-def _label(cell: Cell, unit: str) -> str:
-    label = card_label(cell.card, cell.row["power_cap"], text_of(cell.row["memory_limit_bytes"]))
-    return f"{label} #{cell.device_hash[:4]}" if unit == "session" and cell.device_hash else label
+def _label(group: Group, unit: str) -> str:
+    label = card_label(group.card, group.row["power_cap"], text_of(group.row["memory_limit_bytes"]))
+    return f"{label} #{group.device_hash[:4]}" if unit == "session" and group.device_hash else label
 
 
-def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
+def _combination(parts: Sequence[Group], unit: str, label: str) -> Group:
     medians: dict[str, list[float]] = defaultdict(list)
     for part in parts:
         medians[part.row[unit]].append(part.median)
@@ -83,7 +83,7 @@ def _combination(parts: Sequence[Cell], unit: str, label: str) -> Cell:
     seconds = tuple(float(median(values)) for values in medians.values())
     marks = sum((Counter(part.marks) for part in parts), Counter[str]())
     lost = sum((Counter(part.lost) for part in parts), Counter[str]())
-    return Cell(row, seconds, label, marks, lost, tuple(parts))
+    return Group(row, seconds, label, marks, lost, tuple(parts))
 
 
 def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:

@@ -170,7 +170,7 @@ def specimens_ratio(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
     value = _median_of_medians(a) / _median_of_medians(b)
     if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
         return Ratio(value, None, None, None)
-    return _specimens_result(
+    return _specimens_compared(
         value, (_measured_side(a), _measured_side(b)), (_deciding_side(a), _deciding_side(b)), min(len(a), len(b))
     )
 
@@ -185,7 +185,7 @@ def paired_specimens_ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
     if len(ratios) < 2:
         return Ratio(value, None, None, None)
     exact = Side(0.0, 0.0)
-    return _specimens_result(value, (_measured_side(ratios), exact), (_deciding_side(ratios), exact), len(ratios))
+    return _specimens_compared(value, (_measured_side(ratios), exact), (_deciding_side(ratios), exact), len(ratios))
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
@@ -225,7 +225,7 @@ def _median_of_medians(side: Sequence[Sequence[float]]) -> float:
     return float(median([median(trials) for trials in side]))
 
 
-def _specimens_result(value: float, shown: tuple[Side, Side], strict: tuple[Side, Side], specimens: int) -> Ratio:
+def _specimens_compared(value: float, shown: tuple[Side, Side], strict: tuple[Side, Side], specimens: int) -> Ratio:
     between, error, freedom = welch(*shown)
     p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
     wide = _ratio_interval(value, _t_interval(*shown, CONFIDENCE))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.cells import Cell
+from gpubench.analysis.groups import Group
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.verdicts import Comparison
-from gpubench.rows.alike import CELL, SERIES
+from gpubench.rows.alike import GROUP, SERIES
 from gpubench.suite.trial import TRAINED
 
 
@@ -34,8 +34,8 @@ def expected(frame: pd.DataFrame) -> pd.DataFrame:
 
     That is the average time of training until a run reaches the goal; NaN where none did.
     """
-    by_cell = success_of(frame).groupby([frame[column] for column in CELL], dropna=False, sort=False)
-    share = by_cell.transform("mean").where(frame["status"].isin(TRAINED))
+    by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
+    share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
     texts = share.map("{:.0%} of the runs reached the goal".format)
     some = (share > 0) & (share < 1)
     return frame.assign(
@@ -53,9 +53,9 @@ def _without_verdict(c: Comparison) -> Comparison:
     return replace(c, verdict=c.verdict or "not judged", notes=(*c.notes, note))
 
 
-def _share(cell: Cell) -> float:
+def _share(group: Group) -> float:
     """Return the share of runs that reached the goal: the least of a combined group's parts."""
-    return float(min(part.row["success"] for part in cell.parts or (cell,)))
+    return float(min(part.row["success"] for part in group.parts or (group,)))
 
 
 PLAUSIBLE_SECONDS = (1e-9, 1e12)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import CONFLICT, Cell
+from gpubench.analysis.groups import CONFLICT, Group
 from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
@@ -20,8 +20,8 @@ class Comparison:
     """A result: the values of one group over those of another, with caveats and a verdict."""
 
     axis: str
-    subject: Cell
-    other: Cell
+    subject: Group
+    other: Group
     subject_name: str
     other_name: str
     ratio: stats.Ratio
@@ -34,7 +34,7 @@ class Comparison:
     """Whether there is no verdict because of these, or of edited code."""
 
 
-def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
+def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     """Return the ratio of a pair, with caveats, and a verdict where the ratio does not matter for it."""
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(subject, other)] if ratio.specimens else []
@@ -69,7 +69,7 @@ def comparison(axis: str, subject: Cell, other: Cell) -> Comparison:
     return Comparison(axis, subject, other, *names, ratio, verdict, notes_shown, (*unlike, *differing), is_unlike)
 
 
-def plain_comparison(subject: Cell, plain: Cell) -> Comparison:
+def plain_comparison(subject: Group, plain: Group) -> Comparison:
     """Return the result of a change over `plain` of the same session, whatever their differences."""
     ratio = stats.ratio(subject.values, plain.values, until=subject.adaptive or plain.adaptive)
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
@@ -86,14 +86,14 @@ def p_above(c: Comparison, limit: float) -> float:
     return stats.specimens_p_above(ours, theirs, limit)
 
 
-def ran_together(axis: str, subject: Cell, other: Cell) -> bool:
+def ran_together(axis: str, subject: Group, other: Group) -> bool:
     """Return whether both are of one device in one session, with no spread between specimens or sessions."""
     # Two devices of one host that are compared as such are not samples of a card.
     same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
     return subject.session == other.session and same_device and not subject.source
 
 
-def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
+def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
     kind, ours, theirs = _sides(axis, subject, other)
     if kind == "session":
         return stats.ratio(ours[0], theirs[0], until=subject.adaptive or other.adaptive)
@@ -105,7 +105,7 @@ def _ratio(axis: str, subject: Cell, other: Cell) -> stats.Ratio:
 Values = list[Sequence[float]]
 
 
-def _sides(axis: str, subject: Cell, other: Cell) -> tuple[Literal["session", "paired", "specimens"], Values, Values]:
+def _sides(axis: str, subject: Group, other: Group) -> tuple[Literal["session", "paired", "specimens"], Values, Values]:
     """Return how two groups are compared, and the values of each side.
 
     `session`: values of trials; `paired`: one value per specimen, where both sides ran on the same specimens;
@@ -125,19 +125,19 @@ def _sides(axis: str, subject: Cell, other: Cell) -> tuple[Literal["session", "p
     return "specimens", list(ours.values()), list(theirs.values())
 
 
-def _device(cell: Cell) -> tuple[str, str]:
-    return cell.device_hash, cell.row["unknown_device"]
+def _device(group: Group) -> tuple[str, str]:
+    return group.device_hash, group.row["unknown_device"]
 
 
-def _specimens_note(subject: Cell, other: Cell) -> str:
-    counts = [len(units_of(cell)) for cell in (subject, other)]
+def _specimens_note(subject: Group, other: Group) -> str:
+    counts = [len(units_of(group)) for group in (subject, other)]
     if max(counts) == 1:
         return "one specimen each"
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
 
 
-def _batch_note(subject: Cell, other: Cell) -> str:
+def _batch_note(subject: Group, other: Group) -> str:
     if not (subject.batch_size > 0 and other.batch_size > 0):
         return ""
     times = subject.batch_size / other.batch_size
@@ -155,8 +155,8 @@ def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _completeness(c: Comparison) -> Comparison:
     """Add a note on trials without a time. Where slow ones reached the time limit, the verdict is `incomplete`."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
-    notes = [f"{name}: {cell.lost_note}" for name, cell in sides if cell.lost]
-    cut = any(cell.lost.get("timed_out") for _, cell in sides)
+    notes = [f"{name}: {group.lost_note}" for name, group in sides if group.lost]
+    cut = any(group.lost.get("timed_out") for _, group in sides)
     return replace(c, verdict=c.verdict or ("incomplete" if cut else ""), notes=(*c.notes, *notes))
 
 

@@ -135,9 +135,9 @@ def compare(
         raise UserError("--fail-on-slower cannot judge accuracy")
     folder = all_charts or charts
     loaded = load_rows(files, keep=folder is not None)
-    result = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
+    compared = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
     answer = answers.answer_to(
-        result,
+        compared,
         loaded,
         files=answers.count_files(files),
         alpha_beta=None if alpha is None or beta is None else (alpha, beta),
@@ -146,7 +146,7 @@ def compare(
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)
     if table == "terminal":
-        in_full = every or bool(only) or alpha is not None or not answer.findings
+        in_full = every or bool(only) or alpha is not None or not answer.results
         say(*screen(answer, in_full=in_full))
         say(*everything(answer, every_table=every) if in_full else ())
     else:
@@ -157,8 +157,8 @@ def compare(
         drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme, unit=unit)
         say(*drawn, err=table != "terminal")
     if limit:
-        code, lines = gate(result, limit)
+        code, lines = gate(compared, limit)
         say(*lines, err=True)
         return code
     by_study = only.lower() in answers.STUDIES
-    return 0 if any(by_study or not finding.says_why for finding in answer.findings) else NOTHING_COMPARABLE
+    return 0 if any(by_study or not result.says_why for result in answer.results) else NOTHING_COMPARABLE

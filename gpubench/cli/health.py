@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.analysis.cells import completed
+from gpubench.analysis.groups import completed
 from gpubench.errors import UserError
 from gpubench.hardware.environment import devices_of
 from gpubench.printed import say

@@ -324,6 +324,6 @@ def results_of(path: Path, sessions: Collection[str]) -> list[str]:
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-    findings = [finding for finding in answer_of(of_this_run, Question()).findings if not finding.says_why]
-    sentences = [*(finding.sentence for finding in findings[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
+    results = [result for result in answer_of(of_this_run, Question()).results if not result.says_why]
+    sentences = [*(result.sentence for result in results[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
     return [line for sentence in sentences for line in wrapped(sentence)]

@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 import gpubench
-from gpubench.analysis.cells import as_compared
 from gpubench.analysis.compare import plausible
+from gpubench.analysis.groups import as_compared
 from gpubench.errors import UserError
-from gpubench.rows.alike import CELL
+from gpubench.rows.alike import GROUP
 from gpubench.rows.params import params_of
 from gpubench.rows.read import load
 from gpubench.rows.spreadsheet import csv_text
@@ -62,7 +62,7 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
     """
     frame = as_compared(frame)
     # Of `params` the whole: cuDNN's setting, which a group's columns have apart, is in it.
-    for _, rows in frame.groupby([name for name in CELL if name in frame], sort=False, dropna=False):
+    for _, rows in frame.groupby([name for name in GROUP if name in frame], sort=False, dropna=False):
         facts = {str(name): value for name, value in rows.iloc[0].items()}
         if (rows["measured"] == "projected").any():
             facts["measured"] = "projected"

@@ -1,6 +1,6 @@
 """Which rows are alike, by the roles of their columns: for comparing, resuming, exporting, submitting and references.
 
-The frames of `analysis.cells.completed` have the columns of AS_COMPARED; rows and files have those of `rows.row`.
+The frames of `analysis.groups.completed` have the columns of AS_COMPARED; rows and files have those of `rows.row`.
 """
 
 from gpubench.rows.column import Role
@@ -26,14 +26,14 @@ def compared(*roles: Role) -> list[str]:
     return [AS_COMPARED.get(name, name) for name in columns_of(*roles)]
 
 
-GROUP = compared(Role.RECIPE, Role.ORIGIN, Role.SCALE)
+WORKLOAD = compared(Role.RECIPE, Role.ORIGIN, Role.SCALE)
 """The part of the key that a table or chart shares.
 
 `basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure
 everything and others project, and all of them answer the same question.
 """
 
-KEY = [*GROUP, *compared(Role.CASE, Role.BATCH)]
+KEY = [*WORKLOAD, *compared(Role.CASE, Role.BATCH)]
 """What must agree for two groups of rows to be compared; the compared column is taken out of it."""
 
 SPECIMEN = compared(Role.SPECIMEN)
@@ -63,10 +63,10 @@ TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 TRIAL = [*CASE, *TURNS, "device"]
 """What rows of one trial agree in, beside its number."""
 
-CELL = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
+GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """What the trials of one group agree in."""
 
-IDENTITY = [*CELL, "device"]
+IDENTITY = [*GROUP, "device"]
 """What tells cases, specimens and stacks apart."""
 
 READ_IDENTITY = [

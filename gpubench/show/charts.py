@@ -51,8 +51,8 @@ def _not_drawn(answer: Answer, charts: Sequence[Chart]) -> list[str]:
 
 def chosen(answer: Answer, *, every: bool) -> list[Chart]:
     """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
-    of_findings = [charts for finding in answer.findings if (charts := worth_drawing(finding.charts))]
-    charts = [chart for charts in of_findings[: None if every else FINDINGS] for chart in charts]
+    of_results = [charts for result in answer.results if (charts := worth_drawing(result.charts))]
+    charts = [chart for charts in of_results[: None if every else FINDINGS] for chart in charts]
     if every or not charts:
         charts += [chart for section in answer.sections for chart in section.charts]
     return worth_drawing(charts)
@@ -65,7 +65,7 @@ def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
 
 def charts_of(section: Section) -> list[Chart]:
     """Return the charts of a section and of its results that show more than one figure."""
-    return worth_drawing([*(chart for finding in section.findings for chart in finding.charts), *section.charts])
+    return worth_drawing([*(chart for result in section.results for chart in result.charts), *section.charts])
 
 
 def _figures(chart: Chart) -> int:

@@ -54,7 +54,7 @@ def page_of(answer: Answer, home: str = "") -> str:
 
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
-    first = [chart for finding in answer.findings for chart in worth_drawing(finding.charts)][: int(folded)]
+    first = [chart for result in answer.results for chart in worth_drawing(result.charts)][: int(folded)]
     with style("page"):
         lead = inline(first, "lead", looks)
         sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
@@ -65,7 +65,7 @@ def page_of(answer: Answer, home: str = "") -> str:
         title=f"gpubench: {suites}",
         answer=answer,
         read=" ".join(read_of(answer)),
-        sentences=[finding.sentence for finding in answer.compared if finding.sentence != answer.headline],
+        sentences=[result.sentence for result in answer.comparisons if result.sentence != answer.headline],
         first=FIRST,
         suites=suites,
         sections=sections,

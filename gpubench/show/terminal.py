@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gpubench.rows.read import shown
 from gpubench.show.numbers import duration, interval_text, significant, text_of
-from gpubench.studies.section import Answer, Column, Finding, Section, Table
+from gpubench.studies.section import Answer, Column, Result, Section, Table
 from gpubench.studies.words import gain, read_of
 
 WIDTH, LINES = 79, 25
@@ -39,17 +39,17 @@ def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
     `in_full`: every section is printed below it.
     """
     head = [*wrapped(answer.headline)[:4], ""]
-    findings = answer.compared[:MOST]
-    by_model = _by_model(findings, duration if answer.unit == "s" else significant)
-    tail = ["", *_tail(answer, findings, in_full=in_full), CHARTS]
+    results = answer.comparisons[:MOST]
+    by_model = _by_model(results, duration if answer.unit == "s" else significant)
+    tail = ["", *_tail(answer, results, in_full=in_full), CHARTS]
     if by_model and len(head) + len(by_model) + len(tail) <= LINES:
         return [*head, *by_model, *tail]
-    while findings:
-        tail = ["", *_tail(answer, findings, in_full=in_full), CHARTS]
-        table = list(_findings(findings, answer.gain))
-        if len(head) + len(table) + len(tail) <= LINES or len(findings) == 1:
+    while results:
+        tail = ["", *_tail(answer, results, in_full=in_full), CHARTS]
+        table = list(_results(results, answer.gain))
+        if len(head) + len(table) + len(tail) <= LINES or len(results) == 1:
             return [*head, *table, *tail]
-        findings = findings[:-1]
+        results = results[:-1]
     return [*head[:-1], *tail]
 
 
@@ -68,7 +68,7 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
     """Return a section with its results, tables and notes."""
     yield from wrapped(section.title, width)
     yield "-" * min(cell_len(section.title), width)
-    yield from _items([finding.sentence for finding in section.findings], width)
+    yield from _items([result.sentence for result in section.results], width)
     for table in section.tables:
         if every_table or table.name != "evidence":
             yield from ["", *table_lines(table, width)]
@@ -197,20 +197,20 @@ def folded(text: str, width: int) -> list[str]:
     return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
 
 
-def _findings(findings: Sequence[Finding], gain: str) -> Iterator[str]:
+def _results(results: Sequence[Result], gain: str) -> Iterator[str]:
     """Return the table of results, headed `gain` unless a result has a figure that is not a gain."""
-    figures = [bool(finding.figure) for finding in findings]
+    figures = [bool(result.figure) for result in results]
     head = ("" if all(figures) else "value" if any(figures) else gain, *COLUMNS[1:])
-    cells = [cells_of(finding) for finding in findings]
+    cells = [cells_of(result) for result in results]
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # The columns `what` and `from` share the width that the others leave.
     room = WIDTH - 1 - sum(width + 2 for width in widths[:3] if width) - 2
     widths[3:] = _shares(cells, widths[3], widths[4], room)
     columns = [at for at in range(len(head)) if any(line[at] for line in cells)]
-    for line, finding in zip([head, *cells], [None, *findings], strict=True):
+    for line, result in zip([head, *cells], [None, *results], strict=True):
         texts = list(line)
-        if finding and cell_len(texts[4]) > widths[4]:
-            texts[4] = shown(_from(finding, on=""))
+        if result and cell_len(texts[4]) > widths[4]:
+            texts[4] = shown(_from(result, on=""))
         used = [widths[at] for at in columns]
         yield from _folded([texts[at] for at in columns], used, [at == 0 for at in columns], WIDTH)
 
@@ -234,28 +234,28 @@ def _padded(text: str, width: int, *, right: bool) -> str:
     return gap + text if right else text + gap
 
 
-def cells_of(finding: Finding) -> tuple[str, str, str, str, str]:
+def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return the line of a result in a table: value, interval, verdict, what, from. LEGEND explains the signs."""
-    interval = f"{gain(finding.interval[0])}-{gain(finding.interval[1])}" if finding.interval else ""
-    place = f" on {finding.place}" if finding.place else ""
+    interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
+    place = f" on {result.place}" if result.place else ""
     line = (
-        f"{'~' * finding.projected}{finding.figure or gain(finding.value)}",
+        f"{'~' * result.projected}{result.figure or gain(result.value)}",
         interval,
-        f"{'undecided' if finding.sure else finding.verdict}{'*' * bool(finding.doubts)}",
-        finding.what + place,
-        _from(finding, finding.on),
+        f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
+        result.what + place,
+        _from(result, result.on),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
 
-def _from(finding: Finding, on: str) -> str:
+def _from(result: Result, on: str) -> str:
     """Return the origin of a result, its settings and its models."""
-    return ", ".join(part for part in (finding.origin, *finding.settings, on) if part)
+    return ", ".join(part for part in (result.origin, *result.settings, on) if part)
 
 
-def legend(findings: Sequence[Finding]) -> list[str]:
+def legend(results: Sequence[Result]) -> list[str]:
     """Return the explanation of each sign in a table of these results."""
-    cells = [cells_of(finding) for finding in findings]
+    cells = [cells_of(result) for result in results]
     return [
         explanation
         for sign, explanation in LEGEND.items()
@@ -263,25 +263,24 @@ def legend(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> list[str]:
+def _by_model(results: Sequence[Result], figure: Callable[[float], str]) -> list[str]:
     """Return a table with a line per model and a column per card; empty where the results do not fit such a table.
 
     They fit if they compare one pair of cards in one suite and at most two precisions, with 1 run per card. Results
     that compare precisions become sentences below the table.
     """
-    cards = sorted(
-        (finding for finding in findings if finding.kind == "card"), key=lambda card: card.precision != "fp32"
-    )
-    others = [finding for finding in findings if finding.kind != "card"]
+    cards = sorted((result for result in results if result.kind == "card"), key=lambda card: card.precision != "fp32")
+    others = [result for result in results if result.kind != "card"]
     parts_by_model = [{part.model: part for part in card.parts} for card in cards]
     alike = {(card.what, card.verdict, card.settings) for card in cards}
     plain = all(
-        not (card.unit or card.caveats or card.projected or card.figure) and card.verdict == "one run" for card in cards
+        not (card.unit or card.differences or card.projected or card.figure) and card.verdict == "one run"
+        for card in cards
     )
     unique_models = all(len(parts) == len(card.parts) for parts, card in zip(parts_by_model, cards, strict=True))
     if not (len(alike) == 1 and len({card.where for card in cards}) == len(cards) <= 2 and plain and unique_models):
         return []
-    if len({finding.suite for finding in findings}) > 1 or any(other.kind != "precision" for other in others):
+    if len({result.suite for result in results}) > 1 or any(other.kind != "precision" for other in others):
         return []
     head = ["", *(text for card in cards for text in (_short(card.baseline), _short(card.subject), "speedup"))]
     lines = []
@@ -291,7 +290,7 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
             line += [figure(part.baseline), figure(part.subject), gain(part.value)] if part else ["", "", ""]
         lines.append(line)
     if len(lines) > 1:
-        means = [f"{gain(card.value)}{'*' * bool(card.doubts)}" for card in cards]
+        means = [f"{gain(card.value)}{'*' * bool(card.caveats)}" for card in cards]
         lines.append(["mean", *(text for mean in means for text in ("", "", mean))])
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
@@ -301,8 +300,8 @@ def _by_model(findings: Sequence[Finding], figure: Callable[[float], str]) -> li
     over = " " * (widths[0] + 1)
     for at, card in enumerate(cards):
         over += "  " + card.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
-    doubts = [f"* in {card.precision}: {'; '.join(card.doubts)}." for card in cards if card.doubts]
-    below = [line for text in [*doubts, *(other.sentence for other in others)] for line in wrapped(text)]
+    caveats = [f"* in {card.precision}: {'; '.join(card.caveats)}." for card in cards if card.caveats]
+    below = [line for text in [*caveats, *(other.sentence for other in others)] for line in wrapped(text)]
     drawn = [line.rstrip() for line in [over, *drawn, *([""] if below else []), *below]]
     return drawn if max(map(cell_len, drawn)) <= WIDTH else []
 
@@ -312,10 +311,10 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
-def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iterator[str]:
+def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterator[str]:
     """Return what was read, what is not on the screen, the options that print it, and the legend."""
     parts = read_of(answer)
-    more = len(answer.compared) - len(findings)
+    more = len(answer.comparisons) - len(results)
     plural = "s" * (more > 1)
     if in_full:
         parts += [f"{more} more result{plural} below."] if more else []
@@ -323,14 +322,14 @@ def _tail(answer: Answer, findings: Sequence[Finding], *, in_full: bool) -> Iter
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
         parts += [f"{left} group{'s' * (left > 1)} had no counterpart (--all lists them)."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
-        suites = list(dict.fromkeys(finding.suite for finding in answer.findings))
+        suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(*(finding.cases for finding in answer.findings if finding.names_bound))
-        parts += ["Why: --only roofline."] if any(finding.cases & explained for finding in findings) else []
+        explained = frozenset[int]().union(*(result.cases for result in answer.results if result.names_bound))
+        parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
     yield from wrapped(" ".join(parts))
-    if any(finding.baseline for finding in findings):
+    if any(result.baseline for result in results):
         better = "faster" if answer.gain == "speedup" else "better"
-        signs = " ".join([f"A / B: above 1, A is {better}.", *legend(findings)])
+        signs = " ".join([f"A / B: above 1, A is {better}.", *legend(results)])
         yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."))
 
 

@@ -10,7 +10,7 @@ from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.show.terminal import cells_of, legend
-from gpubench.studies.section import Answer, Bars, Chart, Estimate, Finding, Section, Table, flat, flat_names
+from gpubench.studies.section import Answer, Bars, Chart, Estimate, Result, Section, Table, flat, flat_names
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
@@ -29,7 +29,7 @@ def as_json(answer: Answer) -> str:
         "version": JSON_VERSION,
         "headline": answer.headline,
         **{name: getattr(answer, name) for name in JSON_FACTS},
-        "findings": [_finding(finding) for finding in answer.findings],
+        "results": [_result(result) for result in answer.results],
         "sections": [_section(section) for section in answer.sections],
         "left_out": answer.left_out,
         "problems": answer.problems,
@@ -37,19 +37,19 @@ def as_json(answer: Answer) -> str:
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _result(result: Result) -> dict[str, Any]:
     """Return a result with its models, as JSON has it."""
     hidden = {"charts", "cases", "parts"}
-    facts = {field.name: _plain(getattr(finding, field.name)) for field in fields(finding) if field.name not in hidden}
-    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in finding.parts]
-    return facts | {"sentence": finding.sentence, "where": finding.where, "parts": parts}
+    facts = {field.name: _plain(getattr(result, field.name)) for field in fields(result) if field.name not in hidden}
+    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in result.parts]
+    return facts | {"sentence": result.sentence, "where": result.where, "parts": parts}
 
 
 def _section(section: Section) -> dict[str, Any]:
     """Return a section, as JSON has it."""
     return {
         **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
-        "findings": [finding.sentence for finding in section.findings],
+        "results": [result.sentence for result in section.results],
         "tables": [_table(table) for table in section.tables],
         "charts": [_chart(chart) for chart in section.charts],
     }
@@ -91,16 +91,16 @@ def as_csv(answer: Answer) -> str:
     names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat_names(table))]))
     lines: list[dict[str, Any]] = [
         {
-            "section": finding.suite,
-            "study": finding.kind,
-            "table": "findings",
-            "sentence": finding.sentence,
-            "verdict": finding.verdict,
-            "value": finding.value,
-            "figure": finding.figure,
-            **dict(zip(("low", "high"), finding.interval or (None, None), strict=True)),
+            "section": result.suite,
+            "study": result.kind,
+            "table": "results",
+            "sentence": result.sentence,
+            "verdict": result.verdict,
+            "value": result.value,
+            "figure": result.figure,
+            **dict(zip(("low", "high"), result.interval or (None, None), strict=True)),
         }
-        for finding in answer.findings
+        for result in answer.results
     ]
     for section, table in tables:
         about = {"section": section.title, "study": section.study, "table": table.name}
@@ -116,15 +116,15 @@ def _shown(value: Any) -> Any:
 def as_markdown(answer: Answer) -> str:
     """Return the results, then each section with its tables, as Markdown for an issue or a README."""
     parts = [f"{_escaped(answer.headline)}\n"]
-    if answer.findings:
+    if answer.results:
         header = [answer.gain, "95%", "verdict", "what", "from"]
-        parts.append(_grid(header, [list(cells_of(finding)) for finding in answer.findings], {answer.gain, "95%"}))
-        parts += [f"{_escaped(line)}\n" for line in legend(answer.findings)]
+        parts.append(_grid(header, [list(cells_of(result)) for result in answer.results], {answer.gain, "95%"}))
+        parts += [f"{_escaped(line)}\n" for line in legend(answer.results)]
     if read := read_of(answer):
         parts.append(f"{_escaped(' '.join(read))}\n")
     for section in answer.sections:
         parts.append(f"**{_escaped(section.title)}**\n")
-        parts += [f"- {_escaped(finding.sentence)}" for finding in section.findings]
+        parts += [f"- {_escaped(result.sentence)}" for result in section.results]
         parts += ["", *(_markdown_table(table) for table in section.tables)]
         parts += [f"{_escaped(note)}\n" for note in section.notes]
         parts += [f"Recipe: {_escaped(section.recipe)}\n"] if section.recipe else []

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import Cell
-from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.compare import Compared, Workload
+from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
@@ -13,37 +13,37 @@ from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
 
-def sections(result: Result) -> Iterator[Section]:
+def sections(compared: Compared) -> Iterator[Section]:
     """Yield a section per group that compares changes with `plain`, the best change first."""
-    metric = result.metric
-    for group in result.groups:
-        changes = [c for c in group.comparisons if is_change(c)]
+    metric = compared.metric
+    for workload in compared.workloads:
+        changes = [c for c in workload.comparisons if is_change(c)]
         changes.sort(key=lambda c: -metric.gain_of(c.ratio).value)
         if not changes:
             continue
-        title = words.title_of(group.cases)
+        title = words.title_of(workload.cases)
         yield Section(
             "ablation",
             changes[0].subject.suite,
             title,
-            tuple(_finding(c, metric) for c in changes),
-            (_table(changes, group, metric), *_cells(group, metric)),
+            tuple(_result(c, metric) for c in changes),
+            (_table(changes, workload, metric), *_groups(workload, metric)),
             (*_seconds_charts(changes, title, metric), _chart(changes, title, metric)),
             (),
-            group.left_out,
-            words.recipe_of(group.cases),
-            behind(group.cases),
+            workload.left_out,
+            words.recipe_of(workload.cases),
+            behind(workload.cases),
         )
 
 
-def _finding(c: Comparison, metric: Metric) -> Finding:
+def _result(c: Comparison, metric: Metric) -> Result:
     gain = metric.gain_of(c.ratio)
     name = words.name(c.subject_name)
     place = c.subject.label
-    return Finding(
+    return Result(
         kind="ablation",
         suite=c.subject.suite,
         subject=c.subject_name,
@@ -56,18 +56,22 @@ def _finding(c: Comparison, metric: Metric) -> Finding:
         origin=f"{c.subject.precision}, {c.subject.suite}",
         place=place,
         facts=words.facts_of(c.other),
-        doubts=words.doubts_of((c.subject, c.other)),
+        caveats=words.caveats_of((c.subject, c.other)),
         projected="projected" in {c.subject.measured, c.other.measured},
         cases=c.subject.cases | c.other.cases,
     )
 
 
-def _cells(group: Group, metric: Metric) -> tuple[Table, ...]:
+def _groups(workload: Workload, metric: Metric) -> tuple[Table, ...]:
     """Return the tables of cases and evidence, unless `pairs` shows them."""
-    return () if compares_more(group) else (cases_table(group.cases, metric), evidence_table(group.cells, metric))
+    return (
+        ()
+        if compares_more(workload)
+        else (cases_table(workload.cases, metric), evidence_table(workload.groups, metric))
+    )
 
 
-def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table:
+def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) -> Table:
     """Return a line per change, with the reason for changes that could not run."""
     columns = (
         Column("change"),
@@ -93,7 +97,7 @@ def _table(changes: Sequence[Comparison], group: Group, metric: Metric) -> Table
             )
         )
     nothing = (None,) * (len(columns) - 4)
-    lines += [(hole.model, None, hole.status, *nothing, hole.reason) for hole in group.holes]
+    lines += [(hole.model, None, hole.status, *nothing, hole.reason) for hole in workload.holes]
     return Table("changes", columns, tuple(lines))
 
 
@@ -106,19 +110,19 @@ def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -
         by_plain.setdefault((c.other.label, c.other.precision), []).append(c)
     for (label, precision), alike in by_plain.items():
         plain, steps = alike[0].other, sorted(alike, key=lambda c: (_changed(c), -c.subject.median))
-        groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
+        bar_groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
         for c in steps:
             gain = f"{words.gain(metric.gain_of(c.ratio).value)}x"
-            groups.append(BarGroup(c.subject_name, (Bar("seconds", c.subject.median, c.subject.interval),), gain))
-        cells = [plain, *(c.subject for c in steps)]
+            bar_groups.append(BarGroup(c.subject_name, (Bar("seconds", c.subject.median, c.subject.interval),), gain))
+        groups = [plain, *(c.subject for c in steps)]
         yield Bars(
             words.slug(f"{plain.suite} seconds {label} {precision}"),
             _best(alike, metric),
             f"Seconds per run; right: speedup over {PLAIN}; lower is better; {title}",
-            tuple(groups),
+            tuple(bar_groups),
             "s",
-            foot=words.origin(cells),
-            cases=behind(cells),
+            foot=words.origin(groups),
+            cases=behind(groups),
         )
 
 
@@ -138,23 +142,23 @@ def _best(changes: Sequence[Comparison], metric: Metric) -> str:
 
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     """Return the chart of ratios, a dot per change."""
-    groups = []
+    bar_groups = []
     for c in changes:
         gain = metric.gain_of(c.ratio)
         bar = Bar(
             c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "undecided"} else ""
         )
-        groups.append(BarGroup(c.subject_name, (bar,)))
-    cells = [cell for c in changes for cell in (c.subject, c.other)]
+        bar_groups.append(BarGroup(c.subject_name, (bar,)))
+    groups = [group for c in changes for group in (c.subject, c.other)]
     return Bars(
-        words.slug(f"{cells[0].suite} changes {cells[0].label}"),
+        words.slug(f"{groups[0].suite} changes {groups[0].label}"),
         _best(changes, metric),
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
-        tuple(groups),
+        tuple(bar_groups),
         "ratio",
         reference=1.0,
-        foot=words.origin(cells),
-        cases=behind(cells),
+        foot=words.origin(groups),
+        cases=behind(groups),
     )
 
 
@@ -174,19 +178,19 @@ def verdict_in_words(c: Comparison) -> str:
     return f"{verdict}: {_evidence(c.subject, c.other)}"
 
 
-def _evidence(change: Cell, plain: Cell) -> str:
+def _evidence(change: Group, plain: Group) -> str:
     """Return the figure that changed most between the two, of those that usually explain a difference."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
         return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
-        resident = [_rate(cell.number("resident_samples_per_second")) for cell in (change, plain)]
+        resident = [_rate(group.number("resident_samples_per_second")) for group in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
     if abs(change.epochs - plain.epochs) > 0:  # both known
         return f"epochs {change.epochs:.0f} against {plain.epochs:.0f}"
-    waits = [cell.number("loader_wait") for cell in (change, plain)]
-    checks = [cell.number("valid_seconds") for cell in (change, plain)]
+    waits = [group.number("loader_wait") for group in (change, plain)]
+    checks = [group.number("valid_seconds") for group in (change, plain)]
     share = checks[1] / plain.median
     if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
         return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}, {share:.0%} of the plain run"

@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpubench.analysis.cells import Cell, texts_of
+from gpubench.analysis.groups import Group, texts_of
 from gpubench.analysis.matching import other_stack
 from gpubench.analysis.stats import DECIDING_TRIALS, median, ratio, verdict
 from gpubench.rows.alike import KEY
 
 SAME = [*KEY, "batch_size", "card", "suite_digest"]
-"""Columns that are equal in comparable cells; the software may differ as much as in a verdict."""
-FilesOf = Callable[[Cell], Collection[Hashable]]
+"""Columns that are equal in comparable groups; the software may differ as much as in a verdict."""
+FilesOf = Callable[[Group], Collection[Hashable]]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Agreement:
     submissions: int
     """Submissions with at least DECIDING_TRIALS trials."""
     agreeing: int
-    """The largest number that agrees with one submission of the cell, which is counted too."""
+    """The largest number that agrees with one submission of the group, which is counted too."""
     spread: float
     """Their largest median over the smallest, minus 1."""
 
@@ -38,58 +38,58 @@ class Agreement:
         return f"{self.agreeing}{total} agree{'s' * (self.agreeing == 1)}{spread}"
 
 
-def agreements(cells: Sequence[Cell], files_of: FilesOf) -> list[Agreement | None]:
-    """Return the agreement on the case of each cell; None for imported rows and cells without a time.
+def agreements(groups: Sequence[Group], files_of: FilesOf) -> list[Agreement | None]:
+    """Return the agreement on the case of each group; None for imported rows and groups without a time.
 
     Two submissions agree if the verdict on their trials is `same`: the 90% interval of the ratio of their medians is
-    within the minimum effect. `files_of` returns the files of a cell's rows.
+    within the minimum effect. `files_of` returns the files of a group's rows.
     """
-    pools: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    for cell in cells:
-        for part in _parts(cell):
+    pools: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        for part in _parts(group):
             pools[texts_of(part, SAME)].append(part)
     submission = {at: number for pool in pools.values() for at, number in _submissions(pool, files_of).items()}
-    return [_agreement(cell, pools, submission) for cell in cells]
+    return [_agreement(group, pools, submission) for group in groups]
 
 
-def _parts(cell: Cell) -> Sequence[Cell]:
-    """Return the parts of a cell (one specimen, one session each) that were measured with gpubench."""
-    return [part for part in cell.parts or (cell,) if part.values and not part.source]
+def _parts(group: Group) -> Sequence[Group]:
+    """Return the parts of a group (one specimen, one session each) that were measured with gpubench."""
+    return [part for part in group.parts or (group,) if part.values and not part.source]
 
 
-def _submissions(cells: Sequence[Cell], files_of: FilesOf) -> dict[int, int]:
-    """Return the number of the submission by id of the cell, for the cells of one case.
+def _submissions(groups: Sequence[Group], files_of: FilesOf) -> dict[int, int]:
+    """Return the number of the submission by id of the group, for the groups of one case.
 
-    Cells that share a device, a session or a file are one submission: cards of one host share a session, and a file has
-    one author. Rows of other cases do not connect submissions.
+    Groups that share a device, a session or a file are one submission: cards of one host share a session, and a file
+    has one author. Rows of other cases do not connect submissions.
     """
     first: dict[Hashable, int] = {}
-    joined = list(range(len(cells)))
+    joined = list(range(len(groups)))
 
     def root(at: int) -> int:
         while joined[at] != at:
             at = joined[at]
         return at
 
-    for at, cell in enumerate(cells):
-        for mark in _marks(cell, files_of):
+    for at, group in enumerate(groups):
+        for mark in _marks(group, files_of):
             joined[root(at)] = root(first.setdefault(mark, at))
-    return {id(cell): root(at) for at, cell in enumerate(cells)}
+    return {id(group): root(at) for at, group in enumerate(groups)}
 
 
-def _marks(cell: Cell, files_of: FilesOf) -> Iterator[Hashable]:
-    """Yield the files, the device and the session of a cell; no two submissions share one."""
-    yield from (("file", file) for file in files_of(cell))
-    yield from ((name, value) for name in ("device_hash", "session") if (value := str(cell.row[name])))
+def _marks(group: Group, files_of: FilesOf) -> Iterator[Hashable]:
+    """Yield the files, the device and the session of a group; no two submissions share one."""
+    yield from (("file", file) for file in files_of(group))
+    yield from ((name, value) for name in ("device_hash", "session") if (value := str(group.row[name])))
 
 
 def _agreement(
-    cell: Cell, pools: Mapping[tuple[str, ...], Sequence[Cell]], submission: Mapping[int, int]
+    group: Group, pools: Mapping[tuple[str, ...], Sequence[Group]], submission: Mapping[int, int]
 ) -> Agreement | None:
-    parts = _parts(cell)
+    parts = _parts(group)
     if not parts:
         return None
-    by_submission: dict[int, list[Cell]] = defaultdict(list)
+    by_submission: dict[int, list[Group]] = defaultdict(list)
     for other in pools[texts_of(parts[0], SAME)]:
         if not other_stack("device_hash", parts[0], other):
             by_submission[submission[id(other)]].append(other)
@@ -109,9 +109,9 @@ def _agreement(
     return Agreement(len(values), len(medians), max(medians) / min(medians) - 1)
 
 
-def _values(cells: Sequence[Cell]) -> list[float]:
-    """Return the trials of a submission, or the medians of its cells if it has several."""
-    return list(cells[0].values) if len(cells) == 1 else [cell.median for cell in cells]
+def _values(groups: Sequence[Group]) -> list[float]:
+    """Return the trials of a submission, or the medians of its groups if it has several."""
+    return list(groups[0].values) if len(groups) == 1 else [group.median for group in groups]
 
 
 def _agree(one: Sequence[float], other: Sequence[float]) -> bool:

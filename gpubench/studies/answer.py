@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
+from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
 from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, goals, ladder, pairs, roofline, scaling, stages, words
-from gpubench.studies.section import Answer, Bars, Chart, Finding, Section, Table, Value, in_order
+from gpubench.studies.section import Answer, Bars, Chart, Result, Section, Table, Value, in_order
 
-STUDIES: dict[str, Callable[[Result], Iterator[Section]]] = {
+STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "pairs": pairs.sections,
     "ladder": ladder.sections,
     "ablation": ablation.sections,
@@ -41,7 +41,7 @@ def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
 
 
 def answer_to(
-    result: Result,
+    compared: Compared,
     loaded: Loaded,
     *,
     files: int = 0,
@@ -50,9 +50,9 @@ def answer_to(
 ) -> Answer:
     """Return the answer that shows what was compared."""
     studies = STUDIES | {"scaling": lambda compared: scaling.sections(compared, alpha_beta, scale_to)}
-    sections = _finished([section for study in studies.values() for section in study(result)])
-    findings = in_order([finding for section in sections for finding in section.findings])
-    rows = result.frame["case"]
+    sections = _finished([section for study in studies.values() for section in study(compared)])
+    results = in_order([result for section in sections for result in section.results])
+    rows = compared.frame["case"]
 
     def table(cases: frozenset[int] | None) -> bytes:
         return loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)])
@@ -60,23 +60,23 @@ def answer_to(
     def count(cases: frozenset[int]) -> int:
         return int(rows.isin(cases).sum())
 
-    gains = [finding for finding in findings if not finding.says_why]
+    gains = [result for result in results if not result.says_why]
     return Answer(
-        headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(result)}.",
-        findings=tuple(findings),
+        headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(compared)}.",
+        results=tuple(results),
         sections=tuple(sections),
-        gain=result.metric.gain,
-        metric=result.metric.name,
-        unit=result.metric.unit,
-        rule=_rule(result.metric),
+        gain=compared.metric.gain,
+        metric=compared.metric.name,
+        unit=compared.metric.unit,
+        rule=_rule(compared.metric),
         files=files,
         rows=len(rows),
         about=len(rows),
-        failed=result.failed,
-        missed=result.missed,
-        stopped=int((result.frame["status"] == "interrupted").sum()),
-        left_out=tuple(result.left_out),
-        problems=tuple(result.problems),
+        failed=compared.failed,
+        missed=compared.missed,
+        stopped=int((compared.frame["status"] == "interrupted").sum()),
+        left_out=tuple(compared.left_out),
+        problems=tuple(compared.problems),
         table=table,
         count=count,
     )
@@ -87,9 +87,9 @@ def count_files(paths: Sequence[Path]) -> int:
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
-def _why_nothing(result: Result) -> str:
-    lost = dict.fromkeys(line for group in result.groups for line in pairs.without_result(group, result))
-    return "; ".join(lost) or f"no two rows differ in {' or '.join(result.axes)} alone"
+def _why_nothing(compared: Compared) -> str:
+    lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
+    return "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
 
 
 def _rule(metric: Metric) -> str:
@@ -105,14 +105,14 @@ def _rule(metric: Metric) -> str:
 
 def _finished(sections: Sequence[Section]) -> list[Section]:
     """Return the sections with distinct titles, results and chart names, sorted by their first result."""
-    findings = _against_full_runs([finding for section in sections for finding in section.findings])
-    settings = words.apart([_words(finding) for finding in findings], [finding.facts for finding in findings])
+    results = _against_full_runs([result for section in sections for result in section.results])
+    settings = words.apart([_words(result) for result in results], [result.facts for result in results])
     names: Counter[str] = Counter()
-    complete = iter([_told(finding, facts, names) for finding, facts in zip(findings, settings, strict=True)])
+    complete = iter([_told(result, facts, names) for result, facts in zip(results, settings, strict=True)])
     finished = [
         replace(
             section,
-            findings=tuple(in_order([next(complete) for _ in section.findings])),
+            results=tuple(in_order([next(complete) for _ in section.results])),
             charts=tuple(_named(chart, names) for chart in section.charts),
         )
         for section in sections
@@ -121,43 +121,43 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
     recipes = [{name: f"{name}={value}" for name, value in params_of(section.recipe).items()} for section in finished]
     more = [facts[:3] for facts in words.apart(titles, recipes)]
     named = [replace(s, title=", ".join([s.title, *facts])) for s, facts in zip(finished, more, strict=True)]
-    order = {id(finding): at for at, finding in enumerate(in_order([finding for s in named for finding in s.findings]))}
-    return sorted(named, key=lambda s: min((order[id(finding)] for finding in s.findings), default=len(order)))
+    order = {id(result): at for at, result in enumerate(in_order([result for s in named for result in s.results]))}
+    return sorted(named, key=lambda s: min((order[id(result)] for result in s.results), default=len(order)))
 
 
-def _against_full_runs(findings: Sequence[Finding]) -> list[Finding]:
+def _against_full_runs(results: Sequence[Result]) -> list[Result]:
     """Return the results; projections that differ from full runs of the same recipe get a caveat."""
-    full: dict[tuple[object, ...], Finding] = {}
-    for finding in findings:
-        if finding.facts.get("mode") == "full" and not finding.projected:
-            full[_recipe(finding)] = finding
+    full: dict[tuple[object, ...], Result] = {}
+    for result in results:
+        if result.facts.get("mode") == "full" and not result.projected:
+            full[_recipe(result)] = result
     checked = []
-    for finding in findings:
-        whole = full.get(_recipe(finding)) if finding.projected else None
-        low, high = finding.interval or (finding.value / (1 + CLOSE), finding.value * (1 + CLOSE))
+    for result in results:
+        whole = full.get(_recipe(result)) if result.projected else None
+        low, high = result.interval or (result.value / (1 + CLOSE), result.value * (1 + CLOSE))
         if whole and not low <= whole.value <= high:
-            doubt = f"full runs of the same recipe measured {words.gain(whole.value)}"
-            finding = replace(finding, doubts=(*finding.doubts, doubt))
-        checked.append(finding)
+            caveat = f"full runs of the same recipe measured {words.gain(whole.value)}"
+            result = replace(result, caveats=(*result.caveats, caveat))
+        checked.append(result)
     return checked
 
 
-def _recipe(finding: Finding) -> tuple[object, ...]:
+def _recipe(result: Result) -> tuple[object, ...]:
     """Return what a full run and a sample of it have in common."""
-    facts = frozenset((name, fact) for name, fact in finding.facts.items() if name != "mode")
-    return *_words(finding), frozenset(finding.models), facts
+    facts = frozenset((name, fact) for name, fact in result.facts.items() if name != "mode")
+    return *_words(result), frozenset(result.models), facts
 
 
-def _words(finding: Finding) -> tuple[str, ...]:
-    return finding.kind, finding.suite, finding.what, finding.where
+def _words(result: Result) -> tuple[str, ...]:
+    return result.kind, result.suite, result.what, result.where
 
 
-def _told(finding: Finding, settings: tuple[str, ...], names: Counter[str]) -> Finding:
-    known = replace(finding, settings=settings)
-    foot = ". ".join(filter(None, [words.basis(replace(known, doubts=())), finding.source]))
+def _told(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
+    known = replace(result, settings=settings)
+    foot = ". ".join(filter(None, [words.basis(replace(known, caveats=())), result.source]))
     charts = [
-        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *finding.doubts]))
-        for chart in finding.charts
+        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *result.caveats]))
+        for chart in result.charts
     ]
     slug = words.slug(" ".join(settings))
     return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
@@ -173,34 +173,34 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
     return replace(chart, name=f"{chart.name}-{number}") if number > 1 else chart
 
 
-def headline(findings: Sequence[Finding]) -> str:
+def headline(results: Sequence[Result]) -> str:
     """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
-    first = findings[0]
-    alike = [finding for finding in findings if _basis(finding) == _basis(first) and finding.what == first.what][:3]
-    if first.kind != "card" or first.interval or first.figure or len({finding.where for finding in alike}) < len(alike):
+    first = results[0]
+    alike = [result for result in results if _basis(result) == _basis(first) and result.what == first.what][:3]
+    if first.kind != "card" or first.interval or first.figure or len({result.where for result in alike}) < len(alike):
         return first.sentence
     parts = [
         first.said,
         *(
-            f"{words.times(finding.value)} {finding.where}{', with a caveat' * bool(finding.doubts)}"
-            for finding in alike[1:]
+            f"{words.times(result.value)} {result.where}{', with a caveat' * bool(result.caveats)}"
+            for result in alike[1:]
         ),
     ]
     return f"{', and '.join(parts)} ({first.basis})."
 
 
-def _basis(finding: Finding) -> tuple[object, ...]:
+def _basis(result: Result) -> tuple[object, ...]:
     return (
-        finding.kind,
-        finding.suite,
-        finding.models,
-        finding.trials,
-        finding.verdict,
-        finding.settings,
-        finding.caveats,
-        finding.projected,
-        bool(finding.interval),
-        bool(finding.figure),
+        result.kind,
+        result.suite,
+        result.models,
+        result.trials,
+        result.verdict,
+        result.settings,
+        result.differences,
+        result.projected,
+        bool(result.interval),
+        bool(result.figure),
     )
 
 
@@ -217,13 +217,11 @@ def only(answer: Answer, wish: str) -> Answer:
         cards = {name for section in answer.sections for table in section.tables for name in _cards_in(table)}
         there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
         raise UserError(f"--only {wish}: there is {', '.join(there)}{did_you_mean(wish, there)}")
-    findings = in_order([finding for section in chosen for finding in section.findings])
-    head = headline(findings) if findings else "Nothing here can be compared."
+    results = in_order([result for section in chosen for result in section.results])
+    head = headline(results) if results else "Nothing here can be compared."
     left_out = tuple(line for line in answer.left_out if wanted in line.lower())
     rows = answer.count(frozenset().union(*(section.cases for section in chosen)))
-    return replace(
-        answer, headline=head, findings=tuple(findings), sections=tuple(chosen), left_out=left_out, about=rows
-    )
+    return replace(answer, headline=head, results=tuple(results), sections=tuple(chosen), left_out=left_out, about=rows)
 
 
 def _about(section: Section, card: str) -> Section | None:
@@ -232,20 +230,18 @@ def _about(section: Section, card: str) -> Section | None:
     def fits(texts: Iterable[Value]) -> bool:
         return any(card in text.lower() for text in texts if isinstance(text, str))
 
-    findings = tuple(
-        finding for finding in section.findings if fits((finding.subject, finding.baseline, finding.place))
-    )
+    results = tuple(result for result in section.results if fits((result.subject, result.baseline, result.place)))
     tables = []
     for table in section.tables:
         at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]
         lines = tuple(line for line in table.lines if fits(line[n] for n in at))
         # A table without card columns belongs to the results.
-        tables += [replace(table, lines=lines)] if lines else [table] if findings and not at else []
-    if not (findings or tables):
+        tables += [replace(table, lines=lines)] if lines else [table] if results and not at else []
+    if not (results or tables):
         return None
-    charts = tuple(chart for chart in section.charts if findings or _shows(chart, card))
+    charts = tuple(chart for chart in section.charts if results or _shows(chart, card))
     left_out = tuple(line for line in section.left_out if card in line.lower())
-    return replace(section, findings=findings, tables=tuple(tables), charts=charts, left_out=left_out)
+    return replace(section, results=results, tables=tuple(tables), charts=charts, left_out=left_out)
 
 
 def _cards_in(table: Table) -> Iterator[str]:

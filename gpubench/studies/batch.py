@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis.cells import Cell, marks_in, short, text_of
-from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.compare import Compared, Workload
+from gpubench.analysis.groups import Group, marks_in, short, text_of
 from gpubench.analysis.scaling import cases_of, is_count
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
-from gpubench.studies.section import Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.studies.section import Column, Line, Lines, Point, Result, Section, Table
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
@@ -41,21 +41,21 @@ class Size:
     """The learning rate, if each batch has a different one; else empty."""
 
 
-def sections(result: Result) -> Iterator[Section]:
+def sections(compared: Compared) -> Iterator[Section]:
     """Yield a section per group with a batch search, and per suite with runs of several batches."""
-    if not result.is_usual:
+    if not compared.is_usual:
         return
-    for group in result.groups:
-        curves = [(cell, curve) for cell in group.cells if len(curve := _curve(cell)) > 1]
+    for workload in compared.workloads:
+        curves = [(group, curve) for group in workload.groups if len(curve := _curve(group)) > 1]
         if curves:
-            yield _of_curves(group, curves)
-    yield from _of_accuracy(result)
+            yield _of_curves(workload, curves)
+    yield from _of_accuracy(compared)
 
 
-def _curve(cell: Cell) -> RateByBatch:
+def _curve(group: Group) -> RateByBatch:
     """Return the batches that the search measured; empty if the row has no readable curve."""
     try:
-        tried = json.loads(str(cell.row["batch_curve"]) or "[]")
+        tried = json.loads(str(group.row["batch_curve"]) or "[]")
         measured = {
             int(number(batch)): (number(rate), number(more[0]) if more else math.nan) for batch, rate, *more in tried
         }
@@ -64,8 +64,8 @@ def _curve(cell: Cell) -> RateByBatch:
     return {batch: measured[batch] for batch in sorted(measured) if batch > 0 and measured[batch][0] > 0}
 
 
-def _of_curves(group: Group, curves: list[tuple[Cell, RateByBatch]]) -> Section:
-    names = [f"{cell.model} {cell.precision} {cell.label}" for cell, _ in curves]
+def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> Section:
+    names = [f"{group.model} {group.precision} {group.label}" for group, _ in curves]
     columns = (
         Column("model"),
         Column("card"),
@@ -75,12 +75,12 @@ def _of_curves(group: Group, curves: list[tuple[Cell, RateByBatch]]) -> Section:
         Column("peak memory", "bytes", "lower"),
     )
     lines = tuple(
-        (cell.model, cell.label, cell.precision, batch, rate, None if math.isnan(peak) else peak)
-        for cell, curve in curves
+        (group.model, group.label, group.precision, batch, rate, None if math.isnan(peak) else peak)
+        for group, curve in curves
         for batch, (rate, peak) in curve.items()
     )
-    suite, title = group.cells[0].suite, f"{words.title_of(group.cells)}; rate by batch"
-    cases = behind(cell for cell, _ in curves)
+    suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; rate by batch"
+    cases = behind(group for group, _ in curves)
     chart = Lines(
         words.slug(title),
         f"{suite}: the rate grows with the batch",
@@ -92,43 +92,43 @@ def _of_curves(group: Group, curves: list[tuple[Cell, RateByBatch]]) -> Section:
         "batch",
         "samples/s",
         log_x=2,
-        foot=words.origin([cell for cell, _ in curves]),
+        foot=words.origin([group for group, _ in curves]),
         cases=cases,
     )
-    findings = tuple(_fastest(cell, curve) for cell, curve in curves)
-    recipe, tables = words.recipe_of(group.cells), (Table("rate by batch", columns, lines),)
-    return Section("batch", suite, title, findings, tables, (chart,), recipe=recipe, cases=cases)
+    results = tuple(_fastest(group, curve) for group, curve in curves)
+    recipe, tables = words.recipe_of(workload.groups), (Table("rate by batch", columns, lines),)
+    return Section("batch", suite, title, results, tables, (chart,), recipe=recipe, cases=cases)
 
 
-def _fastest(cell: Cell, curve: RateByBatch) -> Finding:
+def _fastest(group: Group, curve: RateByBatch) -> Result:
     """Return the result of the fastest batch over the smallest."""
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
-    where = f"on {words.name(cell.label)} in {cell.precision}"
-    return Finding(
+    where = f"on {words.name(group.label)} in {group.precision}"
+    return Result(
         kind="batch",
-        suite=cell.suite,
+        suite=group.suite,
         subject=f"batch {best:,}",
         baseline=f"{least:,}",
         value=gain,
         verdict="one run",
-        models=(cell.model,),
+        models=(group.model,),
         trials=(1, 1),
         said=f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}",
-        origin=f"{cell.precision}, {cell.suite}",
-        precision=cell.precision,
-        place=cell.label,
-        facts=words.facts_of(cell),
-        cases=cell.cases,
+        origin=f"{group.precision}, {group.suite}",
+        precision=group.precision,
+        place=group.label,
+        facts=words.facts_of(group),
+        cases=group.cases,
     )
 
 
-def _of_accuracy(result: Result) -> Iterator[Section]:
+def _of_accuracy(compared: Compared) -> Iterator[Section]:
     """Yield accuracy by `global_batch`, a line per recipe and software stack.
 
     Rows of all sessions and devices are pooled: neither changes the accuracy.
     """
-    frame = result.frame
+    frame = compared.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
     # Large batches that miss the suite's goal have an accuracy too.
     ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
@@ -242,16 +242,16 @@ def _accuracy_section(
         foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
         cases=cases,
     )
-    findings = tuple(_accuracy_finding(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)
+    results = tuple(_accuracy_result(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)
     title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, table),)
-    return Section("batch", suite, title, findings, tables, (chart,), cases=cases)
+    return Section("batch", suite, title, results, tables, (chart,), cases=cases)
 
 
-def _accuracy_finding(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Finding:
+def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Result:
     """Return the result of the accuracy at the largest batch against the smallest."""
     small, large = sizes[0], sizes[-1]
     figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
-    return Finding(
+    return Result(
         kind="batch",
         suite=suite,
         subject=f"batch {large.batch:,}",
@@ -263,7 +263,7 @@ def _accuracy_finding(suite: str, name: str, sizes: list[Size], cases: frozenset
         said=f"Batch {_named(large)} has {figure} accuracy against batch {_named(small)}",
         origin=suite,
         figure=figure,
-        doubts=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
+        caveats=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
         cases=cases,
     )
 

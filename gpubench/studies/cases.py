@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from gpubench.analysis.cells import Cell, text_of
+from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import Metric
 from gpubench.rows.row import SHOWN_QUALITIES
@@ -13,9 +13,9 @@ from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
 
 
-def behind(cells: Iterable[Cell]) -> frozenset[int]:
+def behind(groups: Iterable[Group]) -> frozenset[int]:
     """Return the case numbers of these groups, which identify their rows."""
-    return frozenset(number for cell in cells for number in cell.cases)
+    return frozenset(number for group in groups for number in group.cases)
 
 
 def value_column(metric: Metric) -> Column:
@@ -24,12 +24,12 @@ def value_column(metric: Metric) -> Column:
     return Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None)
 
 
-def estimate(cell: Cell, metric: Metric) -> Value:
+def estimate(group: Group, metric: Metric) -> Value:
     """Return a group's median with its interval, or its status if it has no values."""
-    if not cell.values:
-        return cell.status.replace("_", " ") if cell.status not in TRAINED else None
-    low, high = sorted(map(metric.shown, cell.interval)) if cell.interval else (None, None)
-    return Estimate(metric.shown(cell.median), low, high)
+    if not group.values:
+        return group.status.replace("_", " ") if group.status not in TRAINED else None
+    low, high = sorted(map(metric.shown, group.interval)) if group.interval else (None, None)
+    return Estimate(metric.shown(group.median), low, high)
 
 
 def known(value: float) -> float | None:
@@ -37,7 +37,7 @@ def known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
+def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of cases; a case without a figure shows its status."""
     columns = [
         Column("model"),
@@ -52,28 +52,28 @@ def cases_table(cells: Sequence[Cell], metric: Metric) -> Table:
     ]
     lines: list[list[Value]] = [
         [
-            *(cell.model, label, cell.precision, batch_text(cell), estimate(cell, metric)),
-            *(known(cell.samples_per_second), cell.trials or None),
-            *(known(cell.number(name)) for name in SHOWN_QUALITIES),
-            words.notes_of(cell),
+            *(group.model, label, group.precision, batch_text(group), estimate(group, metric)),
+            *(known(group.samples_per_second), group.trials or None),
+            *(known(group.number(name)) for name in SHOWN_QUALITIES),
+            words.notes_of(group),
         ]
-        for cell, label in zip(cells, words.labels_of(cells), strict=True)
+        for group, label in zip(groups, words.labels_of(groups), strict=True)
     ]
     double = [at for at, column in enumerate(columns) if at > 4 and column.name == metric.title]  # there already
     kept = [at for at in range(len(columns)) if at not in double]
     return Table("cases", tuple(columns[at] for at in kept), tuple(tuple(line[at] for at in kept) for line in lines))
 
 
-def batch_text(cell: Cell) -> str:
+def batch_text(group: Group) -> str:
     """Return the batch and the policy that chose it."""
-    size = "" if math.isnan(cell.batch_size) else f"{cell.batch_size:.0f} "
-    return f"{size}({cell.batch_policy}{', capped' if cell.row['batch_capped'] else ''})"
+    size = "" if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
+    return f"{size}({group.batch_policy}{', capped' if group.row['batch_capped'] else ''})"
 
 
-def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
+def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of the values behind each median, and of the machine and software that measured them."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
-    long = any(len(part.values) > 1 for cell in cells for part in cell.parts or (cell,))
+    long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
     names = ("model", "card", "precision", "figures", "values", *facts)
     columns = [Column(name, note=long and name == "values") for name in names]
     lines: list[tuple[Value, ...]] = [
@@ -82,8 +82,8 @@ def evidence_table(cells: Sequence[Cell], metric: Metric) -> Table:
             tuple(map(metric.shown, part.values)),
             *(text_of(part.row[name]) for name in facts),
         )
-        for cell, label in zip(cells, words.labels_of(cells), strict=True)
-        for part in cell.parts or (cell,)
+        for group, label in zip(groups, words.labels_of(groups), strict=True)
+        for part in group.parts or (group,)
     ]
     return Table("evidence", tuple(columns), tuple(lines))
 

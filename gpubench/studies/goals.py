@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.analysis.cells import Cell, dicts_of, short
-from gpubench.analysis.compare import Result
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import Group, dicts_of, short
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, known
-from gpubench.studies.section import Column, Finding, Section, Table, Value
+from gpubench.studies.section import Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 NAMES = {"top5": "top-5", "top1": "top-1"}
@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 class EpochRun:
     """The first trial of a case, epoch by epoch."""
 
-    cell: Cell
+    group: Group
     name: str
     epochs: Sequence[Epoch]
 
@@ -46,33 +46,33 @@ class EpochRun:
         return None
 
 
-def epoch_sections(result: Result) -> Iterator[Section]:
+def epoch_sections(compared: Compared) -> Iterator[Section]:
     """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
-    if not result.is_usual:
+    if not compared.is_usual:
         return
-    cells = [cell for group in result.groups for cell in group.cases if cell.status in TRAINED]
-    for suite in dict.fromkeys(cell.suite for cell in cells):
-        runs = [run for run in _runs([cell for cell in cells if cell.suite == suite]) if run.best()]
+    groups = [group for workload in compared.workloads for group in workload.cases if group.status in TRAINED]
+    for suite in dict.fromkeys(group.suite for group in groups):
+        runs = [run for run in _runs([group for group in groups if group.suite == suite]) if run.best()]
         if runs:
-            findings, tables = tuple(_epoch_findings(runs)), tuple(map(_epoch_table, runs))
-            title, cases = f"{suite}: accuracy by epoch", behind(run.cell for run in runs)
-            yield Section("epochs", suite, title, findings, tables, cases=cases)
+            results, tables = tuple(_epoch_results(runs)), tuple(map(_epoch_table, runs))
+            title, cases = f"{suite}: accuracy by epoch", behind(run.group for run in runs)
+            yield Section("epochs", suite, title, results, tables, cases=cases)
 
 
-def _runs(cells: Sequence[Cell]) -> Iterator[EpochRun]:
+def _runs(groups: Sequence[Group]) -> Iterator[EpochRun]:
     """Yield the runs with at least two epochs; equal names are numbered."""
     names: Counter[str] = Counter()
-    for cell in cells:
-        epochs = epochs_in(cell.row["table"])
+    for group in groups:
+        epochs = epochs_in(group.row["table"])
         if len(epochs) > 1:
-            name = ", ".join([cell.model, cell.precision, _where(cell)])
+            name = ", ".join([group.model, group.precision, _where(group)])
             names[name] += 1
-            yield EpochRun(cell, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
+            yield EpochRun(group, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
 
 
-def _where(cell: Cell) -> str:
-    many = f"{cell.processes:.0f} x " if cell.processes > 1 else ""
-    return f"{many}{cell.label}"
+def _where(group: Group) -> str:
+    many = f"{group.processes:.0f} x " if group.processes > 1 else ""
+    return f"{many}{group.label}"
 
 
 def _epoch_table(run: EpochRun) -> Table:
@@ -86,37 +86,37 @@ def _epoch_table(run: EpochRun) -> Table:
     return Table(f"epochs of {run.name}", columns, lines)
 
 
-def _epoch_findings(runs: Sequence[EpochRun]) -> Iterator[Finding]:
+def _epoch_results(runs: Sequence[EpochRun]) -> Iterator[Result]:
     """Yield the best accuracy of each run, and after how many hours it was reached."""
     for run in runs:
-        cell, best = run.cell, run.best()
+        group, best = run.group, run.best()
         if best is None:
             continue
         quality, epoch, share = best
         when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
-        yield Finding(
+        yield Result(
             kind="epochs",
-            suite=cell.suite,
-            subject=f"{quality} {when} {cell.model} on {_where(cell)}",
+            suite=group.suite,
+            subject=f"{quality} {when} {group.model} on {_where(group)}",
             value=share,
-            caveats=("ended below the target accuracy",) if cell.status == "goal_missed" else (),
-            doubts=words.doubts_of([cell]),
-            models=(cell.model,),
-            trials=(max(cell.trials, 1), 0),
-            said=f"{cell.model} has {share:.1%} {quality} {when} on {_where(cell)}",
-            origin=cell.precision,
+            differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
+            caveats=words.caveats_of([group]),
+            models=(group.model,),
+            trials=(max(group.trials, 1), 0),
+            said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
+            origin=group.precision,
             figure=f"{share:.1%}",
-            facts=words.facts_of(cell),
-            cases=cell.cases,
-            source=cell.source,
+            facts=words.facts_of(group),
+            cases=group.cases,
+            source=group.source,
         )
 
 
-def published_sections(result: Result) -> Iterator[Section]:
+def published_sections(compared: Compared) -> Iterator[Section]:
     """Yield a section per work; only for the metric seconds."""
-    if not result.is_usual:
+    if not compared.is_usual:
         return
-    rows = result.frame[(result.frame["mode"] == "published") & (result.frame["status"] == "ok")]
+    rows = compared.frame[(compared.frame["mode"] == "published") & (compared.frame["status"] == "ok")]
     rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if STUDY in str(text).split()])]
     for (suite, _), work in rows.groupby(["suite", "session"], sort=False):
         lines, cases = dicts_of(work), cases_of(work)
@@ -126,7 +126,7 @@ def published_sections(result: Result) -> Iterator[Section]:
         yield Section(STUDY, str(suite), title, (*_sooner(lines, cases), *gains), tables, cases=cases)
 
 
-def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
+def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
     """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
     timed = _timed(lines)
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
@@ -140,7 +140,7 @@ def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
         named = "" if best["model"] == other["model"] else f"{other['model']} on "
         theirs = f"{named}{_machines(other)}"
         accuracies = [_accuracy(line) for line in (best, other)]
-        yield Finding(
+        yield Result(
             kind=STUDY,
             suite=str(best["suite"]),
             subject=_machines(best),
@@ -157,7 +157,7 @@ def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
         )
 
 
-def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
+def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
     """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
     for line in lines:
         for stated in table_of(line["table"]):
@@ -169,7 +169,7 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)
                 said = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
-                yield Finding(
+                yield Result(
                     kind=STUDY,
                     suite=str(line["suite"]),
                     subject=f"{model} with {what}",
@@ -178,13 +178,13 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Finding]:
                     models=(model,),
                     said=said,
                     place=place,
-                    doubts=("published without times",),
+                    caveats=("published without times",),
                     cases=cases,
                     source=words.author(line["source"]),
                 )
 
 
-def _gains_table(gains: Sequence[Finding]) -> Table:
+def _gains_table(gains: Sequence[Result]) -> Table:
     columns = (Column("what"), Column("baseline"), Column("on"), Column("times as fast", "ratio", "higher"))
     return Table("gains", columns, tuple((gain.subject, gain.baseline, gain.place, gain.value) for gain in gains))
 

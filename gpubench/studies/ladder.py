@@ -10,25 +10,25 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import LABELLED, Cell, marks_in, texts_of
-from gpubench.analysis.compare import Result
-from gpubench.rows.alike import GROUP, SPECIMEN
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import LABELLED, Group, marks_in, texts_of
+from gpubench.rows.alike import SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
 from gpubench.studies import listed_peaks, words
 from gpubench.studies.bound import limit_seconds
 from gpubench.studies.cases import evidence_table
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Finding, Section, Table, Value
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 LIMITS = {"listed": "compute limit: the training at 100% of the listed peak", "measured": "at the measured peak"}
 """Peaks by which limits are computed, and the names of their marks in charts."""
 
 
-def sections(result: Result) -> Iterator[Section]:
+def sections(compared: Compared) -> Iterator[Section]:
     """Yield a section per suite with a ladder; only for the metric seconds."""
     by_suite: dict[str, list[Ladder]] = defaultdict(list)
-    for ladder in ladders_of(result.frame, result.labels) if result.is_usual else []:
+    for ladder in ladders_of(compared.frame, compared.labels) if compared.is_usual else []:
         by_suite[ladder.suite].append(ladder)
     for suite, ladders in by_suite.items():
         ladders.sort(key=lambda ladder: -len(ladder.rungs))
@@ -37,25 +37,25 @@ def sections(result: Result) -> Iterator[Section]:
             "ladder",
             suite,
             f"{suite}: speedup of each step of its ladder",
-            tuple(finding for ladder in ladders for finding in _findings(ladder)),
-            (*beside, *map(_table, ladders), evidence_table(_cells(suite, result), result.metric)),
-            tuple(_chart(ladder) for ladder in ladders if len(ladder.rungs) > 1 and not list(_findings(ladder))),
+            tuple(result for ladder in ladders for result in _results(ladder)),
+            (*beside, *map(_table, ladders), evidence_table(_groups(suite, compared), compared.metric)),
+            tuple(_chart(ladder) for ladder in ladders if len(ladder.rungs) > 1 and not list(_results(ladder))),
             cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
         )
 
 
-def _cells(suite: str, result: Result) -> list[Cell]:
-    cells = [cell for group in result.groups for cell in group.cells]
-    return [cell for cell in cells if cell.suite == suite and not math.isnan(cell.rung)]
+def _groups(suite: str, compared: Compared) -> list[Group]:
+    groups = [group for workload in compared.workloads for group in workload.groups]
+    return [group for group in groups if group.suite == suite and not math.isnan(group.rung)]
 
 
-def _findings(ladder: "Ladder") -> Iterator[Finding]:
+def _results(ladder: "Ladder") -> Iterator[Result]:
     """Yield the speedup of all steps, from the first rung to the last that reached its goal."""
     rungs = [rung for rung in ladder.rungs if rung.success_rate is None or rung.success_rate > 0]
     if len(rungs) < 2:
         return
     first, last = rungs[0], rungs[-1]
-    yield Finding(
+    yield Result(
         kind="ladder",
         suite=ladder.suite,
         subject=last.model,
@@ -69,7 +69,7 @@ def _findings(ladder: "Ladder") -> Iterator[Finding]:
         place=ladder.label,
         origin=ladder.suite,
         facts={"kind": ladder.source or ladder.mode, "settings": ladder.settings},
-        doubts=_unlike(first, last),
+        caveats=_unlike(first, last),
         projected=ladder.projected,
         charts=(_chart(ladder, last),),
         cases=ladder.cases,
@@ -153,12 +153,12 @@ def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
 
 def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     """Return the chart with a bar per rung, its speedup, and a mark at the compute limit."""
-    groups = []
+    bar_groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
         missed = rung.success_rate is not None and rung.success_rate < 1
         note = f"{_reached(rung).removesuffix(' of the runs')} reached the goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
-        groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
+        bar_groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
     first, last = ladder.rungs[0], last or ladder.rungs[-1]
     seconds = f"Seconds per run{f', {words.PROJECTED}' * ladder.projected}, by step"
@@ -166,7 +166,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         words.slug(f"{ladder.suite} ladder {first.model} to {last.model} {ladder.name}"),
         _sentence(ladder, first, last),
         f"{seconds}; right: speedup of the step; lower is better",
-        tuple(groups),
+        tuple(bar_groups),
         "s",
         winner=ladder.name,
         marks={name: values for name, values in marks.items() if values},
@@ -252,7 +252,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
     """Return the ladders of the rows; `labels` names their cards."""
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
     ladders = []
-    for _, trials in rows.groupby([*GROUP, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
+    for _, trials in rows.groupby([*WORKLOAD, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         first: dict[str, Any] = {str(name): value for name, value in trials.iloc[0].items()}
         sizes = trials.groupby(["rung", "model", "batch_size"], dropna=False, sort=True)
         rungs = [_rung(part) for _, part in sizes]
@@ -261,7 +261,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
         for rung in rungs:
             if rung.model not in best or len(rung.seconds) > len(best[rung.model].seconds):
                 best[rung.model] = rung
-        label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as cells have it
+        label = labels[tuple(map(shown, texts_of(first, LABELLED)))]  # as groups have it
         cases = frozenset(map(int, trials["case"].unique()))
         measured = "projected" if (trials["measured"] == "projected").any() else str(first["measured"])
         mode, source = shown(str(first["mode"])), shown(str(first["source"]))

@@ -7,42 +7,44 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpubench.analysis.cells import Cell, short
-from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.compare import Compared, Workload
+from gpubench.analysis.groups import Group, short
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind, estimate, policy_text
-from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Finding, Line, Lines, Part, Point
+from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Line, Lines, Part, Point, Result
 
 
-def pictures(finding: Finding, cells: Sequence[Cell]) -> tuple[Chart, ...]:
+def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
     """Return two charts: seconds of both sides, and speedups with their intervals."""
-    stem = words.slug(f"{finding.suite} {finding.subject} over {finding.baseline} {finding.where}")
-    groups = [
+    stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
+    bar_groups = [
         BarGroup(
             part.model,
             (
-                Bar(finding.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
-                Bar(finding.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
+                Bar(result.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
+                Bar(result.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
             ),
             f"{words.gain(part.value)}x",
             worse=part.value < 1,
         )
-        for part in finding.parts
+        for part in result.parts
     ]
     dots = [
-        BarGroup(part.model, (Bar(finding.subject, part.value, part.interval, note=_marks(part)),))
-        for part in finding.parts
+        BarGroup(part.model, (Bar(result.subject, part.value, part.interval, note=_marks(part)),))
+        for part in result.parts
     ]
-    if len(finding.parts) > 1:
-        groups.append(BarGroup("mean", (), f"{words.gain(finding.value)}x", strong=True, worse=finding.value < 1))
-        dots.append(BarGroup("mean", (Bar(finding.subject, finding.value, finding.interval),), strong=True))
-    recipe = f"{_recipe(finding, cells)}{f', {words.PROJECTED}' * finding.projected}"
+    if len(result.parts) > 1:
+        bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
+        dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
+    recipe = f"{_recipe(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Seconds for {recipe}; lower is better"
-    speedups = f"Speedup over {finding.baseline}, {recipe}; above 1 is faster"
-    bars = Bars(f"{stem}-seconds", finding.said, times, tuple(groups), "s", winner=finding.subject, cases=finding.cases)
-    ratios = Bars(f"{stem}-speedup", finding.said, speedups, tuple(dots), "ratio", reference=1.0, cases=finding.cases)
+    speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
+    bars = Bars(
+        f"{stem}-seconds", result.said, times, tuple(bar_groups), "s", winner=result.subject, cases=result.cases
+    )
+    ratios = Bars(f"{stem}-speedup", result.said, speedups, tuple(dots), "ratio", reference=1.0, cases=result.cases)
     return bars, ratios
 
 
@@ -58,28 +60,28 @@ def _marks(part: Part) -> str:
     return ", ".join(sorted(set(marks.split(", "))))
 
 
-def _recipe(finding: Finding, cells: Sequence[Cell]) -> str:
+def _recipe(result: Result, groups: Sequence[Group]) -> str:
     """Return what was run: epochs and data if they are the same in all groups, else the suite."""
-    epochs, data = {cell.epochs for cell in cells}, {cell.data for cell in cells}
+    epochs, data = {group.epochs for group in groups}, {group.data for group in groups}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
-        return f"a full run of {finding.suite}"
+        return f"a full run of {result.suite}"
     count = epochs.pop()
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
-def charts_of(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Chart]:
+def charts_of(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Chart]:
     """Yield charts of all cases, of all ratios, and of the trend over torch versions."""
-    if not group.cells:
+    if not workload.groups:
         return
-    metric, suite, about = result.metric, group.cells[0].suite, words.title_of(group.cases)
-    cases = behind(group.cases)
-    foot, way = words.origin(group.cells), "higher" if metric.inverse else "lower"
+    metric, suite, about = compared.metric, workload.groups[0].suite, words.title_of(workload.cases)
+    cases = behind(workload.cases)
+    foot, way = words.origin(workload.groups), "higher" if metric.inverse else "lower"
     by_model: dict[str, list[Bar]] = defaultdict(list)
-    for cell in group.cases:
-        by_model[cell.model].append(_bar(cell, metric))
+    for group in workload.cases:
+        by_model[group.model].append(_bar(group, metric))
     bars = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_model.items()], higher=metric.inverse)
-    projected = any(cell.measured == "projected" for cell in group.cells)
+    projected = any(group.measured == "projected" for group in workload.groups)
     what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
     title = f"{suite}: all cases"
     subtitle = f"{what}; {way} is better; {about}"
@@ -96,17 +98,17 @@ def charts_of(group: Group, comparisons: Sequence[Comparison], result: Result) -
         name = words.slug(f"{about} {axis} {metric.gain}")
         title = f"{suite}: {metric.gain} by {axis}"
         yield Bars(name, title, subtitle, tuple(dots), "ratio", reference=1.0, foot=foot, cases=cases)
-    if "torch" in result.axes and (trend := _trend(group.cells, metric)):
-        ticks = tuple((float(at), text) for at, text in enumerate(_versions(group.cells)))
+    if "torch" in compared.axes and (trend := _trend(workload.groups, metric)):
+        ticks = tuple((float(at), text) for at, text in enumerate(_versions(workload.groups)))
         title, subtitle = f"{suite}: {metric.title} over torch versions", f"{metric.title}; {way} is better"
         name = words.slug(f"{about} trend")
         yield Lines(name, title, subtitle, trend, "torch", metric.title, ticks=ticks, foot=foot, cases=cases)
 
 
-def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
+def _best_first(bar_groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
     """Return the groups with their bars in one order: the best mean share of the group's best value first."""
     shares: dict[str, list[float]] = defaultdict(list)
-    for group in groups:
+    for group in bar_groups:
         values = {bar: bar.value for bar in group.bars if bar.value}
         best = (max if higher else min)(values.values(), default=1.0)
         for bar, value in values.items():
@@ -116,20 +118,20 @@ def _best_first(groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
     def place(bar: Bar) -> float:
         return places.get(bar.name, math.inf)
 
-    return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in groups]
+    return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in bar_groups]
 
 
-def _bar(cell: Cell, metric: Metric) -> Bar:
-    name = cell.label
-    if cell.processes > 1:  # on a CPU all share it
-        count = f"{cell.processes:.0f}"
-        name = f"{name} ({count} processes)" if cell.device == "cpu" else f"{count} x {name}"
-    name = f"{name} {cell.precision}{policy_text(cell.batch_policy)}"
-    figure = estimate(cell, metric)
+def _bar(group: Group, metric: Metric) -> Bar:
+    name = group.label
+    if group.processes > 1:  # on a CPU all share it
+        count = f"{group.processes:.0f}"
+        name = f"{name} ({count} processes)" if group.device == "cpu" else f"{count} x {name}"
+    name = f"{name} {group.precision}{policy_text(group.batch_policy)}"
+    figure = estimate(group, metric)
     if not isinstance(figure, Estimate):
         return Bar(name, None, text=str(figure or "no figure"))
     ends = (figure.low, figure.high) if figure.low is not None and figure.high is not None else None
-    return Bar(name, figure.value, ends, note=", ".join(sorted(cell.marks)))
+    return Bar(name, figure.value, ends, note=", ".join(sorted(group.marks)))
 
 
 def _dot(c: Comparison, metric: Metric) -> Bar:
@@ -141,24 +143,24 @@ def _dot(c: Comparison, metric: Metric) -> Bar:
     return Bar(name, ratio.value, ratio.interval, note=note)
 
 
-def _version(cell: Cell) -> tuple[tuple[tuple[int, str], ...], str]:
+def _version(group: Group) -> tuple[tuple[tuple[int, str], ...], str]:
     """Return a key that sorts versions by their numbers, and the version without its build."""
-    plain = cell.torch.partition("+")[0]
+    plain = group.torch.partition("+")[0]
     return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
 
 
-def _versions(cells: Sequence[Cell]) -> list[str]:
+def _versions(groups: Sequence[Group]) -> list[str]:
     """Return the torch versions without their builds, oldest first."""
-    return [text for _, text in sorted(set(map(_version, cells)))]
+    return [text for _, text in sorted(set(map(_version, groups)))]
 
 
-def _trend(cells: Sequence[Cell], metric: Metric) -> tuple[Line, ...]:
-    places = {text: at for at, text in enumerate(_versions(cells))}
+def _trend(groups: Sequence[Group], metric: Metric) -> tuple[Line, ...]:
+    places = {text: at for at, text in enumerate(_versions(groups))}
     lines: dict[str, list[Point]] = defaultdict(list)
-    for cell in cells:
-        low, high = sorted(map(metric.shown, cell.interval or (cell.median, cell.median)))
-        at = float(places[_version(cell)[1]])
-        name = f"{cell.model} {cell.precision} {short(cell.card)}"
-        lines[name].append(Point(at, metric.shown(cell.median), low, high))
+    for group in groups:
+        low, high = sorted(map(metric.shown, group.interval or (group.median, group.median)))
+        at = float(places[_version(group)[1]])
+        name = f"{group.model} {group.precision} {short(group.card)}"
+        lines[name].append(Point(at, metric.shown(group.median), low, high))
     by_x = {name: tuple(sorted(points, key=lambda point: point.x)) for name, points in lines.items()}
     return tuple(Line(name, points) for name, points in by_x.items() if len(points) > 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpubench.analysis import stats
-from gpubench.analysis.cells import short, text_of
-from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.geomeans import Mean, interval_of
+from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
@@ -19,8 +19,8 @@ from gpubench.studies.section import (
     DECIDED,
     Column,
     Estimate,
-    Finding,
     Part,
+    Result,
     Section,
     Table,
     Value,
@@ -33,25 +33,25 @@ WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 
 
-def sections(result: Result) -> Iterator[Section]:
-    """Yield a section per group, unless other studies show all its cells."""
-    for group in result.groups:
-        comparisons = [c for c in group.comparisons if not is_change(c)]
-        if not comparisons and _is_shown_elsewhere(group, result):
+def sections(compared: Compared) -> Iterator[Section]:
+    """Yield a section per group, unless other studies show all its groups."""
+    for workload in compared.workloads:
+        comparisons = [c for c in workload.comparisons if not is_change(c)]
+        if not comparisons and _is_shown_elsewhere(workload, compared):
             continue
-        findings = tuple(_findings(group, comparisons, result))
-        cells = group.cases
+        results = tuple(_results(workload, comparisons, compared))
+        groups = workload.cases
         yield Section(
             "pairs",
-            cells[0].suite,
-            words.title_of(cells),
-            findings,
-            tuple(_tables(group, comparisons, result.metric)),
-            tuple(charts_of(group, comparisons, result)),
-            (IS_MIXED,) if _is_mixed(group) and findings else (),
-            left_out=(*group.left_out, *without_result(group, result)),
-            recipe=words.recipe_of(cells),
-            cases=behind(cells),
+            groups[0].suite,
+            words.title_of(groups),
+            results,
+            tuple(_tables(workload, comparisons, compared.metric)),
+            tuple(charts_of(workload, comparisons, compared)),
+            (IS_MIXED,) if _is_mixed(workload) and results else (),
+            left_out=(*workload.left_out, *without_compared(workload, compared)),
+            recipe=words.recipe_of(groups),
+            cases=behind(groups),
         )
 
 
@@ -60,42 +60,42 @@ def is_change(c: Comparison) -> bool:
     return c.axis == "model" and is_ablation(c.subject)
 
 
-def compares_more(group: Group) -> bool:
+def compares_more(workload: Workload) -> bool:
     """Return whether the group compares more than changes of an ablation."""
-    return any(not is_change(c) for c in group.comparisons)
+    return any(not is_change(c) for c in workload.comparisons)
 
 
-def _is_shown_elsewhere(group: Group, result: Result) -> bool:
-    """Return whether other studies show all cells: changes of an ablation, batches, or rungs."""
-    if any(map(is_change, group.comparisons)):
+def _is_shown_elsewhere(workload: Workload, compared: Compared) -> bool:
+    """Return whether other studies show all groups: changes of an ablation, batches, or rungs."""
+    if any(map(is_change, workload.comparisons)):
         return True
-    if not result.is_usual:
+    if not compared.is_usual:
         return False
-    if all("batch" in cell.studies.split() and not math.isnan(cell.accuracy) for cell in group.cases):
+    if all("batch" in group.studies.split() and not math.isnan(group.accuracy) for group in workload.cases):
         return True
-    models = {cell.model for cell in group.cells if not math.isnan(cell.rung)}
-    kinds = {(cell.label, cell.precision, cell.batch_policy) for cell in group.cells}
-    return len(models) == len(group.cells) and len(kinds) == 1 and not group.holes
+    models = {group.model for group in workload.groups if not math.isnan(group.rung)}
+    kinds = {(group.label, group.precision, group.batch_policy) for group in workload.groups}
+    return len(models) == len(workload.groups) and len(kinds) == 1 and not workload.holes
 
 
-def without_result(group: Group, result: Result) -> list[str]:
+def without_compared(workload: Workload, compared: Compared) -> list[str]:
     """Return why a group compares nothing: the values of a compared column whose rows all failed."""
-    if compares_more(group):
+    if compares_more(workload):
         return []
     lost: dict[str, str] = {}
-    for axis in result.axes:
-        there = {axis_value(cell, axis) for cell in group.cells}
-        missing = [hole for hole in group.holes if axis_value(hole, axis) not in there]
+    for axis in compared.axes:
+        there = {axis_value(group, axis) for group in workload.groups}
+        missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             whys = [(hole, "no figure" if hole.status == "ok" else hole.status.replace("_", " ")) for hole in missing]
             lost |= {axis_value(hole, axis): why for hole, why in whys}
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
-def _findings(group: Group, comparisons: Sequence[Comparison], result: Result) -> Iterator[Finding]:
+def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
     """Yield a result per set of comparisons that differ only in their model."""
     pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
-    mixed = _is_mixed(group)
+    mixed = _is_mixed(workload)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
     for c in comparisons:
         if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
@@ -106,12 +106,12 @@ def _findings(group: Group, comparisons: Sequence[Comparison], result: Result) -
         batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
         pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
     for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield _finding(alike, place, precision, batch, result.metric, mixed=mixed)
+        yield _result(alike, place, precision, batch, compared.metric, mixed=mixed)
 
 
-def _finding(
+def _result(
     comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
-) -> Finding:
+) -> Result:
     c = comparisons[0]
     kind = c.axis if c.axis in {"card", "precision"} else "other"
     subject, baseline = _names(c)
@@ -125,13 +125,13 @@ def _finding(
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
-    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
+    groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
     said = _sentence(
         kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place
     )
-    finding = Finding(
+    result = Result(
         kind=kind,
         suite=c.subject.suite,
         subject=subject,
@@ -152,20 +152,20 @@ def _finding(
             filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        caveats=tuple(_caveats(comparisons)),
-        doubts=(*[f"the mean is {words.gain(value)}"] * wide, *words.doubts_of(cells)),
-        projected=any(cell.measured == "projected" for cell in cells),
+        differences=tuple(_differences(comparisons)),
+        caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
+        projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
-        cases=behind(cells),
+        cases=behind(groups),
         source=c.subject.source,
         unit="" if metric.name in {"seconds", "rate"} else metric.title,
     )
-    return finding if metric.name != "seconds" else replace(finding, charts=pictures(finding, cells))
+    return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
 
 
-def _is_mixed(group: Group) -> bool:
-    return {cell.precision for cell in group.cases} - FULL == {MASTER}
+def _is_mixed(workload: Workload) -> bool:
+    return {group.precision for group in workload.cases} - FULL == {MASTER}
 
 
 def _names(c: Comparison) -> tuple[str, str]:
@@ -196,7 +196,7 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
-        *(", ".join(sorted(cell.marks)) for cell in (c.subject, c.other)),
+        *(", ".join(sorted(group.marks)) for group in (c.subject, c.other)),
     )
 
 
@@ -220,11 +220,11 @@ def _sentence(
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
-def _caveats(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    cells = [cell for comparison in comparisons for cell in (comparison.subject, comparison.other)]
-    if any(cell.mode == "quick" for cell in cells):
+def _differences(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
+    if any(group.mode == "quick" for group in groups):
         yield "quick mode"
-    if any(cell.data == "synthetic" for cell in cells):
+    if any(group.data == "synthetic" for group in groups):
         yield "synthetic data"
     sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
     if any(one != other for one, other in sizes if one == one and other == other):
@@ -234,13 +234,13 @@ def _caveats(comparisons: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
-def _tables(group: Group, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
-    yield cases_table(group.cases, metric)
+def _tables(workload: Workload, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
+    yield cases_table(workload.cases, metric)
     if comparisons:
         yield _speedups(comparisons, metric)
-    if group.means:
-        yield _means(group.means, metric)
-    yield evidence_table(group.cells, metric)
+    if workload.means:
+        yield _means(workload.means, metric)
+    yield evidence_table(workload.groups, metric)
 
 
 def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
@@ -267,7 +267,7 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
     # The two sides may be two cards.
     labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
-    marks = [f"{name}: {', '.join(texts)}" for name, cell in sides if (texts := words.marks_of([cell]))]
+    marks = [f"{name}: {', '.join(texts)}" for name, group in sides if (texts := words.marks_of([group]))]
     return (
         c.subject.model,
         words.without_author(c.subject_name, source)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpubench.analysis.cells import Cell, dicts_of, in_order, texts_of
-from gpubench.analysis.compare import Question, Result, compare_rows, load_rows
+from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
+from gpubench.analysis.groups import Group, dicts_of, in_order, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.errors import UserError
-from gpubench.rows.alike import CELL, KEY
+from gpubench.rows.alike import GROUP, KEY
 from gpubench.rows.read import Place, load, shown
 from gpubench.studies import words
 from gpubench.studies.agreement import agreements
@@ -76,57 +76,57 @@ class RankedCase:
     rows: tuple[SiteRow, ...]
 
 
-def rows_of(result: Result, places: Sequence[Place]) -> dict[int, SiteRow]:
+def rows_of(compared: Compared, places: Sequence[Place]) -> dict[int, SiteRow]:
     """Return the compared rows by their index in the frame; `places` are those of `Loaded`."""
     paths = {place.path for place in places}
     names = Counter(path.name for path in paths)
     labels = {path: shown(path.name if names[path.name] == 1 else str(path)) for path in paths}
     return {
         int(at): SiteRow(labels[places[at].path], places[at].line, short_name(facts["card"]), facts)
-        for at, facts in zip(result.frame.index, dicts_of(result.frame), strict=True)
+        for at, facts in zip(compared.frame.index, dicts_of(compared.frame), strict=True)
     }
 
 
-def ranked_cases(result: Result, rows: Mapping[int, SiteRow]) -> list[RankedCase]:
+def ranked_cases(compared: Compared, rows: Mapping[int, SiteRow]) -> list[RankedCase]:
     """Return all cases, comparable ones together and the fastest of them first."""
-    rows_of_cell = _RowsOfCell(rows)
+    rows_of_group = _RowsOfCell(rows)
     recipe = {
-        id(cell): words.title_of(group.cells or group.holes).partition(": ")[2]
-        for group in result.groups
-        for cell in group.cases
+        id(group): words.title_of(workload.groups or workload.holes).partition(": ")[2]
+        for workload in compared.workloads
+        for group in workload.cases
     }
-    cells = in_order([cell for group in result.groups for cell in group.cases])
-    comparable: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
-    for cell in cells:
-        policy = TWIN_POLICIES.get(cell.batch_policy, cell.batch_policy)
-        comparable[*texts_of(cell, COMPARABLE), policy].append(cell)
-    agreed = agreements(cells, lambda cell: {row.file for row in rows_of_cell.find(cell)})
-    submissions = {id(cell): str(agreement or "") for cell, agreement in zip(cells, agreed, strict=True)}
+    groups = in_order([group for workload in compared.workloads for group in workload.cases])
+    comparable: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        policy = TWIN_POLICIES.get(group.batch_policy, group.batch_policy)
+        comparable[*texts_of(group, COMPARABLE), policy].append(group)
+    agreed = agreements(groups, lambda group: {row.file for row in rows_of_group.find(group)})
+    submissions = {id(group): str(agreement or "") for group, agreement in zip(groups, agreed, strict=True)}
     cases = []
     for members in comparable.values():
-        timed = sorted((cell for cell in members if cell.values), key=lambda cell: cell.median)
-        ranks = ranks_of([cell.median for cell in timed])
-        for at, cell in enumerate([*timed, *(cell for cell in members if not cell.values)]):
-            has_rank = len(timed) > 1 and bool(cell.values)
+        timed = sorted((group for group in members if group.values), key=lambda group: group.median)
+        ranks = ranks_of([group.median for group in timed])
+        for at, group in enumerate([*timed, *(group for group in members if not group.values)]):
+            has_rank = len(timed) > 1 and bool(group.values)
             cases.append(
                 RankedCase(
-                    suite=cell.suite,
-                    recipe=recipe[id(cell)],
-                    model=cell.model,
-                    card=short_name(cell.card),
-                    label=words.without_author(cell.label, cell.source),
-                    precision=cell.precision,
-                    batch=batch_text(cell),
-                    seconds=estimate(cell, result.metric),
-                    rate=known(cell.samples_per_second),
-                    trials=cell.trials,
-                    source=cell.source,
+                    suite=group.suite,
+                    recipe=recipe[id(group)],
+                    model=group.model,
+                    card=short_name(group.card),
+                    label=words.without_author(group.label, group.source),
+                    precision=group.precision,
+                    batch=batch_text(group),
+                    seconds=estimate(group, compared.metric),
+                    rate=known(group.samples_per_second),
+                    trials=group.trials,
+                    source=group.source,
                     rank=ranks[at] if has_rank else 0,
                     ranked=len(timed),
-                    share=timed[0].median / cell.median if has_rank else math.nan,
-                    submissions=submissions[id(cell)],
-                    notes=words.notes_of(cell),
-                    rows=tuple(rows_of_cell.find(cell)),
+                    share=timed[0].median / group.median if has_rank else math.nan,
+                    submissions=submissions[id(group)],
+                    notes=words.notes_of(group),
+                    rows=tuple(rows_of_group.find(group)),
                 )
             )
     return cases
@@ -142,20 +142,20 @@ def ranks_of(times: Sequence[float]) -> list[int]:
 
 
 class _RowsOfCell:
-    """Finds the rows of a cell."""
+    """Finds the rows of a group."""
 
     def __init__(self, rows: Mapping[int, SiteRow]) -> None:
-        self._by_cell: dict[tuple[str, ...], list[SiteRow]] = defaultdict(list)
+        self._by_group: dict[tuple[str, ...], list[SiteRow]] = defaultdict(list)
         self._by_case: dict[int, list[SiteRow]] = defaultdict(list)
         for row in rows.values():
-            self._by_cell[texts_of(row.facts, CELL)].append(row)
+            self._by_group[texts_of(row.facts, GROUP)].append(row)
             self._by_case[row.facts["case"]].append(row)
 
-    def find(self, cell: Cell) -> list[SiteRow]:
+    def find(self, group: Group) -> list[SiteRow]:
         """Return its rows in the order of the files; for a case without a time all rows of the case."""
-        if not cell.values:
-            return self._by_case[cell.case]
-        return [row for part in cell.parts or (cell,) for row in self._by_cell[texts_of(part, CELL)]]
+        if not group.values:
+            return self._by_case[group.case]
+        return [row for part in group.parts or (group,) for row in self._by_group[texts_of(part, GROUP)]]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def contents_of(paths: Sequence[Path], *, licensed: bool = False) -> Contents:
         empty = load(paths, keep=True)
         nothing = Answer(NO_ROWS, (), (), files=files, problems=tuple(empty.problems), table=lambda _: empty.table([]))
         return Contents(nothing, (), (), ranking, published(), licensed)
-    result = compare_rows(loaded, Question())
-    rows = rows_of(result, loaded.places)
-    answer = answer_to(result, loaded, files=files)
-    return Contents(answer, ranked_cases(result, rows), tuple(rows.values()), ranking, published(), licensed)
+    compared = compare_rows(loaded, Question())
+    rows = rows_of(compared, loaded.places)
+    answer = answer_to(compared, loaded, files=files)
+    return Contents(answer, ranked_cases(compared, rows), tuple(rows.values()), ranking, published(), licensed)

@@ -7,46 +7,46 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from gpubench.analysis.cells import Cell
-from gpubench.analysis.compare import Group, Result
+from gpubench.analysis.compare import Compared, Workload
+from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, peaks_used, why_not_faster
 from gpubench.studies.cases import behind
-from gpubench.studies.section import BOUND, Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.studies.section import BOUND, Column, Line, Lines, Point, Result, Section, Table
 from gpubench.suite.precisions import FULL
 
 
-def sections(result: Result) -> Iterator[Section]:
+def sections(compared: Compared) -> Iterator[Section]:
     """Yield a section for each group with a known bottleneck or share of the peak, or a note."""
-    for group in result.groups if result.metric.name == "seconds" else []:
-        bounds = [(cell, bound_of_cell(cell)) for cell in group.cells]
-        known = [(cell, bound) for cell, bound in bounds if bound.bottleneck != "unknown" or bound.mfu is not None]
-        notes = (*_not_faster(group), *_unknown([pair for pair in bounds if pair not in known]))
+    for workload in compared.workloads if compared.metric.name == "seconds" else []:
+        bounds = [(group, bound_of_group(group)) for group in workload.groups]
+        known = [(group, bound) for group, bound in bounds if bound.bottleneck != "unknown" or bound.mfu is not None]
+        notes = (*_not_faster(workload), *_unknown([pair for pair in bounds if pair not in known]))
         if not (known or notes):
             continue
-        cells = [cell for cell, _ in known]
+        groups = [group for group, _ in known]
         yield Section(
             "roofline",
-            group.cells[0].suite,
-            f"{words.title_of(group.cells)}; bottlenecks",
-            tuple(_findings(known)),
+            workload.groups[0].suite,
+            f"{words.title_of(workload.groups)}; bottlenecks",
+            tuple(_results(known)),
             (_table(known),) if known else (),
-            tuple(_charts(cells)),
+            tuple(_charts(groups)),
             notes,
-            recipe=words.recipe_of(group.cells),
-            cases=behind(group.cells),
+            recipe=words.recipe_of(workload.groups),
+            cases=behind(workload.groups),
         )
 
 
-def bound_of_cell(cell: Cell) -> Bound:
+def bound_of_group(group: Group) -> Bound:
     """Return the bottleneck of a case: `throttled` if half of its trials are marked so."""
-    throttled = cell.marks.get("throttled", 0)
-    return bound_of(cell.row, throttled=throttled > 0 and 2 * throttled >= cell.trials)
+    throttled = group.marks.get("throttled", 0)
+    return bound_of(group.row, throttled=throttled > 0 and 2 * throttled >= group.trials)
 
 
-def _table(known: Sequence[tuple[Cell, Bound]]) -> Table:
+def _table(known: Sequence[tuple[Group, Bound]]) -> Table:
     """Return a line per case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
     columns = (
         Column("model"),
@@ -61,19 +61,19 @@ def _table(known: Sequence[tuple[Cell, Bound]]) -> Table:
     )
     lines = [
         (
-            *(cell.model, cell.label, cell.precision, b.bottleneck, b.share, b.mfu, b.peak, b.limit_seconds),
-            "; ".join([b.evidence, *words.marks_of([cell])]),
+            *(group.model, group.label, group.precision, b.bottleneck, b.share, b.mfu, b.peak, b.limit_seconds),
+            "; ".join([b.evidence, *words.marks_of([group])]),
         )
-        for cell, b in known
+        for group, b in known
     ]
     return Table("bounds", columns, tuple(lines))
 
 
-def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
-    """Yield a finding for each card and precision: the bottlenecks of its models, and their lowest and highest MFU."""
-    pools: dict[tuple[str, str], list[tuple[Cell, Bound]]] = defaultdict(list)
-    for cell, bound in known:
-        pools[cell.label, cell.precision].append((cell, bound))
+def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
+    """Yield a result for each card and precision: the bottlenecks of its models, and their lowest and highest MFU."""
+    pools: dict[tuple[str, str], list[tuple[Group, Bound]]] = defaultdict(list)
+    for group, bound in known:
+        pools[group.label, group.precision].append((group, bound))
     for (label, precision), cases in pools.items():
         shares = [bound.mfu for _, bound in cases if bound.mfu is not None]
         bounds = Counter(bound.bottleneck for _, bound in cases)
@@ -86,39 +86,39 @@ def _findings(known: Sequence[tuple[Cell, Bound]]) -> Iterator[Finding]:
         sentence = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")
         sentence = f"{sentence} {figure} of the {peak} peak" if shares else sentence.removesuffix(", at")
         sentence += ", which is too low" if high > OVER and peak == "measured" else ""
-        models = tuple(dict.fromkeys(cell.model for cell, _ in cases))
-        yield Finding(
+        models = tuple(dict.fromkeys(group.model for group, _ in cases))
+        yield Result(
             kind="roofline",
             suite=cases[0][0].suite,
             subject=f"{BOUND}{by}" if by != "unknown" else "share of the peak",
             value=high if shares else 0.0,
             models=models,
-            trials=(min(cell.trials for cell, _ in cases), 0),
+            trials=(min(group.trials for group, _ in cases), 0),
             said=sentence,
             precision=precision,
             place=label,
             origin=f"{precision}, {cases[0][0].suite}",
             figure=figure or by,
             facts=words.facts_of(cases[0][0]),
-            doubts=tuple(words.marks_of([cell for cell, _ in cases], "runs ")),
-            cases=behind(cell for cell, _ in cases),
+            caveats=tuple(words.marks_of([group for group, _ in cases], "runs ")),
+            cases=behind(group for group, _ in cases),
         )
 
 
-def _unknown(bounds: Sequence[tuple[Cell, Bound]]) -> Iterator[str]:
+def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
     """Yield why the bottleneck of measured cases is unknown, with the cases."""
     cases: dict[str, list[str]] = defaultdict(list)
-    for cell, bound in bounds:
-        if bound.bottleneck == "unknown" and cell.mode != "published":
-            cases[bound.evidence].append(f"{cell.model} {cell.precision} on {cell.label}")
+    for group, bound in bounds:
+        if bound.bottleneck == "unknown" and group.mode != "published":
+            cases[bound.evidence].append(f"{group.model} {group.precision} on {group.label}")
     yield from (f"bottleneck of {words.listed(names)} unknown: {evidence}" for evidence, names in cases.items())
 
 
-def _not_faster(group: Group) -> Iterator[str]:
+def _not_faster(workload: Workload) -> Iterator[str]:
     """Yield why mixed precision is not faster than fp32, once per card, precision and reason."""
     models: dict[str, dict[str, None]] = {}
-    for c in filter(_is_slow_mixed, group.comparisons):
-        reason = why_not_faster(c.subject.row, c.other.row, bound_of_cell(c.subject))
+    for c in filter(_is_slow_mixed, workload.comparisons):
+        reason = why_not_faster(c.subject.row, c.other.row, bound_of_group(c.subject))
         if reason:
             sentence = f"on {c.subject.label}: {c.subject_name} is not faster than fp32: {reason}"
             models.setdefault(sentence, {})[c.subject.model] = None
@@ -132,18 +132,18 @@ def _is_slow_mixed(c: Comparison) -> bool:
     return mixed and certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
 
 
-def _charts(cells: Sequence[Cell]) -> Iterator[Lines]:
+def _charts(groups: Sequence[Group]) -> Iterator[Lines]:
     """Yield a chart of FLOP/s by FLOPs per byte, with the roof of each card and precision."""
     columns = ("flops_per_sample", "bytes_per_sample", "samples_per_second")
-    counted = [cell for cell in cells if all(cell.number(name) > 0 for name in columns)]
-    kinds: dict[str, list[Cell]] = defaultdict(list)
-    for cell in counted:
-        kinds[f"{cell.precision} on {cell.label}"].append(cell)
-    points = {id(cell): _point(cell) for cell in counted}
+    counted = [group for group in groups if all(group.number(name) > 0 for name in columns)]
+    kinds: dict[str, list[Group]] = defaultdict(list)
+    for group in counted:
+        kinds[f"{group.precision} on {group.label}"].append(group)
+    points = {id(group): _point(group) for group in counted}
     xs = [point.x for point in points.values()]
     lines = []
     for kind, members in kinds.items():
-        lines.append(Line(kind, tuple(points[id(cell)] for cell in members), "points"))
+        lines.append(Line(kind, tuple(points[id(group)] for group in members), "points"))
         if roof := next(filter(None, map(_roof, members)), None):
             ridge = roof[0] / roof[1]
             ends = sorted({min(*xs, ridge) / 4, ridge, max(*xs, ridge) * 4})
@@ -159,14 +159,14 @@ def _charts(cells: Sequence[Cell]) -> Iterator[Lines]:
         )  # fmt: skip
 
 
-def _roof(cell: Cell) -> tuple[float, float] | None:
+def _roof(group: Group) -> tuple[float, float] | None:
     """Return the FLOP/s and bytes/s that `gpubench peak` measured, or None."""
-    peak, bandwidth = cell.number("measured_peak_flops"), cell.number("measured_bandwidth_bytes_per_second")
+    peak, bandwidth = group.number("measured_peak_flops"), group.number("measured_bandwidth_bytes_per_second")
     return (peak, bandwidth) if peak > 0 and bandwidth > 0 else None
 
 
-def _point(cell: Cell) -> Point:
+def _point(group: Group) -> Point:
     """Return the FLOP/byte and TFLOP/s of one device."""
-    flops = cell.number("flops_per_sample")
-    rate = cell.samples_per_second / peaks_used(cell.row)
-    return Point(flops / cell.number("bytes_per_sample"), flops * rate / 1e12, text=cell.model)
+    flops = group.number("flops_per_sample")
+    rate = group.samples_per_second / peaks_used(group.row)
+    return Point(flops / group.number("bytes_per_sample"), flops * rate / 1e12, text=group.model)

@@ -3,30 +3,32 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpubench.analysis.cells import short, text_of
-from gpubench.analysis.compare import Result
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
 from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
-from gpubench.studies.section import Chart, Column, Finding, Line, Lines, Point, Section, Table
+from gpubench.studies.section import Chart, Column, Line, Lines, Point, Result, Section, Table
 
 
-def sections(result: Result, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> Iterator[Section]:
+def sections(
+    compared: Compared, alpha_beta: tuple[float, float] | None = None, to: int | None = None
+) -> Iterator[Section]:
     """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces.
 
     `alpha_beta` are seconds per message and per byte, used instead of fitted ones, for up to `to` processes.
     """
-    if not result.is_usual or not (result.frame["processes"] > 1).any():
+    if not compared.is_usual or not (compared.frame["processes"] > 1).any():
         return
-    curves = curves_of(result.frame, alpha_beta, to)
+    curves = curves_of(compared.frame, alpha_beta, to)
     titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
         of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
         yield _of_curves(suite, [curve for curve, _ in of_suite], [title for _, title in of_suite])
-    yield from map(_of_goal, goal_curves_of(result.frame))
-    sums = sums_of(result.frame)
+    yield from map(_of_goal, goal_curves_of(compared.frame))
+    sums = sums_of(compared.frame)
     titles = _titles([_sums_title(table) for table in sums], [table.known for table in sums])
     yield from (_of_sums(table, title) for table, title in zip(sums, titles, strict=True))
 
@@ -56,23 +58,23 @@ def _curve_title(curve: Curve) -> str:
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
     notes = [f"{title}: {note}" for curve, title in zip(curves, titles, strict=True) if (note := _fit_note(curve.fit))]
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
-    findings = tuple(_finding(curve, title) for curve, title in zip(curves, titles, strict=True))
+    results = tuple(_result(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
-    said = findings[0].said if len(findings) == 1 else f"{suite}: scaling over processes"
+    said = results[0].said if len(results) == 1 else f"{suite}: scaling over processes"
     charts = tuple(_curve_charts(suite, curves, titles, said, cases))
     return Section(
-        "scaling", suite, f"{suite}: scaling over processes", findings, tables, charts, tuple(notes), cases=cases
+        "scaling", suite, f"{suite}: scaling over processes", results, tables, charts, tuple(notes), cases=cases
     )
 
 
-def _finding(curve: Curve, title: str) -> Finding:
+def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, by rate."""
     measured = [point for point in curve.points if not point.model]
     first, last = measured[0], measured[-1]
     gain, model = last.rate / first.rate, str(curve.known["model"])
     card = short(str(curve.known["card"]))
     said = f"{last.processes} processes train {words.times(gain)} as fast as {first.processes} on {words.name(card)}"
-    return Finding(
+    return Result(
         kind="scaling",
         suite=str(curve.known["suite"]),
         subject=f"{last.processes} processes",
@@ -164,13 +166,13 @@ def _of_goal(curve: GoalCurve) -> Section:
     return Section("scaling", suite, title, (_soonest(curve, card),), (table,), cases=curve.cases)
 
 
-def _soonest(curve: GoalCurve, card: str) -> Finding:
+def _soonest(curve: GoalCurve, card: str) -> Result:
     """Return the result of the most processes over the fewest, by time to the goal."""
     first, last = curve.points[0], curve.points[-1]
     gain = first.seconds / last.seconds
     said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
     said += f" on {words.name(card)}: scaling efficiency {last.efficiency:.0%}"
-    return Finding(
+    return Result(
         kind="scaling",
         suite=str(curve.known["suite"]),
         subject=f"{last.processes} processes",
@@ -181,7 +183,7 @@ def _soonest(curve: GoalCurve, card: str) -> Finding:
         said=said,
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
-        caveats=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
+        differences=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
         charts=tuple(_goal_charts(curve, said, card)),
         cases=curve.cases,
         source="; ".join(curve.sources),
@@ -238,7 +240,7 @@ def _of_sums(sums: Sums, title: str) -> Section:
             notes.append(f"{name}: no fit by latency and bandwidth")
     largest = max(best, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
-    finding = Finding(
+    result = Result(
         kind="scaling",
         suite=str(sums.known["suite"]),
         subject=f"{largest.algorithm} all-reduce",
@@ -254,9 +256,9 @@ def _of_sums(sums: Sums, title: str) -> Section:
         "scaling",
         str(sums.known["suite"]),
         title,
-        (finding,),
+        (result,),
         (Table("all-reduces", columns, tuple(lines)),),
-        (_busbw_chart(sums, title, finding.said),),
+        (_busbw_chart(sums, title, result.said),),
         tuple(notes),
         cases=sums.cases,
     )

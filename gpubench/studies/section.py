@@ -210,7 +210,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Result:
     """The result of a comparison. Above 1 the subject is better, for every metric."""
 
     kind: str
@@ -240,9 +240,9 @@ class Finding:
     """What else both sides have in common: texts by name."""
     settings: tuple[str, ...] = ()
     """The facts in which it differs from results with the same words."""
-    caveats: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
     """How its rows were made, and other differences between its sides."""
-    doubts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
@@ -306,7 +306,7 @@ class Section:
     suite: str
     title: str
     """What its rows have in common, in words, without the defaults of the suite."""
-    findings: tuple[Finding, ...] = ()
+    results: tuple[Result, ...] = ()
     """Results in the order of `in_order`; empty if nothing is compared."""
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
@@ -324,7 +324,7 @@ class Answer:
 
     headline: str
     """The first result as a sentence, or why nothing can be compared."""
-    findings: tuple[Finding, ...]
+    results: tuple[Result, ...]
     """Results of all sections, in the order of `in_order`."""
     sections: tuple[Section, ...]
     gain: str = "speedup"
@@ -355,12 +355,12 @@ class Answer:
 
     def __repr__(self) -> str:
         """Return the headline and the numbers of results and rows."""
-        return f"{self.headline} [{len(self.compared)} results, {self.rows} rows]"
+        return f"{self.headline} [{len(self.comparisons)} results, {self.rows} rows]"
 
     @property
-    def compared(self) -> list[Finding]:
+    def comparisons(self) -> list[Result]:
         """Return the results that compare, or all if none does."""
-        return [finding for finding in self.findings if not finding.says_why] or list(self.findings)
+        return [result for result in self.results if not result.says_why] or list(self.results)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a data frame with a line per result, in the order of `in_order`."""
@@ -368,8 +368,7 @@ class Answer:
 
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
         lines = [
-            [*(getattr(finding, name) for name in names), *(finding.interval or (None, None))]
-            for finding in self.findings
+            [*(getattr(result, name) for name in names), *(result.interval or (None, None))] for result in self.results
         ]
         return pd.DataFrame(lines, columns=[*names, "low", "high"])
 
@@ -379,21 +378,21 @@ class Answer:
         return f"<p>{escape(self.headline)}</p>{table.to_html(index=False, na_rep='', float_format='{:.3g}'.format)}"
 
 
-def in_order(findings: Sequence[Finding]) -> list[Finding]:
+def in_order(results: Sequence[Result]) -> list[Result]:
     """Return the results by kind (ASKED): decided ones first, then without caveats, with an interval, measured, best.
 
     The results of a pair are kept together, at the place of the first.
     """
 
-    def worth(finding: Finding) -> tuple[object, ...]:
-        return not finding.decided, bool(finding.doubts), not finding.interval, bool(finding.source), -finding.value
+    def worth(result: Result) -> tuple[object, ...]:
+        return not result.decided, bool(result.caveats), not result.interval, bool(result.source), -result.value
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
-    for finding in sorted(findings, key=worth):
-        first.setdefault(_pair(finding), worth(finding))
+    for result in sorted(results, key=worth):
+        first.setdefault(_pair(result), worth(result))
 
-    return sorted(findings, key=lambda f: (ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
+    return sorted(results, key=lambda f: (ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
 
 
-def _pair(finding: Finding) -> tuple[str, ...]:
-    return (finding.kind,) if finding.says_why else (finding.kind, finding.suite, finding.subject, finding.baseline)
+def _pair(result: Result) -> tuple[str, ...]:
+    return (result.kind,) if result.says_why else (result.kind, result.suite, result.subject, result.baseline)

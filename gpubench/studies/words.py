@@ -5,16 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from gpubench.analysis.cells import Cell, text_of
+from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of, params_text, params_without
 from gpubench.rows.read import shown
-from gpubench.studies.section import DECIDED, Answer, Finding
+from gpubench.studies.section import DECIDED, Answer, Result
 from gpubench.suite import files
 
-NAME, FACT, DOUBT = 36, 60, 120
+NAME, FACT, CAVEAT = 36, 60, 120
 """Maximum lengths, in characters, of a name, a setting and a caveat."""
 PROJECTED = "projected from a sample"
 MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
@@ -77,18 +77,20 @@ def runs(trials: tuple[int, int]) -> str:
     return f"{one} and {other} runs" if one != other else "1 run each" if one == 1 else f"{one} runs per side"
 
 
-def basis(finding: Finding) -> str:
+def basis(result: Result) -> str:
     """Return suite, models, settings, runs, interval and caveats of a result, in words."""
-    words = [finding.suite, finding.on, *finding.settings[:2]]
-    words.append(runs(finding.trials) + ": rough" * (finding.verdict == "one run"))
-    if finding.interval:
-        words.append(f"95%: {gain(finding.interval[0])} to {gain(finding.interval[1])}")
-    if finding.sure:
-        words.append(f"{finding.sure[0]} of {len(finding.parts)} {finding.sure[1]}, others undecided")
-    elif finding.verdict not in {*DECIDED, "one run", "no test", ""}:
-        words.append("undecided" if finding.verdict == "undecided" else f"no verdict: {finding.verdict}")
-    words += [*finding.caveats, *([PROJECTED] if finding.projected else [])]
-    return ", ".join([*(name(word, FACT) for word in words if word), *(name(doubt, DOUBT) for doubt in finding.doubts)])
+    words = [result.suite, result.on, *result.settings[:2]]
+    words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
+    if result.interval:
+        words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
+    if result.sure:
+        words.append(f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided")
+    elif result.verdict not in {*DECIDED, "one run", "no test", ""}:
+        words.append("undecided" if result.verdict == "undecided" else f"no verdict: {result.verdict}")
+    words += [*result.differences, *([PROJECTED] if result.projected else [])]
+    return ", ".join(
+        [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
+    )
 
 
 def author(source: str) -> str:
@@ -96,11 +98,11 @@ def author(source: str) -> str:
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
 
 
-def labels_of(cells: Sequence[Cell]) -> list[str]:
+def labels_of(groups: Sequence[Group]) -> list[str]:
     """Return the labels of the cards, without the author if all have the same."""
-    sources = {cell.source for cell in cells}
+    sources = {group.source for group in groups}
     source = sources.pop() if len(sources) == 1 else ""
-    return [without_author(cell.label, source) for cell in cells]
+    return [without_author(group.label, source) for group in groups]
 
 
 def without_author(label: str, source: str) -> str:
@@ -108,13 +110,13 @@ def without_author(label: str, source: str) -> str:
     return label.removesuffix(f" ({author(source)})") if source else label
 
 
-def facts_of(cell: Cell) -> dict[str, str]:
+def facts_of(group: Group) -> dict[str, str]:
     """Return what the rows of a group share: texts by name."""
-    facts = {column: words.format(text_of(cell.row[column])) for column, words in COMMON.items()}
-    facts = {column: facts[column] for column in COMMON if text_of(cell.row[column]) not in {"", "0"}}
-    if cell.source:
-        facts["source"] = f"by {author(cell.source)}"
-    return facts | settings_of(cell.suite, cell.number("suite_version"), cell.model, cell.params)
+    facts = {column: words.format(text_of(group.row[column])) for column, words in COMMON.items()}
+    facts = {column: facts[column] for column in COMMON if text_of(group.row[column]) not in {"", "0"}}
+    if group.source:
+        facts["source"] = f"by {author(group.source)}"
+    return facts | settings_of(group.suite, group.number("suite_version"), group.model, group.params)
 
 
 def settings_of(suite: str, version: object, model: str, params: str) -> dict[str, str]:
@@ -158,11 +160,11 @@ def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
     return chosen
 
 
-def title_of(cells: Sequence[Cell]) -> str:
+def title_of(groups: Sequence[Group]) -> str:
     """Return what these groups have in common, in words, without the defaults of the suite."""
 
     def common(column: str) -> str:
-        values = {text_of(cell.row[column]) for cell in cells}
+        values = {text_of(group.row[column]) for group in groups}
         return values.pop() if len(values) == 1 else ""
 
     epochs, data, processes = common("epochs"), common("data"), common("processes")
@@ -170,22 +172,22 @@ def title_of(cells: Sequence[Cell]) -> str:
     parts = [f"{length} of {data}" if length and data else length or data]
     parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
     parts[-1] += f" by {author(common('source'))}" if common("source") else ""
-    parts += [f"{processes} processes" if processes not in {"", "1"} else "", *_unusual(cells)]
+    parts += [f"{processes} processes" if processes not in {"", "1"} else "", *_unusual(groups)]
     return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
 
 
-def _unusual(cells: Sequence[Cell]) -> Iterator[str]:
+def _unusual(groups: Sequence[Group]) -> Iterator[str]:
     """Yield the shared parameters that differ from the suite's defaults."""
-    first = cells[0]
+    first = groups[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
-    for name, value in sorted(_shared(cells).items()):
+    for name, value in sorted(_shared(groups).items()):
         if usual and usual.get(name) != value and name != "epochs":
             yield f"{name}={value}"
 
 
-def _shared(cells: Sequence[Cell]) -> dict[str, str]:
+def _shared(groups: Sequence[Group]) -> dict[str, str]:
     """Return the parameters that all groups share."""
-    params = [params_of(cell.params) for cell in cells]
+    params = [params_of(group.params) for group in groups]
     return {name: value for name, value in params[0].items() if all(p.get(name) == value for p in params)}
 
 
@@ -213,32 +215,32 @@ def _built_in(name: str) -> files.LoadedSuite | None:
     return files.find(name) if name in files.built_in_names() else None
 
 
-def recipe_of(cells: Sequence[Cell]) -> str:
+def recipe_of(groups: Sequence[Group]) -> str:
     """Return the parameters that all groups share, as in the CSV file."""
-    return shown(params_without(cells[0].params, params_of(cells[0].params).keys() - _shared(cells)))
+    return shown(params_without(groups[0].params, params_of(groups[0].params).keys() - _shared(groups)))
 
 
-def notes_of(cell: Cell) -> str:
+def notes_of(group: Group) -> str:
     """Return the notes about a group, in words."""
-    notes = ["projected"] if cell.measured == "projected" else []
-    if cell.parts:
-        notes.append(f"{len(units_of(cell))} {'sessions' if unit_of(cell) == 'session' else 'specimens'}")
-    notes += [*marks_of([cell]), *([cell.lost_note] if cell.lost else [])]
-    notes += ["synthetic data"] if cell.data == "synthetic" else []
-    return "; ".join([*notes, cell.reason] if cell.reason else notes)
+    notes = ["projected"] if group.measured == "projected" else []
+    if group.parts:
+        notes.append(f"{len(units_of(group))} {'sessions' if unit_of(group) == 'session' else 'specimens'}")
+    notes += [*marks_of([group]), *([group.lost_note] if group.lost else [])]
+    notes += ["synthetic data"] if group.data == "synthetic" else []
+    return "; ".join([*notes, group.reason] if group.reason else notes)
 
 
-def marks_of(cells: Iterable[Cell], what: str = "") -> list[str]:
+def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
     """Return how many trials have each mark, as `2 of 6 throttled`."""
-    unique = list({id(cell): cell for cell in cells}.values())
-    marks = sum((Counter(cell.marks) for cell in unique), Counter[str]())
-    return marked(marks, sum(cell.trials for cell in unique), what)
+    unique = list({id(group): group for group in groups}.values())
+    marks = sum((Counter(group.marks) for group in unique), Counter[str]())
+    return marked(marks, sum(group.trials for group in unique), what)
 
 
-def doubts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
+def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the caveats of figures that are computed from these groups."""
-    contradicting = [f"{cell.model}: {cell.contradicting}" for cell in cells if cell.contradicting]
-    return *marks_of(cells, "runs "), *remarks_of(cells), *dict.fromkeys(contradicting)
+    contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
+    return *marks_of(groups, "runs "), *remarks_of(groups), *dict.fromkeys(contradicting)
 
 
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
@@ -246,9 +248,9 @@ def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
 
 
-def remarks_of(cells: Iterable[Cell]) -> list[str]:
+def remarks_of(groups: Iterable[Group]) -> list[str]:
     """Return the reasons in the rows of some of these groups but not of all, with the models."""
-    reasons = {id(cell): (cell.model, cell.reason.split("; ") if cell.reason else []) for cell in cells}
+    reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
     shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if reasons else set()
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for model, texts in reasons.values():
@@ -258,17 +260,17 @@ def remarks_of(cells: Iterable[Cell]) -> list[str]:
     return [f"{listed(names)}: {text}" for text, names in models.items()]
 
 
-def origin(cells: Sequence[Cell]) -> str:
+def origin(groups: Sequence[Group]) -> str:
     """Return the foot of a chart: measured or projected, runs, marks, torch versions and sources."""
-    trials = sorted({cell.trials for cell in cells})
+    trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    sources = dict.fromkeys(cell.source for cell in cells if cell.source)
+    sources = dict.fromkeys(group.source for group in groups if group.source)
     facts = [
-        f"{' and '.join(dict.fromkeys(cell.measured for cell in cells))}, {counts} run{'s' * (trials[-1] > 1)} each"
+        f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]
-    facts += marks_of(cells)
+    facts += marks_of(groups)
     facts += (
-        [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in cells if c.torch)) else []
+        [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in groups if c.torch)) else []
     )
     return shown("; ".join([*facts, *sources]))
 

@@ -13,7 +13,7 @@ from gpubench.studies import answer as answers
 from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import Ranking, headline
 from gpubench.studies.ranked_cases import Contents, RankedCase
-from gpubench.studies.section import Answer, Finding
+from gpubench.studies.section import Answer, Result
 from gpubench.studies.words import read_of, times
 
 
@@ -33,10 +33,10 @@ def pages(contents: Contents) -> Iterator[tuple[str, str]]:
     cards = dict.fromkeys([*(row.card for row in contents.rows), *(line.card for line in contents.ranking.lines)])
     here = addresses(cards, suites, contents.rows)
     evidence = {
-        id(finding): (name, f"section-{at}")
+        id(result): (name, f"section-{at}")
         for name, of_suite in suites.items()
         for at, section in enumerate(of_suite.sections, start=1)
-        for finding in section.findings
+        for result in section.results
     }
     yield "index.html", _index(contents, here, evidence, list(suites))
     for name, of_suite in suites.items():
@@ -53,18 +53,18 @@ def _suites(answer: Answer) -> list[str]:
     return list(dict.fromkeys(section.suite for section in answer.sections))
 
 
-def _linked(findings: Sequence[Finding], to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> list[LinkedResult]:
+def _linked(results: Sequence[Result], to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> list[LinkedResult]:
     """Return each result with the link to its section."""
     return [
-        LinkedResult(finding.said, finding.sentence[len(finding.said) :], to.suite(*evidence[id(finding)]))
-        for finding in findings
+        LinkedResult(result.said, result.sentence[len(result.said) :], to.suite(*evidence[id(result)]))
+        for result in results
     ]
 
 
 def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str, str]], suites: Sequence[str]) -> str:
     """Return the first page."""
     answer, looks = contents.answer, dict[str, str]()
-    first = [chart for finding in answer.findings for chart in worth_drawing(finding.charts)][:1]
+    first = [chart for result in answer.results for chart in worth_drawing(result.charts)][:1]
     with style("page"):
         lead = inline(first, "lead", looks)
     measured = {ranked_case.card for ranked_case in contents.cases}
@@ -76,7 +76,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         answer=answer,
         read=" ".join(read_of(answer)),
         results=_linked(
-            [finding for finding in answer.compared if finding.sentence != answer.headline], here, evidence
+            [result for result in answer.comparisons if result.sentence != answer.headline], here, evidence
         ),
         first=FIRST,
         lead=lead,
@@ -105,14 +105,14 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     rows = {(row.file, row.line): row for case in cases for row in case.rows}
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
-    findings = [finding for finding in contents.answer.findings if not measured.isdisjoint(finding.cases)]
+    results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
     return rendered(
         "card.html",
         title=f"{card}: gpubench",
         description=f"How fast {card} trains.",
         card=card,
         lead=_lead(contents.ranking, card),
-        results=_linked(findings, to, evidence),
+        results=_linked(results, to, evidence),
         first=FIRST,
         cases=tables.cases(cases, to),
         rows=tables.rows(rows.values(), to),

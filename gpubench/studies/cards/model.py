@@ -199,15 +199,15 @@ class Model:
         shape = (len(cards), len(families))
         sizes = np.array([_size(card) for card in cards])
         between = BANDWIDTH_SPREAD**2 * np.outer(sizes, sizes)
-        to_cells = BANDWIDTH_SPREAD**2 * np.outer(sizes, [_size(group.card) for group in self.groups])
+        to_groups = BANDWIDTH_SPREAD**2 * np.outer(sizes, [_size(group.card) for group in self.groups])
         for name in sorted(CARD_EFFECTS):
             key, variance = EFFECTS[name], self.spreads.effects[name] ** 2
             keys = [key(probe) for probe in probes]
             mean = variance / len(families)
-            to_cells += mean * shared(keys, [key(group) for group in self.groups]).reshape(*shape, -1).sum(axis=1)
+            to_groups += mean * shared(keys, [key(group) for group in self.groups]).reshape(*shape, -1).sum(axis=1)
             between += mean / len(families) * shared(keys).reshape(*shape, *shape).sum(axis=(1, 3))
-        spread = between - to_cells @ self._precision @ to_cells.T
-        return to_cells @ self._weights, self.spreads.widening**2 * spread
+        spread = between - to_groups @ self._precision @ to_groups.T
+        return to_groups @ self._weights, self.spreads.widening**2 * spread
 
     def ratio(self, card: str, other: str, kind: str, families: Sequence[str] = FAMILIES) -> SpeedRatio:
         """Return the typical speed of the card over the other."""

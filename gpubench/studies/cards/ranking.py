@@ -170,7 +170,7 @@ def answer_with(
     section = Section(
         "cards", "", title, tables=tuple(tables), charts=tuple(charts), notes=tuple(notes), left_out=tuple(left_out)
     )
-    return Answer(headline, findings=(), sections=(section,), metric="speed", unit="ratio")
+    return Answer(headline, results=(), sections=(section,), metric="speed", unit="ratio")
 
 
 def short_table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:

@@ -1,4 +1,4 @@
-"""What speaks against a finding is said with it, marks its bars and its line, and puts it after others of its kind."""
+"""Caveats of a result: in its sentence, as a mark on its bars and its line; such results come later."""
 
 import answers
 import pytest
@@ -31,12 +31,12 @@ def wide(**changes):
 
 
 def test_models_that_differ_widely_and_shared_runs_are_in_the_sentence_and_on_the_chart(tmp_path):
-    (found,) = answered(tmp_path, *wide(measured="projected")).findings
+    (found,) = answered(tmp_path, *wide(measured="projected")).results
     facts = ("bf16", 1.05, 4.21, "fp32", "RTX 2080 Ti", "2 models", "projected", 2.11, "1 of 4")
     assert lacking(found.sentence, *facts) == []
     seconds, speedup = found.charts
     assert "1.05 to 4.21 times" in seconds.title
-    assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + found.doubts[1])
+    assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + found.caveats[1])
     assert [bar.note for group in seconds.groups for bar in group.bars] == ["", "", "shared", ""]
     assert [bar.note for group in speedup.groups for bar in group.bars] == ["", "shared", ""]
 
@@ -49,35 +49,35 @@ def test_a_screen_marks_what_is_projected_and_doubted_and_says_what_the_marks_me
     assert "#:" not in text
 
 
-def test_findings_that_nothing_speaks_against_come_first(tmp_path):
+def test_results_that_nothing_speaks_against_come_first(tmp_path):
     others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
-    assert [each.suite for each in answered(tmp_path, *wide(), *others).findings] == ["mine", "resnet"]
+    assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
 
 
 def test_a_full_run_that_says_another_figure_than_a_sample_is_named(tmp_path):
     sample = {"mode": "sampled", "measured": "projected", "session": "s2"}
     full = rows([100.0]), rows([90.0], **MIXED)
     answer = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
-    assert [finding.projected for finding in answer.findings] == [False, True]
-    assert [[lacking(doubt, 1.11) for doubt in finding.doubts] for finding in answer.findings] == [[], [[]]]
+    assert [result.projected for result in answer.results] == [False, True]
+    assert [[lacking(doubt, 1.11) for doubt in result.caveats] for result in answer.results] == [[], [[]]]
 
 
 def test_a_row_that_says_it_is_unlike_the_others_is_named(tmp_path):
     alike = "as on the page"
     given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
     mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
-    (found,) = answered(tmp_path, *given, *mixed).findings
-    assert found.doubts == ("resnet34: another rate",)
+    (found,) = answered(tmp_path, *given, *mixed).results
+    assert found.caveats == ("resnet34: another rate",)
 
 
 def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
-    findings = answered(tmp_path, given).findings
-    assert {each.doubts for each in findings} == {("2 of 2 runs unsteady",)}
+    results = answered(tmp_path, given).results
+    assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
 
 
 def test_what_is_as_fast_is_not_1_00_times_as_fast(tmp_path):
-    (found,) = answered(tmp_path, rows([100.0]), rows([100.1], **MIXED)).findings
+    (found,) = answered(tmp_path, rows([100.0]), rows([100.1], **MIXED)).results
     assert found.said == "bf16 is about as fast as fp32 on RTX 2080 Ti"
 
 
@@ -105,7 +105,7 @@ def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
         for n in range(1, 20)
     ]
     said = only(answered(tmp_path, counted), "roofline")
-    assert [each.figure for each in said.findings[:2]] == ["19%", "18%"]
+    assert [each.figure for each in said.results[:2]] == ["19%", "18%"]
     lines = screen(said, in_full=True)
     assert "more results below." in " ".join(lines)
     assert len(lines) <= LINES
@@ -133,7 +133,7 @@ def test_a_measured_peak_that_is_exceeded_has_a_caveat():
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])
 def test_versions_that_are_none_compare_as_texts(tmp_path, version):
     given = rows([100.0], torch="2.15.0+cu132"), rows([90.0], torch=version, session="s2")
-    (found,) = answered(tmp_path, *given, by="torch").findings
+    (found,) = answered(tmp_path, *given, by="torch").results
     assert found.value == pytest.approx(100 / 90)
     assert not found.said.startswith("torch is")
 
@@ -141,15 +141,15 @@ def test_versions_that_are_none_compare_as_texts(tmp_path, version):
 @pytest.mark.parametrize("seconds", [1e308, 5e-324])
 def test_seconds_beyond_reason_are_none(tmp_path, seconds):
     said = answered(tmp_path, rows([1e-300]), rows([seconds], **MIXED), rows([1.0], model="other"))
-    assert said.findings == ()
+    assert said.results == ()
     assert any(line.startswith("2 row(s) with seconds 1e") for line in said.problems)
 
 
 def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
     records.append(tmp_path / "rows.csv", [row(), row(card="NVIDIA GeForce GTX 1080 Ti", device_hash="bbbb")])
     loaded = gpubench.load(tmp_path)
-    assert len(gpubench.compare(loaded, by=["card", "precision"]).findings) == 1
-    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).findings
+    assert len(gpubench.compare(loaded, by=["card", "precision"]).results) == 1
+    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).results
     assert found.value == pytest.approx(2.0)
     for wrong, words in (
         (lambda: gpubench.compare(loaded.frame), "not a table"),

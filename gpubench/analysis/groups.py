@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis import stats
-from gpubench.rows.alike import CASE, CELL, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
+from gpubench.rows.alike import CASE, GROUP, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import shown
 from gpubench.suite.precisions import PRECISIONS
@@ -44,8 +44,8 @@ class Text:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, cell: "Cell", owner: type | None = None) -> str:
-        return str(cell.row[self.name])
+    def __get__(self, group: "Group", owner: type | None = None) -> str:
+        return str(group.row[self.name])
 
 
 class Number:
@@ -54,12 +54,12 @@ class Number:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, cell: "Cell", owner: type | None = None) -> float:
-        return cell.number(self.name)
+    def __get__(self, group: "Group", owner: type | None = None) -> float:
+        return group.number(self.name)
 
 
 @dataclass(frozen=True)
-class Cell:
+class Group:
     """The ok trials of one case on one specimen in one session, or a case that has none, with its last status."""
 
     suite, studies, model, precision, batch_policy = Text(), Text(), Text(), Text(), Text()
@@ -78,7 +78,7 @@ class Cell:
     """Number of its trials with each of MARKS."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Number of trials of its case without a time, by status; of a conflict the number of rows."""
-    parts: "tuple[Cell, ...]" = ()
+    parts: "tuple[Group, ...]" = ()
     """The groups it combines, where it is of several specimens or sessions; `values` then has one value of each."""
 
     def number(self, column: str) -> float:
@@ -216,7 +216,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
 
 
-def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
+def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
     """Return groups of the ok trials, each of one specimen and session, with the trials of its case without a time."""
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
@@ -227,16 +227,16 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
     marked["unsteady"] |= unmarked
     frame = frame.assign(
-        cell=numbered(frame, CELL),
+        group=numbered(frame, GROUP),
         **{f"is_{mark}": hit for mark, hit in marked.items()},
     )
-    trials = frame.groupby("cell")
-    first = frame.drop_duplicates("cell").set_index("cell").sort_index()
+    trials = frame.groupby("group")
+    first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
-    first.loc[frame.loc[frame["measured"] == "projected", "cell"].unique(), "measured"] = "projected"
+    first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
     values, counts = trials["value"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
-    cells = [
-        Cell(
+    groups = [
+        Group(
             row,
             times,
             labels[texts_of(row, LABELLED)],
@@ -245,7 +245,7 @@ def cells_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
         )
         for row, times, hits in zip(dicts_of(first), values, counts.to_numpy(), strict=True)
     ]
-    return in_order(cells)
+    return in_order(groups)
 
 
 def marks_in(rows: pd.DataFrame) -> Counter[str]:
@@ -286,35 +286,35 @@ def _values(column: "pd.Series[Any]") -> list[Any]:
     return [printable.get(value, value) for value in values]
 
 
-def in_order(cells: Sequence[Cell]) -> list[Cell]:
+def in_order(groups: Sequence[Group]) -> list[Group]:
     """Return the groups sorted by suite (in the order given), model, card, precision and batch policy.
 
     Models are sorted by rung, else by name with its numbers as numbers. Names without a number keep their order.
     """
-    suites = list(dict.fromkeys(cell.suite for cell in cells))
-    model_order = {model: at for at, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
+    suites = list(dict.fromkeys(group.suite for group in groups))
+    model_order = {model: at for at, model in enumerate(dict.fromkeys(group.model for group in groups))}
 
-    def sort_key(cell: Cell) -> tuple[object, ...]:
-        rung = math.inf if math.isnan(cell.rung) else cell.rung
-        name = re.sub(r"\d+", lambda digits: digits[0].zfill(12), cell.model) if re.search(r"\d", cell.model) else ""
-        rest = cell.label, _precision_rank(cell), cell.batch_policy
-        return suites.index(cell.suite), rung, name, model_order[cell.model], *rest
+    def sort_key(group: Group) -> tuple[object, ...]:
+        rung = math.inf if math.isnan(group.rung) else group.rung
+        name = re.sub(r"\d+", lambda digits: digits[0].zfill(12), group.model) if re.search(r"\d", group.model) else ""
+        rest = group.label, _precision_rank(group), group.batch_policy
+        return suites.index(group.suite), rung, name, model_order[group.model], *rest
 
-    return sorted(cells, key=sort_key)
+    return sorted(groups, key=sort_key)
 
 
-def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Cell]:
+def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
     """Return a group without trials for each case that has no ok row."""
     lost = frame[~ok.groupby(frame["case"]).transform("any")]
     # The last row of a case is kept: one that ended, if there is one, not an interrupted one.
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
     rows = dicts_of(lost.drop_duplicates("case", keep="last").sort_index())
-    return in_order([Cell(row, (), labels[texts_of(row, LABELLED)]) for row in rows])
+    return in_order([Group(row, (), labels[texts_of(row, LABELLED)]) for row in rows])
 
 
-def _precision_rank(cell: Cell) -> int:
+def _precision_rank(group: Group) -> int:
     names = list(PRECISIONS)
-    return names.index(cell.precision) if cell.precision in names else len(names)
+    return names.index(group.precision) if group.precision in names else len(names)
 
 
 def text_of(value: object) -> str:
@@ -324,9 +324,9 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def texts_of(row: Cell | Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+def texts_of(row: Group | Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     """Return several columns of a group or row as texts."""
-    values = row.row if isinstance(row, Cell) else row
+    values = row.row if isinstance(row, Group) else row
     return tuple(text_of(values[column]) for column in columns)
 
 

@@ -19,7 +19,7 @@ from gpubench.show.numbers import duration
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Answer, Finding, Part, in_order
+from gpubench.studies.section import Answer, Part, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -28,27 +28,27 @@ TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
 
 
 def found(tmp_path, *own, **options):
-    """The findings of these rows."""
+    """The results of these rows."""
     records.append(tmp_path / "a.csv", [row for part in own for row in part])
-    return list(answer([tmp_path / "a.csv"], Question(**options)).findings)
+    return list(answer([tmp_path / "a.csv"], Question(**options)).results)
 
 
-def finding(**changes):
+def result(**changes):
     """A finding as studies make it, with what it rests on as `answer` adds that."""
     usual = {
         "kind": "card", "said": "", "suite": "resnet",
         "subject": "A", "baseline": "B", "precision": "fp32", "value": 2.0,
         "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1),
     }  # fmt: skip
-    made = Finding(**(usual | changes))
+    made = Result(**(usual | changes))
     where = f" {made.where}" if made.where else ""
     said = made.said or f"{made.subject} trains {made.value:.2f} times as fast as {made.baseline}{where}"
     return replace(made, said=said, basis=words.basis(made))
 
 
-def answered(findings, files=1, rows=1, failed=0):
-    """An answer of these findings alone."""
-    return Answer(headline(findings), tuple(findings), (), files=files, rows=rows, about=rows, failed=failed)
+def answered(results, files=1, rows=1, failed=0):
+    """An answer of these results alone."""
+    return Answer(headline(results), tuple(results), (), files=files, rows=rows, about=rows, failed=failed)
 
 
 def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
@@ -124,17 +124,17 @@ def test_models_are_pooled_by_their_geometric_mean_and_agree_or_are_unsure(tmp_p
 
 def test_cards_come_first_then_what_is_decided_then_the_largest():
     order = [
-        finding(subject="C", value=3.0, verdict="faster"),
-        finding(subject="D", value=9.0),
-        finding(subject="D", value=0.5, precision="fp16"),
-        finding(kind="precision", value=20.0),
-        finding(kind="ablation", value=30.0),
+        result(subject="C", value=3.0, verdict="faster"),
+        result(subject="D", value=9.0),
+        result(subject="D", value=0.5, precision="fp16"),
+        result(kind="precision", value=20.0),
+        result(kind="ablation", value=30.0),
     ]
     assert in_order(order[::-1]) == order
 
 
 def test_thirty_cards_fit_a_screen_the_best_first():
-    cards = [finding(subject=f"RTX {number} Ti SUPER 24GB", value=number / 10) for number in range(10, 40)]
+    cards = [result(subject=f"RTX {number} Ti SUPER 24GB", value=number / 10) for number in range(10, 40)]
     lines = screen(answered(in_order(cards), 30, 360, 2))
     assert len(lines) <= 25
     assert max(map(len, lines)) <= WIDTH
@@ -167,8 +167,8 @@ def test_thirty_cards_fit_a_screen_the_best_first():
         ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, 1 run each: rough"),
     ],
 )
-def test_on_what_a_finding_rests_in_words(changes, basis):
-    made = finding(**changes)
+def test_on_what_a_result_rests_in_words(changes, basis):
+    made = result(**changes)
     assert made.basis == basis
     assert made.sentence == f"{made.said} ({basis})."
 
@@ -213,7 +213,7 @@ LARGER = {"peak_memory_bytes": 2**31}
         ),
     ],
 )
-def test_a_finding_in_words(tmp_path, own, options, said):
+def test_a_result_in_words(tmp_path, own, options, said):
     assert said in [each.said for each in found(tmp_path, *own, **options)]
 
 
@@ -224,7 +224,7 @@ def test_what_two_sides_differ_in_is_said(cli):
     assert "and 1." not in done.stdout.partition("\n\n")[0], "another schedule is another finding"
 
 
-def test_findings_that_read_alike_say_in_what_they_differ(tmp_path):
+def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
     small, large = {"params": "epochs=1 width=8"}, {"params": "epochs=1 width=64"}
     bf16 = {"precision": "bf16"}
     both = found(tmp_path, *(rows(s, **p, **m) for s, m in ((SLOW, {}), (FAST, bf16)) for p in (small, large)))
@@ -240,8 +240,8 @@ def test_times_as_people_say_them(seconds, text):
 
 
 def test_the_headline_names_what_the_same_models_ran():
-    findings = [finding(value=2.0), finding(value=1.5, precision="fp16"), finding(value=1.2, models=("a", "b"))]
-    assert lacking(headline(findings), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
+    results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
+    assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
 
 
 def test_a_run_ends_with_what_it_found(cli):
@@ -255,13 +255,13 @@ def test_a_run_ends_with_what_it_found(cli):
 
 
 @pytest.mark.parametrize("name", ["markdown", "json", "csv"])
-def test_every_finding_is_in_every_format_that_holds_an_answer(cli, name):
+def test_every_result_is_in_every_format_that_holds_an_answer(cli, name):
     files = [*RESULTS.glob("20[0-9][0-9]-*.csv")]
     done = cli("compare", *files, "--format", name)
     said = answer(files, Question())
-    assert len(said.findings) > MOST
+    assert len(said.results) > MOST
     text = done.stdout.replace('""', '"').replace('\\"', '"').replace("\\u00b1", "±").replace("\\|", "|")
-    for each in said.findings:
+    for each in said.results:
         assert each.sentence in text.replace("\\[", "["), each
         assert name != "markdown" or f"| {each.what}" in text
 
@@ -277,8 +277,8 @@ def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
 # What a hostile reader found in the first version
 
 
-def lines_of(findings):
-    return screen(answered(findings))
+def lines_of(results):
+    return screen(answered(results))
 
 
 @pytest.mark.parametrize(
@@ -417,8 +417,8 @@ NASTY = "\x1b[31mred\x1b]0;title\x07 \u202eevil [bold]x[/bold] <b>" + "long " * 
 def test_no_name_steers_the_terminal_or_leaves_the_screen(name):
     kinds = {"card": "one run", "precision": "undecided", "ladder": "no test", "scaling": "90% kept"}
     many = [
-        finding(subject=f"{name}{number}", baseline=f"{number}{name}", kind=kind, place=name, precision="fp32",
-                settings=(name,), caveats=(name,), verdict=verdict)
+        result(subject=f"{name}{number}", baseline=f"{number}{name}", kind=kind, place=name, precision="fp32",
+                settings=(name,), differences=(name,), verdict=verdict)
         for number in range(9)
         for kind, verdict in kinds.items()
     ]  # fmt: skip
@@ -429,14 +429,14 @@ def test_no_name_steers_the_terminal_or_leaves_the_screen(name):
 
 
 def test_the_screen_is_ascii_where_names_are():
-    long = [finding(subject="A" * 90, baseline="B" * 90, settings=("c" * 90,))]
+    long = [result(subject="A" * 90, baseline="B" * 90, settings=("c" * 90,))]
     assert "\n".join(lines_of(long)).isascii()
 
 
 def test_seven_models_and_ten_sentences_become_a_table():
     parts = tuple(Part(f"m{number}", 60.0, 120.0, 2.0) for number in range(7))
-    cards = [finding(parts=parts), finding(parts=parts, precision="mixed precision")]
-    precisions = [finding(kind="precision", subject=f"p{number}", precision="", place="X" * 30) for number in range(10)]
+    cards = [result(parts=parts), result(parts=parts, precision="mixed precision")]
+    precisions = [result(kind="precision", subject=f"p{number}", precision="", place="X" * 30) for number in range(10)]
     lines = lines_of([*cards, *precisions])
     assert len(lines) <= 25
     assert any(line.startswith(" speedup") for line in lines)

@@ -1,4 +1,4 @@
-"""Rows to cells: pooling, names, order, what is left out, and cases without a trial."""
+"""Rows to groups: pooling, names, order, what is left out, and cases without a trial."""
 
 import math
 from dataclasses import replace
@@ -6,12 +6,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from facts import lacking
-from rows import cell, row, rows
+from rows import group, row, rows
 
-from gpubench.analysis.cells import (
+from gpubench.analysis.compare import once
+from gpubench.analysis.groups import (
     card_label,
-    cells_of,
     completed,
+    groups_of,
     holes_of,
     in_order,
     list_without_value,
@@ -20,11 +21,10 @@ from gpubench.analysis.cells import (
     text_of,
     texts_of,
 )
-from gpubench.analysis.compare import once
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records
-from gpubench.rows.alike import CELL, READ_IDENTITY, STACK_PARAMS
+from gpubench.rows.alike import GROUP, READ_IDENTITY, STACK_PARAMS
 from gpubench.rows.params import params_without
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, NUMBERS
@@ -46,8 +46,8 @@ def frame_of(tmp_path):
 
 
 def made(frame):
-    """The cells of a frame."""
-    return cells_of(frame, frame["status"] == "ok", labels_of(frame))
+    """The groups of a frame."""
+    return groups_of(frame, frame["status"] == "ok", labels_of(frame))
 
 
 def holes(frame):
@@ -237,7 +237,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
         _ = found.no_such_column
 
 
-def test_one_projected_trial_makes_the_cell_projected(frame_of):
+def test_one_projected_trial_makes_the_group_projected(frame_of):
     sampled = [row(mode="sampled", trial=i, measured=("measured", "projected")[i == 1]) for i in range(3)]
     other = row(mode="sampled", precision="fp16")
     assert [(c.precision, c.measured) for c in made(frame_of(*sampled, other))] == [
@@ -246,7 +246,7 @@ def test_one_projected_trial_makes_the_cell_projected(frame_of):
     ]
 
 
-@pytest.mark.parametrize("column", sorted(set(CELL) & set(COLUMNS) - {"memory_limit_bytes"}))
+@pytest.mark.parametrize("column", sorted(set(GROUP) & set(COLUMNS) - {"memory_limit_bytes"}))
 def test_rows_that_differ_in_any_of_these_are_not_pooled(frame_of, column):
     other = 77 if column in NUMBERS else "epochs=2" if column == "params" else "another"
     assert len(made(frame_of(row(), row(**{column: other})))) == 2
@@ -259,50 +259,50 @@ def test_trials_without_a_time_belong_to_their_case_whatever_their_stack_says(fr
     assert found.lost == {"out_of_memory": 1}
 
 
-def test_a_lone_cell():
-    one = cell([100.0, 90.0, 130.0])
+def test_a_lone_group():
+    one = group([100.0, 90.0, 130.0])
     assert (one.median, one.interval, one.trials, one.adaptive, one.lost_note) == (100, None, 3, False, "")
-    assert cell([5.0] * 5 + [9.0]).interval == (5, 9)
-    assert cell([float(n) for n in range(1, 18)]).interval == (5, 13)
+    assert group([5.0] * 5 + [9.0]).interval == (5, 9)
+    assert group([float(n) for n in range(1, 18)]).interval == (5, 13)
 
 
 def test_rounds_that_were_added_until_it_was_tight_widen_the_interval():
-    one = cell([float(n) for n in range(1, 18)], until=0.01)
+    one = group([float(n) for n in range(1, 18)], until=0.01)
     assert (one.adaptive, one.interval) == (True, (4, 14))
-    several = cell([5.0, 6.0], until=0.01, parts=(one, one))
+    several = group([5.0, 6.0], until=0.01, parts=(one, one))
     assert (several.adaptive, several.trials) == (False, 34)
-    assert cell(until=0.0).adaptive is False
+    assert group(until=0.0).adaptive is False
 
 
 def test_the_share_of_trials_that_are_lost_counts_all_parts():
-    parts = cell([1.0, 2.0]), cell([3.0])
-    assert cell([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
+    parts = group([1.0, 2.0]), group([3.0])
+    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
 
 
-def order(*cells):
-    return [(c.suite, c.model, c.label, c.precision, c.batch_policy) for c in in_order(cells)]
+def order(*groups):
+    return [(c.suite, c.model, c.label, c.precision, c.batch_policy) for c in in_order(groups)]
 
 
 def test_suites_as_they_came_and_models_by_their_numbers():
-    cells = [
-        cell(suite=suite, model=model)
+    groups = [
+        group(suite=suite, model=model)
         for suite, model in (("z", "net101"), ("a", "big"), ("z", "net18"), ("a", "art"), ("z", "net9"), ("a", "big"))
     ]
-    assert [(suite, model) for suite, model, *_ in order(*cells)] == [
+    assert [(suite, model) for suite, model, *_ in order(*groups)] == [
         ("z", "net9"), ("z", "net18"), ("z", "net101"), ("a", "big"), ("a", "big"), ("a", "art"),
     ]  # fmt: skip
 
 
 def test_rungs_go_before_names_and_what_has_none_comes_last():
-    cells = [cell(model=model, rung=rung) for model, rung in (("a1", None), ("b", 2), ("c", 1), ("a", 10))]
-    assert [model for _, model, *_ in order(*cells)] == ["c", "b", "a", "a1"]
+    groups = [group(model=model, rung=rung) for model, rung in (("a1", None), ("b", 2), ("c", 1), ("a", 10))]
+    assert [model for _, model, *_ in order(*groups)] == ["c", "b", "a", "a1"]
 
 
 def test_then_by_card_precision_and_policy():
     names = ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure", "fp8"]
-    cells = [cell(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
-    cells.append(cell(precision="fp32", label="A", batch_policy="a"))
-    found = [(label, precision, policy) for _, _, label, precision, policy in order(*cells)]
+    groups = [group(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
+    groups.append(group(precision="fp32", label="A", batch_policy="a"))
+    found = [(label, precision, policy) for _, _, label, precision, policy in order(*groups)]
     assert found[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
     assert [precision for label, precision, _ in found if label == "B"] == names
 
@@ -343,8 +343,8 @@ def test_values_as_text(value, text):
     assert text_of(value) == text
 
 
-def test_several_values_of_a_cell_or_row_as_texts():
-    one = cell(batch_size=64, seconds=[5.0])
+def test_several_values_of_a_group_or_row_as_texts():
+    one = group(batch_size=64, seconds=[5.0])
     assert texts_of(one, ["model", "batch_size"]) == texts_of(one.row, ["model", "batch_size"]) == ("resnet18", "64")
 
 
@@ -402,17 +402,17 @@ def test_a_label_says_the_power_limit(frame_of):
     assert labels(frame_of(row(), capped)) == ["RTX 2080 Ti", "RTX 2080 Ti @ 200 W"]
 
 
-def test_a_cell_knows_its_case_by_which_its_rows_are_found(frame_of):
+def test_a_group_knows_its_case_by_which_its_rows_are_found(frame_of):
     """Trials without a time and those on another stack are of the case; another precision or session is not."""
     frame = frame_of(
         row(), row(precision="fp16"), row(trial=1, status="failed", **NEVER), row(trial=2, torch="2.1.0"),
         row(session="s2"),
     )  # fmt: skip
     assert frame["case"].tolist() == [0, 1, 0, 0, 2]
-    cells = {(c.precision, c.torch, c.session): c for c in made(frame)}
-    assert {key: cell.case for key, cell in cells.items()} == {
+    groups = {(c.precision, c.torch, c.session): c for c in made(frame)}
+    assert {key: group.case for key, group in groups.items()} == {
         ("fp32", "2.15.0+cu132", "s1"): 0, ("fp32", "2.1.0", "s1"): 0, ("fp32", "2.15.0+cu132", "s2"): 2,
         ("fp16", "2.15.0+cu132", "s1"): 1,
     }  # fmt: skip
-    one, two = cells["fp32", "2.1.0", "s1"], cells["fp16", "2.15.0+cu132", "s1"]
-    assert (one.cases, cell(parts=(one, two)).cases) == ({0}, {0, 1})
+    one, two = groups["fp32", "2.1.0", "s1"], groups["fp16", "2.15.0+cu132", "s1"]
+    assert (one.cases, group(parts=(one, two)).cases) == ({0}, {0, 1})
