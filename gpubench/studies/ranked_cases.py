@@ -6,7 +6,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from gpubench.studies import words
 from gpubench.studies.agreement import agreements
 from gpubench.studies.answer import answer_to, count_files
 from gpubench.studies.cards.figures import Published, published, short_name
-from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.cards.ranking import Ranking, rank
 from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.section import Answer, Value
@@ -174,7 +173,8 @@ class Contents:
 
 def contents_of(paths: Sequence[Path], *, licensed: bool = False) -> Contents:
     """Return the contents of a site for the files in `paths`; files without a row become problems of the answer."""
-    ranking = rank(fitted_model())
+    ranking = rank()
+    ranking = replace(ranking, lines=tuple(line for line in ranking.lines if line.figures))
     files = count_files(paths)
     try:
         loaded = load_rows(paths, keep=True)

@@ -10,11 +10,10 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import CLASSES
-from gpubench.studies.cards.ranking import Ranking, headline
+from gpubench.studies.cards.ranking import Ranking, headline, rank_sentence
 from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Result
-from gpubench.studies.words import read_of, times
+from gpubench.studies.words import read_of
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,6 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
 
 def _lead(ranking: Ranking, card: str) -> str:
     """Return a sentence with the rank and the speed of a card by published figures."""
-    line = next((line for line in ranking.lines if line.card == card), None)
-    if line is None or not line.ratios:
+    if not any(line.card == card for line in ranking.lines):
         return "No published figure of it is used."
-    parts = [f"{card} is in tier {line.tier} of {max(line.tier for line in ranking.lines)}"] if line.tier else []
-    for kind, ratio in line.ratios.items():
-        than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
-        interval = f" ({ratio.interval_text})" if ratio.low != ratio.high else ""
-        parts.append(f"{times(ratio.value)}{than} in {CLASSES[kind].name}{interval}")
-    return f"By published figures: {', '.join(parts)}."
+    return f"By published figures: {rank_sentence(ranking, card)}"

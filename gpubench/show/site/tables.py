@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
-from gpubench.studies.cards.figures import CLASSES, Figure, Published
-from gpubench.studies.cards.model import SpeedRatio
+from gpubench.studies.cards.figures import Figure, Published
 from gpubench.studies.cards.ranking import Ranking
+from gpubench.studies.cards.ratio import SpeedRatio
 from gpubench.studies.ranked_cases import RankedCase, SiteRow
 from gpubench.studies.section import Column, Value
 from gpubench.studies.words import author, name
@@ -104,17 +104,16 @@ def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, 
 
 def ranking(ranked: Ranking, to: Addresses) -> Grid:
     """Return the ranking of cards by published figures, with links to the figures."""
-    columns = [Column("tier", "count"), Column("card")]
-    columns += [Column(CLASSES[kind].head, "ratio", "higher") for kind in ranked.classes]
-    columns += [Column("sources", "count"), Column("figures", "count")]
+    columns = [Column("card"), *(Column(kind, "ratio", "higher") for kind in ranked.classes)]
+    columns += [Column("figures", "count")]
     most = max((ratio.value for line in ranked.lines for ratio in line.ratios.values()), default=1.0)
     lines = []
     for line in ranked.lines:
         figures = to.card(line.card, "published")
-        cells = [cell_of(line.tier or None, columns[0]), cell_of(line.card, columns[1], to.card(line.card))]
-        for kind, column in zip(ranked.classes, columns[2:], strict=False):
+        cells = [cell_of(line.card, columns[0], to.card(line.card))]
+        for kind, column in zip(ranked.classes, columns[1:], strict=False):
             cells.append(_ratio(line.ratios.get(kind), column, figures, most))
-        cells += [cell_of(line.sources, columns[-2]), cell_of(line.figures, columns[-1], figures)]
+        cells.append(cell_of(line.figures, columns[-1], figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
     return Grid("published", heads_of(columns), lines)
 
