@@ -66,7 +66,7 @@ def test_every_recipe_has_at_least_two_cards():
     for group in published().groups:
         cards.setdefault(group.recipe, set()).add(group.card)
     assert min(map(len, cards.values())) > 1
-    assert {group.kind for group in published().groups} == {"half", "single", "strict"}
+    assert {group.kind for group in published().groups} == {"half", "fp32", "strict"}
 
 
 def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
@@ -79,7 +79,7 @@ def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
         if len(listed) == 1:
             assert sheet.gb_per_second == pytest.approx(listed[0].bytes_per_second / 1e9), card
             assert sheet.tflops["strict"] == pytest.approx(listed[0].flops["fp32"] / 1e12), card
-            assert sheet.tflops["half"] >= sheet.tflops["single"] >= sheet.tflops["strict"], card
+            assert sheet.tflops["half"] >= sheet.tflops["fp32"] >= sheet.tflops["strict"], card
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -125,7 +125,7 @@ def test_a_ratio_is_the_geometric_mean_of_its_sources_and_the_data_sheets():
 def test_the_2080_ti_over_the_1080_ti_contains_the_notebooks():
     """1.26 to 1.38 in fp32, 1.42 in mixed precision: rows of results/ that are published figures too."""
     groups = [group for group in published().groups if not group.source.startswith("init27")]
-    for kind, low, high in (("single", 1.26, 1.38), ("half", 1.20, 1.58)):
+    for kind, low, high in (("fp32", 1.26, 1.38), ("half", 1.20, 1.58)):
         ratio = ratio_of(groups, "RTX 2080 Ti", "GTX 1080 Ti", kind)
         assert ratio.low <= high, kind
         assert low <= ratio.high, kind
@@ -208,8 +208,8 @@ def test_other_formats_have_every_card_with_its_interval(cli):
 
 
 def test_the_chart_is_a_picture_of_the_usual_size(cli, tmp_path):
-    done = cli("cards", "--charts", "out", "--precision", "single")
+    done = cli("cards", "--charts", "out", "--precision", "fp32")
     assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "out" / "cards-single.png") as picture:
+    with Image.open(tmp_path / "out" / "cards-fp32.png") as picture:
         assert picture.size == (1200, 675)
     assert cli("cards", "4090", "3090", "--charts", "out").returncode == 2

@@ -112,7 +112,7 @@ def test_cards_without_a_price_are_named(cli, tmp_path):
     (tmp_path / "p.toml").write_text('"RTX 4090" = 0.40\nMI50 = 0.1\n')
     text = " ".join(cli("cards", "4090", "3090", "--price", "p.toml").stdout.split())
     assert "RTX 3090 has no price" in text
-    done = cli("cards", "--price", "p.toml", "--precision", "single")
+    done = cli("cards", "--price", "p.toml", "--precision", "fp32")
     assert " MI50 " in done.stdout  # beyond the best known
     assert "A100-SXM4-80GB has no price" in " ".join(done.stdout.split())
 
@@ -151,7 +151,7 @@ def test_two_cards_are_compared_with_every_pair_of_figures(cli):
     assert text.startswith(f"RTX 4090 trains {ratio.low:.2f} to {ratio.high:.2f} times as fast as RTX 3090 in half")
     assert f"Typically {ratio.value:.2f} times" in text
     pairs = pairs_of(published().groups, "RTX 4090", "RTX 3090")
-    ratios = [float(ratio) for ratio in re.findall(r"(?:half|single) +(\d\.\d\d) ", done.stdout)]
+    ratios = [float(ratio) for ratio in re.findall(r"(?:half|fp32) +(\d\.\d\d) ", done.stdout)]
     assert ratios == sorted(ratios)
     assert len(ratios) == len(pairs)
     for pair in pairs:
@@ -224,5 +224,5 @@ def test_one_card_begins_with_its_rank(cli):
     assert re.match(rf"RTX 4090 is number \d+ of 65 cards in half precision, {ratio.value:.2f} times as fast as", text)
     out = cli("cards", "4090", "--precision", "half", "--family", "matmul").stdout
     assert "resnet50" not in out
-    assert " single " not in out
+    assert " fp32 " not in out
     assert cli("cards", "L4").stdout.startswith("L4 is number")

@@ -42,9 +42,8 @@ def cards(
         str,
         typer.Option(
             metavar="CLASS",
-            help="half, single (FP32, or TF32 where the card has it) or strict (FP32 without TF32); default half and"
-            " single.",
-            autocompletion=completion.one_of("half", "single", "strict"),
+            help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
+            autocompletion=completion.one_of("half", "fp32", "strict"),
             rich_help_panel=SIDES,
         ),
     ] = "",
@@ -75,9 +74,11 @@ def cards(
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
     from gpubench.studies.cards import REFERENCE, options, ranking, versus
-    from gpubench.studies.cards.figures import CLASSES, data_sheets
+    from gpubench.studies.cards.figures import CLASSES, FAMILIES, data_sheets
 
     check_choice("--theme", theme, THEMES)
+    check_choice("--precision", precision or "half", tuple(CLASSES))
+    check_choice("--family", family or FAMILIES[0], FAMILIES)
     check_choice("--format", table, completion.FORMATS)
     if sources and (card or precision or family or price or every or charts or relative_to):
         raise UserError("--sources takes no card and no option but --format")
@@ -94,7 +95,8 @@ def cards(
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and price:
         raise UserError("--price: for the ranking, or for two cards or more")
-    classes, families = options.classes_of(precision), options.families_of(family)
+    classes = (precision,) if precision else options.DEFAULT_CLASSES
+    families = (family,) if family else FAMILIES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
     if len(chosen) > 2:

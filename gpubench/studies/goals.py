@@ -121,9 +121,8 @@ def published_sections(compared: Compared) -> Iterator[Section]:
     for (suite, _), work in rows.groupby(["suite", "session"], sort=False):
         lines, cases = dicts_of(work), cases_of(work)
         title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
-        gains = list(_gains(lines, cases))
-        tables = (_table(lines), *([_gains_table(gains)] if gains else []))
-        yield Section(STUDY, str(suite), title, (*_sooner(lines, cases), *gains), tables, cases=cases)
+        results = (*_sooner(lines, cases), *_gains(lines, cases))
+        yield Section(STUDY, str(suite), title, results, (_table(lines),), cases=cases)
 
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
@@ -182,11 +181,6 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
                     cases=cases,
                     source=words.author(line["source"]),
                 )
-
-
-def _gains_table(gains: Sequence[Result]) -> Table:
-    columns = (Column("what"), Column("baseline"), Column("on"), Column("times as fast", "ratio", "higher"))
-    return Table("gains", columns, tuple((gain.subject, gain.baseline, gain.place, gain.value) for gain in gains))
 
 
 def _table(lines: Sequence[Row]) -> Table:

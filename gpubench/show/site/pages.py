@@ -81,8 +81,8 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         lead=lead,
         suites=[(name, here.suite(name)) for name in suites],
         filters={
-            "suite": sorted({ranked_case.suite for ranked_case in contents.cases}),
-            "precision": sorted({ranked_case.precision for ranked_case in contents.cases}),
+            "suite": sorted({ranked_case.group.suite for ranked_case in contents.cases}),
+            "precision": sorted({ranked_case.group.precision for ranked_case in contents.cases}),
             "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
         cases=tables.cases(_in_order(contents.cases, suites), here),
@@ -95,7 +95,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
 def _in_order(ranked: Sequence[RankedCase], suites: Sequence[str]) -> list[RankedCase]:
     """Return the ranked in the order of `suites`."""
     order = {name: at for at, name in enumerate(suites)}
-    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.suite, len(order)))
+    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.group.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> str:

@@ -7,14 +7,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from gpubench.analysis.metrics import SECONDS
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import Figure, Published
 from gpubench.studies.cards.ranking import Ranking
 from gpubench.studies.cards.ratio import SpeedRatio
+from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.ranked_cases import RankedCase, SiteRow
 from gpubench.studies.section import Column, Value
-from gpubench.studies.words import author, name
+from gpubench.studies.words import author, name, notes_of, without_author
 
 LONGEST = 110
 """Maximum length of a recipe or a note, in characters; the suite's page and the rows have the whole text."""
@@ -31,7 +33,6 @@ CASES = (
     Column("batch"),
     Column("recipe", note=True),
     Column("runs", "count"),
-    Column("submissions"),
     Column("source"),
     Column("notes", note=True),
 )
@@ -68,15 +69,17 @@ def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
 
 def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     """Return the line of a case."""
+    group = ranked_case.group
     values: dict[str, Value] = {
-        "card": ranked_case.label,
-        **{column: getattr(ranked_case, column) for column in ("seconds", "precision", "suite", "model", "batch")},
-        "samples/s": ranked_case.rate,
+        **{column: getattr(group, column) for column in ("precision", "suite", "model")},
+        "card": without_author(group.label, group.source),
+        "seconds": estimate(group, SECONDS),
+        "batch": batch_text(group),
+        "samples/s": known(group.samples_per_second),
         "recipe": name(ranked_case.recipe, LONGEST),
-        "runs": ranked_case.trials or None,
-        "submissions": ranked_case.submissions,
-        "source": author(ranked_case.source),
-        "notes": name(ranked_case.notes, LONGEST),
+        "runs": group.trials or None,
+        "source": author(group.source),
+        "notes": name(notes_of(group), LONGEST),
     }
     cells = _cells(CASES, values)
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
@@ -84,16 +87,14 @@ def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
     cells["rank"] = HtmlCell(rank, value=str(ranked_case.rank or ""), kind="number")
     cells["card"] = replace(
-        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if ranked_case.source else ""
+        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if group.source else ""
     )
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
-    cells["suite"] = replace(cells["suite"], href=to.suite(ranked_case.suite))
-    cells["source"] = replace(cells["source"], href=source_link(ranked_case.source), outside=True)
-    if "agree, " in ranked_case.submissions:
-        cells["submissions"] = replace(cells["submissions"], kind="agree")
+    cells["suite"] = replace(cells["suite"], href=to.suite(group.suite))
+    cells["source"] = replace(cells["source"], href=source_link(group.source), outside=True)
     return HtmlLine(
         list(cells.values()),
-        filters={"suite": ranked_case.suite, "precision": ranked_case.precision, "card": ranked_case.card},
+        filters={"suite": group.suite, "precision": group.precision, "card": ranked_case.card},
     )
 
 

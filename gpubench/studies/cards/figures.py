@@ -13,19 +13,19 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-CLASSES = {"half": "half precision", "single": "FP32", "strict": "FP32 without TF32"}
+CLASSES = {"half": "half precision", "fp32": "FP32", "strict": "FP32 without TF32"}
 """Classes of precisions, with their names in sentences. Speeds are compared within one class."""
 FAMILIES = ("convolution", "matmul")
 """Kinds of models: convolutional networks; transformers and recurrent networks."""
 TF32_NOTE = "FP32: TF32 where the card has it (Ampere and newer)."
-"""The meaning of the class `single`."""
+"""The meaning of the class `fp32`."""
 CLASS_OF = {
     "amp-fp16": "half",
     "bf16": "half",
     "fp16": "half",
     "fp16-master": "half",
-    "fp32": "single",
-    "tf32": "single",
+    "fp32": "fp32",
+    "tf32": "fp32",
     "strict-fp32": "strict",
 }
 """The class of each precision; other precisions are left out."""

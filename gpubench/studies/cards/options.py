@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from gpubench.analysis.metrics import did_you_mean, means, words_of
 from gpubench.errors import UserError
-from gpubench.studies.cards.figures import CLASSES, FAMILIES, short_name
+from gpubench.studies.cards.figures import short_name
 from gpubench.studies.words import listed
 
-DEFAULT_CLASSES = ("half", "single")
+DEFAULT_CLASSES = ("half", "fp32")
 """Classes without --precision; the first one orders the cards."""
 PREFIXES = ("", "rtx", "gtx", "radeon", "radeonrx", "intel")
 """Words that users leave out before a name."""
@@ -79,20 +79,3 @@ def priced(prices: Mapping[str, float], cards: Sequence[str]) -> tuple[dict[str,
             f"--price: {listed(unmatched) if unmatched else 'the file'} names no card of gpubench cards --all"
         )
     return dollars, unmatched
-
-
-def classes_of(text: str) -> tuple[str, ...]:
-    """Return the classes that --precision names; raises UserError."""
-    return _chosen("--precision", text, tuple(CLASSES)) if text else DEFAULT_CLASSES
-
-
-def families_of(text: str) -> tuple[str, ...]:
-    """Return the families of models that --family names; raises UserError."""
-    return _chosen("--family", text, FAMILIES) if text else FAMILIES
-
-
-def _chosen(option: str, text: str, choices: Sequence[str]) -> tuple[str]:
-    """Return the one choice; raises UserError if it is none."""
-    if text not in choices:
-        raise UserError(f"{option} {text}: there is {', '.join(choices)}")
-    return (text,)

@@ -5,7 +5,6 @@ the two cards.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -29,36 +28,22 @@ REQUIREMENTS = (
 )
 
 
-@dataclass(frozen=True)
-class ExpectedRate:
-    """The rate that published figures predict, and the numbers of its rows."""
-
-    rate: Estimate
-    """In samples/s, with its 90% interval."""
-    rows: frozenset[int]
-
-
 def reference_sentences(rows: pd.DataFrame) -> list[str]:
     """Return a sentence for each card, precision and batch: its ratio to the reference, or why it is unranked."""
     cards = _rows_of_study(rows).groupby(["card", "device"], sort=False)
     return [sentence for _, card_rows in cards for sentence in _card_sentences(card_rows)]
 
 
-def expected_rates(rows: pd.DataFrame) -> dict[tuple[str, float], ExpectedRate]:
-    """Return the expected rate of one card by precision and batch, if it has published figures in half precision."""
-    rows = _rows_of_study(rows)
-    rows = rows[rows["device"] != "cpu"]
-    rows = rows[_are_comparable(rows)]
-    if rows.empty:
-        return {}
-    ratio = reference_ratio(short_name(str(rows["card"].iloc[0])))
-    if ratio is None:
-        return {}
-    rate = ratio.scaled(anchor().speed)
-    return {
-        (trials["precision"].iloc[0], float(trials["batch_size"].iloc[0])): ExpectedRate(rate, frozenset(trials.index))
-        for _, trials in rows.groupby(["precision", "batch_size"])
-    }
+def expected_rate(trials: pd.DataFrame) -> Estimate | None:
+    """Return the samples/s that published figures predict for the trials of a case, with the 90% interval.
+
+    None if they are no comparable trials of a card with published figures in half precision.
+    """
+    trials = _rows_of_study(trials)
+    if not any(_are_comparable(trials[trials["device"] != "cpu"])):
+        return None
+    ratio = reference_ratio(short_name(str(trials["card"].iloc[0])))
+    return ratio.scaled(anchor().speed) if ratio else None
 
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:

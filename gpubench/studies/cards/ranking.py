@@ -146,7 +146,7 @@ def short_table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
     """Return the table with fewer columns, for a terminal."""
     priced = any(line.dollars is not None for line in lines)
     first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
-    columns = [Column("card"), *(Column("fp32" if kind == "single" else kind, "ratio") for kind in (first, *others))]
+    columns = [Column("card"), *(Column(kind, "ratio") for kind in (first, *others))]
     columns.insert(2, Column("90%", "range"))
     columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W")]
     columns += [Column("$/h", "$", places=2), Column("per $", "ratio")] if priced else []
@@ -205,7 +205,7 @@ def notes(ranking: Ranking) -> list[str]:
         "90%: of nine in ten workloads. src: sources that measured both cards.",
         "0 or -: from peak TFLOP/s and memory bandwidth; -: the card is not in our data.",
     ]
-    if "single" in ranking.classes:
+    if "fp32" in ranking.classes:
         lines.append(TF32_NOTE)
     priced = {line.card for line in ranking.lines if line.dollars is not None}
     if priced and ranking.reference not in priced:

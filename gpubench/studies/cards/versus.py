@@ -38,7 +38,7 @@ def answer(
     for kind in classes[1:]:
         remarks.append(f"{CLASSES[kind]}: {_span(ratios[kind])} times, typically {gain(ratios[kind].value)}.")
     remarks += [*_evidence(ratios, pairs), *_missing(groups, cards, classes), *_worth(ratios, cards, dollars or {})]
-    remarks += [TF32_NOTE] if "single" in ratios else []
+    remarks += [TF32_NOTE] if "fp32" in ratios else []
     title = f"{card} / {other}"
     tables = [Table("answer", (Column("class"), Column(title, "ratio", "higher", level=90)), tuple(ratios.items()))]
     tables += [pair_table(pairs, card, other)] if pairs else []
