@@ -110,8 +110,8 @@ def cards(
         tables = list(answer.sections[0].tables)
     else:
         ranked = ranking.rank(reference, classes, families, dollars)
-        answer = ranking.answer(ranked, ranked.best_known(ranking.MOST_DRAWN))
-        lines = ranked.lines if every else ranked.best_known(ranking.MOST_LINES)
+        answer = ranking.answer(ranked, ranked.well_known(ranking.MOST_DRAWN))
+        lines = ranked.lines if every else ranked.well_known()
         tables = [ranking.short_table(ranked, lines)]
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if charts:
@@ -145,15 +145,15 @@ def _all_sources() -> "Answer":
     return ranking.answer_with(headline, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
 
 
-def _prices(path: Path, names: Sequence[str]) -> dict[str, float]:
-    """Return dollars per hour by card, and print which entries match no card. Raises UserError."""
-    from gpubench.analysis.metrics import read_prices
-    from gpubench.studies.cards import options
-    from gpubench.studies.words import listed
+def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
+    """Return dollars per hour by card. Raises UserError if the file names none of the cards."""
+    from gpubench.analysis.metrics import price_of, read_prices
+    from gpubench.studies.cards.figures import short_name
 
-    dollars, unmatched = options.priced(read_prices(path), names)
-    if unmatched:
-        say(f"--price: {listed(unmatched)}: no such card, or several (gpubench cards --all has their names)", err=True)
+    prices = {short_name(name): hourly for name, hourly in read_prices(path).items()}
+    dollars = {card: hourly for card in cards if (hourly := price_of(card, prices)) > 0}
+    if not dollars:
+        raise UserError(f"--price {path}: it names no card of gpubench cards --all")
     return dollars
 
 

@@ -190,8 +190,6 @@ def sources(published: Published) -> Iterator[tuple[str, str, list[Figure], list
 class DataSheet:
     """Specifications of a card; None where unknown."""
 
-    architecture: str
-    """Laptop cards and export versions have separate architectures."""
     year: int
     """The year of announcement."""
     memory_gb: float | None
@@ -207,7 +205,6 @@ def data_sheets() -> dict[str, DataSheet]:
     """Return all lines of data_sheets.csv by card."""
     return {
         row["card"]: DataSheet(
-            row["architecture"],
             int(row["year"]),
             float(row["memory_gb"]) if row["memory_gb"] else None,
             float(row["bandwidth_gb_per_s"]),

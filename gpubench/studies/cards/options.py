@@ -1,6 +1,6 @@
-"""Options of `gpubench cards`: finds the cards, prices, classes and families that a user names."""
+"""Finds the cards that a user names. `gpubench cards` calls it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpubench.analysis.metrics import did_you_mean, means, words_of
 from gpubench.errors import UserError
@@ -64,18 +64,3 @@ def find_card(text: str, cards: Sequence[str]) -> str:
 def _letters_and_digits(name: str) -> str:
     """Return only the letters and digits, in lower case."""
     return "".join(filter(str.isalnum, name.lower()))
-
-
-def priced(prices: Mapping[str, float], cards: Sequence[str]) -> tuple[dict[str, float], list[str]]:
-    """Return dollars per hour by card, and the names that match no card. Raises UserError if no name matches."""
-    dollars, unmatched = {}, []
-    for name, hourly in prices.items():
-        try:
-            dollars[find_card(name, cards)] = hourly
-        except UserError:
-            unmatched.append(name)
-    if not dollars:
-        raise UserError(
-            f"--price: {listed(unmatched) if unmatched else 'the file'} names no card of gpubench cards --all"
-        )
-    return dollars, unmatched

@@ -1,6 +1,6 @@
 """The ranking of all cards: the table, the chart and the notes. `gpubench cards` and the site show it."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,10 +11,14 @@ from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, ratio_of
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
 from gpubench.studies.words import gain, times
 
-MOST_LINES, MOST_DRAWN = 25, 12
-"""Cards in the short table, and in a chart of 1200 x 675."""
-LEAST_FIGURES = 6
-"""Cards with fewer figures are in the long table only."""
+WELL_KNOWN = (
+    "A100-SXM4-80GB", "H100 80GB HBM3", "B200", "L40S", "RTX 5090", "RTX 4090", "RTX 3090", "V100-SXM2-16GB",
+    "RTX 2080 Ti", "GTX 1080 Ti", "T4", "RTX 5080", "RTX 5070 Ti", "RTX 4080", "RTX 4070", "RTX 4060 Ti", "RTX 3080",
+    "RTX 3070", "RTX 3060", "RTX A6000", "RTX 6000 Ada", "RTX PRO 6000 Workstation", "H200", "MI300X",
+    "Radeon RX 7900 XTX",
+)  # fmt: skip
+"""Cards of the short table. The first MOST_DRAWN are in the chart."""
+MOST_DRAWN = 11
 
 
 @dataclass(frozen=True)
@@ -44,20 +48,9 @@ class Ranking:
     figures: int
     sources: int
 
-    def best_known(self, most: int) -> tuple[RankedCard, ...]:
-        """Return `most` cards: the reference, the fastest, and by turns the best measured of each architecture.
-
-        Cards with a price are added.
-        """
-        by_architecture: dict[str, list[RankedCard]] = defaultdict(list)
-        for line in sorted(self.ranked, key=lambda line: -line.figures):
-            architecture = data_sheets()[line.card].architecture
-            if line.figures >= LEAST_FIGURES and "laptop" not in architecture:
-                by_architecture[architecture].append(line)
-        turns = sorted(
-            (turn, -line.figures, line.card) for lines in by_architecture.values() for turn, line in enumerate(lines)
-        )
-        kept = list(dict.fromkeys([self.reference, self.best.card, *(card for _, _, card in turns)]))[:most]
+    def well_known(self, most: int = len(WELL_KNOWN)) -> tuple[RankedCard, ...]:
+        """Return the first `most` well-known cards, the reference, and cards with a price."""
+        kept = {*WELL_KNOWN[:most], self.reference}
         return tuple(line for line in self.lines if line.card in kept or line.dollars is not None)
 
     @property
