@@ -9,15 +9,15 @@ from facts import lacking
 from gpubench.analysis.metrics import price_of
 from gpubench.errors import UserError
 from gpubench.studies.cards import REFERENCE, options, ranking, versus
-from gpubench.studies.cards.figures import FAMILIES, data_sheets, published
+from gpubench.studies.cards.figures import data_sheets, published
 from gpubench.studies.cards.ratio import pairs_of, ratio_of
 
 NAMES = list(data_sheets())
 
 
-def answer(one: str, other: str, classes=options.DEFAULT_CLASSES, families=FAMILIES, dollars=None):
+def answer(one: str, other: str, classes=options.DEFAULT_CLASSES, dollars=None):
     """Return the headline, the notes and the lines of the table for two cards."""
-    result = versus.answer((one, other), classes, families, dollars)
+    result = versus.answer((one, other), classes, dollars)
     (section,) = result.sections
     return result.headline, " ".join(section.notes), section.tables[1].lines if len(section.tables) > 1 else ()
 
@@ -156,9 +156,6 @@ def test_two_cards_are_compared_with_every_pair_of_figures(cli):
     assert max(map(len, done.stdout.splitlines())) <= 80
     short = cli("cards", "RTX 4090", "RTX 3090").stdout
     assert all(f" {ratio:.2f} " in short for ratio in (ratios[0], ratios[-1]))  # both ends
-    only = cli("cards", "RTX 4090", "RTX 3090", "--family", "matmul", "--all").stdout
-    assert "bert-large" in only
-    assert "resnet50" not in only
 
 
 def test_published_ratios_outside_of_the_interval_are_counted():
@@ -199,12 +196,10 @@ def test_three_cards_are_one_table_relative_to_the_last(cli):
         ["RTX 4095"],
         ["4090", "RTX 4090"],
         ["--precision", "fp8"],
-        ["--family", "cnn"],
         ["4090", "3090", "--relative-to", "A10"],
         ["4090", "3090", "--charts", "out"],
         ["4090", "--price", "p.toml"],
         ["--sources", "4090"],
-        ["--sources", "--family", "matmul"],
         ["--sources", "--price", "p.toml"],
     ],
 )
@@ -218,7 +213,5 @@ def test_one_card_begins_with_its_rank(cli):
     text = " ".join(cli("cards", "4090").stdout.split())
     ratio = ratio_of(published().groups, "RTX 4090", REFERENCE, "half")
     assert re.match(rf"RTX 4090 is number \d+ of 65 cards in half precision, {ratio.value:.2f} times as fast as", text)
-    out = cli("cards", "4090", "--precision", "half", "--family", "matmul").stdout
-    assert "resnet50" not in out
-    assert " fp32 " not in out
+    assert " fp32 " not in cli("cards", "4090", "--precision", "half").stdout
     assert cli("cards", "L4").stdout.startswith("L4 is number")

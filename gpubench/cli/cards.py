@@ -23,7 +23,7 @@ Rank every card that others measured: `gpubench cards`
 
 Compare two cards: `gpubench cards RTX 4090 RTX 3090`
 
-Several cards, for transformers: `gpubench cards H100 SXM L40S RTX 4090 --family matmul`
+Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`
 
 Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
 
@@ -47,15 +47,6 @@ def cards(
             rich_help_panel=SIDES,
         ),
     ] = "",
-    family: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Only convolution, or only matmul (transformers, recurrent nets); default both, with equal weight.",
-            autocompletion=completion.one_of("convolution", "matmul"),
-            rich_help_panel=SIDES,
-        ),
-    ] = "",
     price: Price = None,
     every: Annotated[
         bool, typer.Option("--all", metavar=FLAG, help="Every card, not only the best known.", rich_help_panel=SHOWN)
@@ -74,13 +65,12 @@ def cards(
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
     from gpubench.studies.cards import REFERENCE, options, ranking, versus
-    from gpubench.studies.cards.figures import CLASSES, FAMILIES, data_sheets
+    from gpubench.studies.cards.figures import CLASSES, data_sheets
 
     check_choice("--theme", theme, THEMES)
     check_choice("--precision", precision or "half", tuple(CLASSES))
-    check_choice("--family", family or FAMILIES[0], FAMILIES)
     check_choice("--format", table, completion.FORMATS)
-    if sources and (card or precision or family or price or every or charts or relative_to):
+    if sources and (card or precision or price or every or charts or relative_to):
         raise UserError("--sources takes no card and no option but --format")
     if sources:
         answer = _all_sources()
@@ -96,20 +86,19 @@ def cards(
     if len(chosen) == 1 and price:
         raise UserError("--price: for the ranking, or for two cards or more")
     classes = (precision,) if precision else options.DEFAULT_CLASSES
-    families = (family,) if family else FAMILIES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
     if len(chosen) > 2:
-        answer, short = versus.several(chosen, classes, families, dollars)
+        answer, short = versus.several(chosen, classes, dollars)
         tables = [short]
     elif len(chosen) == 2:
-        answer = versus.answer((chosen[0], chosen[1]), classes, families, dollars)
+        answer = versus.answer((chosen[0], chosen[1]), classes, dollars)
         tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif chosen:
-        answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES), families)
+        answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
         tables = list(answer.sections[0].tables)
     else:
-        ranked = ranking.rank(reference, classes, families, dollars)
+        ranked = ranking.rank(reference, classes, dollars)
         answer = ranking.answer(ranked, ranked.well_known(ranking.MOST_DRAWN))
         lines = ranked.lines if every else ranked.well_known()
         tables = [ranking.short_table(ranked, lines)]

@@ -26,19 +26,13 @@ def _result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
     hours = group.median / 3600
     parts = ", ".join(f"{spent:.3g} h at {size} px" for size, spent in stages)
-    said = f"{group.model} in {group.precision} takes {hours:.3g} h on {many}{words.name(group.label)}: {parts}"
-    return Result(
-        kind="stages",
-        suite=group.suite,
-        subject=f"{group.model} on {many}{group.label}",
-        value=hours,
-        projected=group.measured == "projected",
-        caveats=words.caveats_of([group]),
-        models=(group.model,),
-        trials=(group.trials, 0),
-        said=said,
+    said = f"{group.model} in {group.precision} takes {hours:.3g} h on {many}{words.name(group.label)}"
+    return words.result_of(
+        group,
+        "stages",
+        f"{group.model} on {many}{group.label}",
+        hours,
+        said=f"{said}: {parts}",
         origin=f"{group.precision}, {len(stages)} image sizes",
         figure=f"{hours:.3g} h",
-        facts=words.facts_of(group),
-        cases=group.cases,
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpubench.studies.cards import REFERENCE
-from gpubench.studies.cards.figures import CLASSES, FAMILIES, TF32_NOTE, data_sheets, published
+from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
 from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, ratio_of
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
@@ -44,7 +44,6 @@ class Ranking:
     lines: tuple[RankedCard, ...]
     reference: str
     classes: tuple[str, ...]
-    families: tuple[str, ...]
     figures: int
     sources: int
 
@@ -67,14 +66,13 @@ class Ranking:
 def rank(
     reference: str = REFERENCE,
     classes: Sequence[str] = DEFAULT_CLASSES,
-    families: Sequence[str] = FAMILIES,
     dollars: Mapping[str, float] | None = None,
 ) -> Ranking:
     """Return all cards by their speed in the first class: measured ones, and those with a data sheet alone.
 
     `dollars`: per hour, by card.
     """
-    groups = [group for group in published().groups if group.family in families]
+    groups = published().groups
     measured, figures = measured_cards(groups), Counter[str]()
     for group in groups:
         figures[group.card] += len(group.figures)
@@ -95,7 +93,7 @@ def rank(
 
     lines.sort(key=speed_of, reverse=True)
     sources = len({group.source for group in groups})
-    return Ranking(tuple(lines), reference, tuple(classes), tuple(families), figures.total(), sources)
+    return Ranking(tuple(lines), reference, tuple(classes), figures.total(), sources)
 
 
 def answer(ranking: Ranking, drawn: Sequence[RankedCard]) -> Answer:
@@ -166,10 +164,9 @@ def _range(ratio: SpeedRatio | None) -> str:
 def headline(ranking: Ranking) -> str:
     """Return the one-sentence summary of the ranking."""
     best, kind = ranking.best, ranking.classes[0]
-    what = "" if len(ranking.families) > 1 else f" of {ranking.families[0]} models"
     place = "first" if ranking.ranked[0] == best else "second"
     return (
-        f"Of {len(ranking.ranked)} cards, {best.card} is {place} in {CLASSES[kind]}{what}:"
+        f"Of {len(ranking.ranked)} cards, {best.card} is {place} in {CLASSES[kind]}:"
         f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({best.ratios[kind].interval_text}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )
@@ -205,8 +202,6 @@ def notes(ranking: Ranking) -> list[str]:
         lines.append(f"{ranking.reference} has no price, so no speed per dollar: --relative-to a card with a price.")
     if priced and len(ranking.classes) > 1:
         lines.append(f"Per dollar: in {CLASSES[ranking.classes[0]]} (--precision for another).")
-    if len(ranking.families) == 1:
-        lines.append(f"Only {ranking.families[0]} models.")
     return [*lines, "All cards: --all. Two cards: gpubench cards RTX 4090 RTX 3090. Whose figures: --sources."]
 
 

@@ -38,11 +38,6 @@ class SpeedRatio(Estimate):
     """Number of sources that measured both cards; 0: from data sheets alone."""
 
     @property
-    def differs(self) -> bool:
-        """Return whether the interval excludes 1."""
-        return not self.low <= 1 <= self.high
-
-    @property
     def interval_text(self) -> str:
         """Return `90% of workloads: 1.36 to 1.85`."""
         return f"90% of workloads: {gain(self.low)} to {gain(self.high)}"

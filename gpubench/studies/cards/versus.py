@@ -19,7 +19,6 @@ BRIEF_COLUMNS, BRIEF_LINES = 6, 5
 def answer(
     cards: tuple[str, str],
     classes: Sequence[str],
-    families: Sequence[str],
     dollars: Mapping[str, float] | None = None,
 ) -> Answer:
     """Return the speed ratio of the first card to the second, notes, and the pairs of figures behind it.
@@ -27,7 +26,7 @@ def answer(
     `dollars`: per hour, by card.
     """
     card, other = cards
-    groups = [group for group in published().groups if group.family in families]
+    groups = published().groups
     ratios = {kind: ratio_of(groups, card, other, kind) for kind in classes}
     pairs = [pair for pair in pairs_of(groups, card, other) if pair.one.kind in classes]
     pairs.sort(key=lambda pair: pair.ratio)
@@ -46,10 +45,10 @@ def answer(
 
 
 def several(
-    cards: Sequence[str], classes: Sequence[str], families: Sequence[str], dollars: Mapping[str, float] | None = None
+    cards: Sequence[str], classes: Sequence[str], dollars: Mapping[str, float] | None = None
 ) -> tuple[Answer, Table]:
     """Return the answer about three or more cards, relative to the last one, and its table for a terminal."""
-    everything = rank(cards[-1], classes, families, dollars)
+    everything = rank(cards[-1], classes, dollars)
     ranking = replace(everything, lines=tuple(line for line in everything.lines if line.card in cards))
     first = ranking.lines[0]
     kind, ratio = next(iter(first.ratios.items()))
@@ -151,11 +150,11 @@ def brief(table: Table, every: bool) -> Table:
     return Table(name, columns, lines[:BRIEF_LINES] + lines[-BRIEF_LINES:])
 
 
-def one_card(card: str, reference: str, classes: Sequence[str], families: Sequence[str]) -> Answer:
-    """Return the rank of a card, and its figures in these classes and families with their files."""
+def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
+    """Return the rank of a card, and its figures in these classes with their files."""
     measured = measured_cards(published().groups)
     classes = [kind for kind in classes if card in measured[kind]] or classes
-    ranking = rank(reference, classes, families)
+    ranking = rank(reference, classes)
     columns = (
         Column("workload"),
         Column("class"),
@@ -168,7 +167,7 @@ def one_card(card: str, reference: str, classes: Sequence[str], families: Sequen
     used = [
         (group.kind, figure)
         for group in published().groups
-        if (group.card == card and group.kind in classes and group.family in families)
+        if group.card == card and group.kind in classes
         for figure in group.figures
     ]
     lines = [
