@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.analysis.metrics import SECONDS
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import Figure, Published
@@ -73,7 +72,7 @@ def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     values: dict[str, Value] = {
         **{column: getattr(group, column) for column in ("precision", "suite", "model")},
         "card": without_author(group.label, group.source),
-        "seconds": estimate(group, SECONDS),
+        "seconds": estimate(group),
         "batch": batch_text(group),
         "samples/s": known(group.samples_per_second),
         "recipe": name(ranked_case.recipe, LONGEST),
