@@ -147,5 +147,5 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_a_one_line_schedule_is_checked_like_a_file():
     with pytest.raises(UserError, match="size = -1"):
         read("lr_batch=1;phase:epochs=[0,1],size=-1,batch=1;ramp:epochs=[0,1],lr=[1,1]")
-    with pytest.raises(UserError, match="^phases: "):
+    with pytest.raises(UserError, match=r"^phases: "):
         read("lr_batch=1;phase:epochs=[0,1],size=eval(1),batch=1;ramp:epochs=[0,1],lr=[1,1]")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.hardware.apex import LAST_WITH_AMP, Apex
+from gpubench.hardware.apex import Apex
 from gpubench.hardware.environment import DeviceFacts, TorchFacts
 from gpubench.hardware.state import Check
 from gpubench.suite.precisions import PRECISIONS
@@ -146,22 +146,10 @@ def of_apex(apex: Apex | None) -> Check:
     """Return the check of the installed `apex` (see `apex.installed`); gpubench does not need it."""
     if apex is None:
         return Check("ok", "no apex package, and none is needed (docs/wordlm.md)")
-    name = f"apex {apex.version}".rstrip()
-    if not apex.real:
-        return Check(
-            "note",
-            f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
-            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/wordlm.md)",
-        )
-    built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
-    text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
-    if apex.can_fp16_optimizer:
+    text = f"{f'apex {apex.version}'.rstrip()} (modules: {', '.join(apex.parts) or 'none'})"
+    if not apex.why_not:
         return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
-    return Check(
-        "note",
-        f"{text}; {apex.why_not}",
-        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/wordlm.md)",
-    )
+    return Check("note", f"{text}: {apex.why_not}", "nothing here needs it, except `--set engine=apex` of wordlm")
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:

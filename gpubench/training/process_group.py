@@ -112,7 +112,7 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
     on_cpu = device.type == "cpu"
     backend = "gloo" if on_cpu else dist.get_default_backend_for_device(device)
     if backend == "nccl" and trial.rank == 0 and "NCCL_DEBUG" not in os.environ:
-        os.environ.update(nccl.settings(trial.case.mode), NCCL_DEBUG_FILE=str(Path(place.scratch) / nccl.LOG))
+        os.environ.update(nccl.SETTINGS, NCCL_DEBUG_FILE=str(Path(place.scratch) / nccl.LOG))
     with _silence():
         dist.init_process_group(
             backend if on_cpu else f"cpu:gloo,{device.type}:{backend}",
