@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from fastai.callback.core import Callback, CancelFitException, CancelStepException
 from fastai.learner import Learner
@@ -134,20 +134,10 @@ class WeighCallback(Callback):
             self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
 
 
-class Loader(Protocol):
-    """The methods of a loader that the clock uses."""
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-
-    def __iter__(self) -> Iterator[object]:
-        """Iterate over the batches."""
-
-
 class _Timed:
     """A loader whose batches pass through the clock."""
 
-    def __init__(self, loader: Loader, clock: Clock, phase: str, samples: int) -> None:
+    def __init__(self, loader: Any, clock: Clock, phase: str, samples: int) -> None:
         self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
 
     def __len__(self) -> int:
