@@ -8,7 +8,7 @@ from pathlib import Path
 from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.hardware.apex import Apex
-from gpubench.hardware.environment import DeviceFacts, TorchFacts
+from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import Check
 from gpubench.suite.precisions import PRECISIONS
 
@@ -44,15 +44,16 @@ def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
     checks = [Check("ok", f"torch {facts['torch']} ({build})")]
     # A CUDA device without a capability is not visible to torch.
-    visible = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
-    if cards and not any(device["kind"] == "cuda" for device in visible):
+    devices = devices_of(facts)
+    visible = [device for device in devices if device.kind != "cuda" or device.capability]
+    if cards and not any(device.kind == "cuda" for device in visible):
         card, refusal = cards[0], facts.get("cuda_refusal", "")
         supports = f", which supports CUDA {card.driver_cuda}" if card.driver_cuda else ""
         text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{supports})"
         why = "; ".join(filter(None, (card.problem, refusal)))
         checks.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
     for device in visible:
-        checks += _check_device(device, facts)
+        checks += _check_device(device, facts, devices)
     return checks
 
 
@@ -67,11 +68,11 @@ def unseen_advice(card: Card, cuda: str) -> str:
     return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
-def _check_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
-    memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
-    driver = f", driver {device['driver']}" if device["driver"] else ""
-    name = f"{device['device']}: {device['card']}{memory}{driver}"
-    capability, problem = device["capability"], device.get("problem", "")
+def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) -> list[Check]:
+    memory = f", {device.memory_bytes / 2**30:.1f} GiB" if device.memory_bytes else ""
+    driver = f", driver {device.driver}" if device.driver else ""
+    name = f"{device.device}: {device.card}{memory}{driver}"
+    capability, problem = device.capability, device.problem
     if capability and not has_kernels(capability, facts["arch_list"]):
         architecture = f"sm_{capability.replace('.', '')}"
         supported = ", ".join(facts["arch_list"])
@@ -85,23 +86,23 @@ def _check_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
     if problem:
         advice = "update the driver, then restart the machine"
         if problem == facts.get("cudnn_refusal"):
-            advice = _without_old_cards(facts["devices"])
+            advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    unsupported = device["unsupported"]
+    unsupported = device.unsupported
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     checks = [Check("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: cases in this precision become `unsupported` rows"
-    checks += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return checks
 
 
-def _without_old_cards(devices: Sequence[DeviceFacts]) -> str:
+def _without_old_cards(devices: Sequence[Device]) -> str:
     """Return advice to hide older cards: cuDNN refuses all cards if the oldest visible one is too old for it."""
-    cards = [device for device in devices if device["kind"] == "cuda"]
-    newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
+    cards = [device for device in devices if device.kind == "cuda"]
+    newer = [card for card in cards if _version(card.capability) >= OLDEST_OF_CUDA_13]
     if not newer or len(newer) == len(cards):
         return f"install a build with an older cuDNN: {LEGACY_BUILD}"
-    names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
+    names = [f"GPU-{card.uuid}" if card.uuid else card.device.partition(":")[2] for card in newer]
     return f"hide the older card from torch: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
