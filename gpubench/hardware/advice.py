@@ -73,16 +73,9 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
     driver = f", driver {device.driver}" if device.driver else ""
     name = f"{device.device}: {device.card}{memory}{driver}"
     capability, problem = device.capability, device.problem
-    if capability and not has_kernels(capability, facts["arch_list"]):
-        architecture = f"sm_{capability.replace('.', '')}"
-        supported = ", ".join(facts["arch_list"])
-        return [
-            Check(
-                "fix",
-                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {supported}",
-                _other_build(capability),
-            )
-        ]
+    if problem and capability and _lacks_kernels(device, facts["cuda"]):
+        text = f"{name}: torch {facts['torch']} has no kernels for sm_{capability.replace('.', '')} ({problem})"
+        return [Check("fix", text, _other_build(capability))]
     if problem:
         advice = "update the driver, then restart the machine"
         if problem == facts.get("cudnn_refusal"):
@@ -106,28 +99,10 @@ def _without_old_cards(devices: Sequence[Device]) -> str:
     return f"hide the older card from torch: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
-def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
-    """Return whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
-
-    Binaries (sm_XY) run on the same major version from that minor version on; those with a letter (sm_90a)
-    only on that version; PTX (compute_XY) on everything newer. Return True for an empty list and for one without
-    NVIDIA names.
-    """
-    wanted = _version(capability)
-    nvidia = [arch.split("_") for arch in arch_list if arch.startswith(("sm_", "compute_"))]
-    for kind, number in nvidia:
-        exact = number[-1].isalpha()
-        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-        built_for = (int(digits[:-1]), int(digits[-1]))
-        if exact:
-            if built_for == wanted:
-                return True
-        elif kind == "compute":
-            if built_for <= wanted:
-                return True
-        elif built_for[0] == wanted[0] and built_for <= wanted:
-            return True
-    return not nvidia
+def _lacks_kernels(device: Device, cuda: str) -> bool:
+    """Return whether the problem of a card is that torch, built for CUDA version `cuda`, has no kernels for it."""
+    too_old = bool(cuda) and _version(cuda) >= (13, 0) and _version(device.capability) < OLDEST_OF_CUDA_13
+    return too_old or "no kernel image" in device.problem
 
 
 def _other_build(capability: str) -> str:

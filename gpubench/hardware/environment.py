@@ -9,7 +9,7 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -65,7 +65,6 @@ class TorchFacts(TypedDict):
     cuda: str
     """Version of CUDA or ROCm that torch was built for; empty for none."""
     cudnn: str
-    arch_list: Sequence[str]
     devices: list[dict[str, Any]]
     """Fields of each Device."""
     cudnn_refusal: NotRequired[str]
@@ -131,7 +130,7 @@ def switches(environ: Mapping[str, str]) -> str:
 
 def cpu_facts() -> TorchFacts:
     """Return facts with the CPU as the only device and no torch, for suites that do not use torch."""
-    return {"torch": "", "cuda": "", "cudnn": "", "arch_list": [], "devices": [asdict(cpu_device())]}
+    return {"torch": "", "cuda": "", "cudnn": "", "devices": [asdict(cpu_device())]}
 
 
 def cpu_device() -> Device:

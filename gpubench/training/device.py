@@ -30,7 +30,6 @@ def describe() -> TorchFacts:
         "cudnn": cudnn,
         "cudnn_refusal": refusal,
         "cuda_refusal": cuda_refusal,
-        "arch_list": torch.cuda.get_arch_list(),
         "devices": [asdict(one) for one in (*(accelerators or _unseen(cuda_refusal)), environment.cpu_device())],
     }
 
