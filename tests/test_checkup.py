@@ -8,7 +8,7 @@ from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading, of_card
 from gpubench.runner.process import Outcome, run_child
 
-QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+QUIET = Host(16, "performance", 0.2, "none", True, 64 << 30)
 DEVICE = {"device": "xpu:7", "kind": "xpu", "card": "A card"}
 
 

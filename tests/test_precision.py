@@ -7,7 +7,7 @@ from torch import nn
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import operands, precision
 from gpubench.training.operands import OperandWatch
-from gpubench.training.precision import KINDS, PrecisionError, Probe, mode_of
+from gpubench.training.precision import KINDS, PrecisionError, mode_of
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_a_substituted_mode_fails_the_probe(asked, got):
 def test_tf32_under_the_label_fp32_is_caught():
     """A substituted probe: what a card with TF32 left on would answer."""
     with pytest.raises(PrecisionError, match=r"convolution has a relative error of 2.9e-04, which looks like tf32"):
-        precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
+        precision.check_probe("fp32", {"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7})
 
 
 def test_no_rnn_speaks_for_bf16_on_cuda_where_autocast_computes_them_in_fp16():
@@ -48,11 +48,11 @@ def test_no_rnn_speaks_for_bf16_on_cuda_where_autocast_computes_them_in_fp16():
 
 
 def test_tf32_may_leave_a_small_problem_exact_but_not_all_of_them():
-    precision.check_probe("tf32", Probe({"matmul": 2.9e-4, "convolution": 2e-7, "RNN": 2.9e-4}))
+    precision.check_probe("tf32", {"matmul": 2.9e-4, "convolution": 2e-7, "RNN": 2.9e-4})
     with pytest.raises(PrecisionError, match=r"asked for tf32.*looks like fp32"):
-        precision.check_probe("tf32", Probe({"matmul": 2e-7, "convolution": 2e-7, "RNN": 2e-7}))
+        precision.check_probe("tf32", {"matmul": 2e-7, "convolution": 2e-7, "RNN": 2e-7})
     with pytest.raises(PrecisionError, match="looks like bf16"):
-        precision.check_probe("tf32", Probe({"matmul": 3e-3, "convolution": 2e-7, "RNN": 2.9e-4}))
+        precision.check_probe("tf32", {"matmul": 3e-3, "convolution": 2e-7, "RNN": 2.9e-4})
 
 
 def test_a_probe_leaves_the_random_state_alone():

@@ -9,7 +9,7 @@ from torch import nn
 from gpubench.suite.precisions import PRECISIONS, multiplied_in, unsupported
 from gpubench.training import operands, precision
 from gpubench.training.operands import OperandWatch
-from gpubench.training.precision import KINDS, Kind, PrecisionError, Probe, mode_of
+from gpubench.training.precision import KINDS, Kind, PrecisionError, mode_of
 
 FLOAT, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
 
@@ -65,13 +65,8 @@ SIXTEEN = like("fp16")
     ],
 )
 def test_where_each_band_ends(name, errors, what, looks):
-    said = refusal(precision.check_probe, name, Probe(dict(zip(("matmul", "RNN"), errors, strict=True))))
+    said = refusal(precision.check_probe, name, dict(zip(("matmul", "RNN"), errors, strict=True)))
     assert said == (f"asked for {name}, but the probe's {what}, which looks like {looks}" if what else "")
-
-
-def test_what_a_probe_found_in_words():
-    found = Probe({"matmul": 2e-7, "convolution": 3.14e-4, "RNN": 1e-4})
-    assert (found.worst, found.proof) == (3.14e-4, "probe matmul 2.0e-07, convolution 3.1e-04, RNN 1.0e-04")
 
 
 @pytest.mark.parametrize("racing", [True, False])

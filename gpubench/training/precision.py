@@ -175,25 +175,8 @@ def _owner_of(switch: str) -> Any:
     return attrgetter(switch.removeprefix("torch.").rpartition(".")[0])(torch)
 
 
-@dataclass(frozen=True)
-class Probe:
-    """Relative errors of three small computations against float64."""
-
-    errors: dict[str, float]
-
-    @property
-    def worst(self) -> float:
-        """The largest error."""
-        return max(self.errors.values())
-
-    @property
-    def proof(self) -> str:
-        """The errors as text for the row."""
-        return "probe " + ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
-
-
-def probe(name: str, device: str, mode: Mode) -> Probe:
-    """Compute a small matmul, convolution and GRU in `mode`, compare them with float64, and return the errors.
+def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
+    """Return the relative errors of a small matmul, convolution and GRU in `mode`, compared with float64, by name.
 
     Raises PrecisionError if an error is outside the precision's band. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.
@@ -203,19 +186,19 @@ def probe(name: str, device: str, mode: Mode) -> Probe:
     try:
         with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
             torch.default_generator.manual_seed(0)  # torch.manual_seed would also seed the accelerator
-            result = Probe({part: _error(make(), device, mode) for part, make in parts_of(mode).items()})
+            errors = {part: _error(make(), device, mode) for part, make in parts_of(mode).items()}
     finally:
         torch.backends.cudnn.benchmark = racing
-    check_probe(name, result)
-    return result
+    check_probe(name, errors)
+    return errors
 
 
-def check_probe(name: str, result: Probe) -> None:
-    """Raise PrecisionError if an error of `result` is outside the band of precision `name`."""
+def check_probe(name: str, errors: Mapping[str, float]) -> None:
+    """Raise PrecisionError if one of the relative errors is outside the band of precision `name`."""
     low, high = KINDS[name].band
-    if KINDS[name].tf32 and result.worst >= low:
+    if KINDS[name].tf32 and max(errors.values()) >= low:
         low = 0.0  # cuDNN may use an exact algorithm for some of these small problems under TF32, but not for all
-    for part, error in result.errors.items():
+    for part, error in errors.items():
         if not low <= error <= high:
             looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
             raise PrecisionError(

@@ -30,8 +30,6 @@ from gpubench.worker.failures import CONSEQUENCES, failed
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
 
-    from gpubench.training.precision import Probe
-
 Message = Mapping[str, Any]
 """What a child and its parent tell each other: plain data, for JSON."""
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
@@ -132,7 +130,7 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
-def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "Probe | None"]:
+def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, float] | None"]:
     """Open the device and set what the precision needs: the device, torch's flags, and a proof if one is wanted."""
     case = trial.case
     if case.device == "cpu" and case.params["huge_pages"]:
@@ -199,23 +197,19 @@ def _run_torch_suite(
     own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
     seen = watch.check(case.precision, case.device)
-    proofs = [proof.proof, seen, precision.check_weights(case.precision, notes.weights)]
+    probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
+    proofs = [f"probe {probed}", seen, precision.check_weights(case.precision, notes.weights)]
     # After a kill the first step is of another phase of the schedule, with other work in it.
     whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
-        precision_error=proof.worst,
+        precision_error=max(proof.values()),
         precision_proof="; ".join(text for text in proofs if text),
         **work_fields(work if whole else None, clock.watched_samples, of_suite),
     )
-    diverged = notes.diverged or _lost(quality)
+    lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
+    diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
-
-
-def _lost(quality: Mapping[str, float]) -> str:
-    """That a trained model's quality is no number; empty where all are."""
-    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
-    return f"the trained model has {', '.join(lost)}" if lost else ""
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
