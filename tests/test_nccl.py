@@ -2,7 +2,7 @@
 
 from facts import lacking
 
-from gpubench.hardware.nccl import told
+from gpubench.hardware.interconnect import nccl_facts
 
 LOG = """
 h:1:2 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
@@ -13,10 +13,10 @@ h:1:2 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA
 def test_version_and_direct_exchange_are_read(tmp_path):
     log = tmp_path / "nccl.log"
     log.write_text(LOG)
-    assert lacking(told(log), "NCCL 2.27.3+cuda12.9", "GPUDirect RDMA used") == []
+    assert lacking(nccl_facts(log), "NCCL 2.27.3+cuda12.9", "GPUDirect RDMA used") == []
     log.write_text(LOG.replace("/GDRDMA", ""))
-    assert told(log).endswith("GPUDirect RDMA not used")
+    assert nccl_facts(log).endswith("GPUDirect RDMA not used")
 
 
 def test_no_log_tells_nothing(tmp_path):
-    assert told(tmp_path / "nccl.log") == ""
+    assert nccl_facts(tmp_path / "nccl.log") == ""
