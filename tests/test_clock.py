@@ -88,20 +88,6 @@ def test_a_sample_projects_a_scripted_run_exactly(case, epochs):
     assert spent < real
 
 
-def test_the_rate_is_samples_over_wall_time_of_the_timed_laps_only():
-    summary, _ = train("sampled", 1, lambda e, s: 5.0 if s == 0 else 0.1)
-    assert summary["samples_per_second"] == pytest.approx(100)
-    kinds = [lap.kind for lap in summary["laps"] if lap.kind != "resident"]
-    assert kinds == sorted(kinds, key=["warmup", "timed"].index)
-    assert (summary["steady"].startswith("flat"), summary["unsteady"]) == (True, False)
-
-
-def test_waiting_and_stall_are_told_apart_from_computing():
-    summary, _ = train("sampled", 1, lambda e, s: 0.1, wait=0.1)
-    assert summary["loader_wait"] == pytest.approx(0.5)
-    assert summary["data_stall"] == pytest.approx(0.5)
-
-
 def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
     summary, _ = train("quick", 30, lambda e, s: 2.0 if s == 0 else 0.1, valid=0.1)
     laps = [(lap.phase, lap.kind, lap.steps) for lap in summary["laps"]]
@@ -250,12 +236,6 @@ def test_a_short_epoch_of_a_full_run_drains_the_card_once():
     assert summary["samples_per_second"] == pytest.approx(10 / 0.011)
 
 
-def test_each_phase_of_an_epoch_has_its_own_laps():
-    drains, clock, real = drains_of(4, 25, valid_steps=80)
-    assert drains[1:] == [2 + 1] * 3, "80 steps of 5 ms are a lap of 64 and what is left"
-    assert clock.summary()["seconds"] == pytest.approx(real)
-
-
 def test_a_long_epoch_keeps_its_laps():
     drains, clock, _ = drains_of(3, 4000)
     laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 2]
@@ -332,18 +312,6 @@ def test_a_host_that_runs_ahead_shows_no_rate():
                 card.work(0.01, host_seconds=1.0)
     assert len(told) > 1
     assert {each["rate"] for each in told} == {None}
-
-
-def test_a_sampled_run_asks_the_card_how_long_its_laps_were():
-    card = Card()
-    clock = Clock(sampling_for("sampled", accelerator=True), synchronize=card.synchronize, now=card)
-    for _ in clock.runs(2, lambda: CardEvent(card)):
-        for _ in clock.epochs(3):
-            for _ in clock.steps(Loader(250, card), "train"):
-                card.work(0.11)
-    assert card.drains > 2
-    laps = [lap for lap in clock.summary()["laps"] if lap.kind != "resident"]
-    assert sum(lap.seconds for lap in laps) == pytest.approx(0.11 * sum(lap.steps for lap in laps))
 
 
 def test_closing_an_early_stopped_loader_is_in_no_sum():
@@ -514,12 +482,6 @@ def test_each_stage_is_sampled_and_the_whole_projected_exactly(epochs):
     assert not projected["unsteady"]
 
 
-def test_a_resident_batch_of_each_stage():
-    clock, _, _ = grow("sampled", (0.1, 0.4, 0.9))
-    laps = [lap for lap in clock.summary()["laps"] if lap.kind == "resident"]
-    assert sorted({lap.epoch for lap in laps}) == [0, 13, 25]
-
-
 def test_a_run_that_goes_on_has_the_time_of_both_parts():
     paces, epochs = (0.1, 0.4, 0.9), (2, 2, 2)
     whole, _, _ = grow("full", paces, epochs)
@@ -598,19 +560,6 @@ def test_news_by_hand():
     first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
     assert fractions == pytest.approx([0, 0, 0, *first, *[0.5 + each for each in first]])
     assert [event["epochs"] for event in news] == [1, 1, 1, *[2] * 12]
-
-
-def test_news_of_a_sample_is_of_the_epochs_that_it_takes():
-    news = []
-    clock, time = clock_of("sampled", report=news.append)
-    for _ in clock.epochs(30):
-        steps(clock, time, 4, 1.0)
-    began, *news = news
-    assert (began["rate"], began["fraction"]) == (None, 0)
-    assert {event["epochs"] for event in news} == {2}
-    # The second epoch has but three timed seconds, so that a third follows that nobody reckoned with.
-    fractions = [0.1125, 0.225, 0.3375, 0.45, 0.6125, 0.725, 0.8375, 0.95, 1, 1, 1, 1]
-    assert [event["fraction"] for event in news] == pytest.approx(fractions)
 
 
 def test_news_comes_four_times_a_second_at_most():
@@ -884,17 +833,6 @@ def test_what_talking_costs_and_who_is_slower():
     assert found["rank_spread"] == pytest.approx((0.6 + 0.5) / (0.2 + 0.25) - 1)
     assert found["straggler"] == "rank 1: 2.44 times the median"
     assert found["communication_share"] == pytest.approx(1 - 0.6 / 1.5)
-
-
-def test_without_a_timed_training_step_the_steps_alone_tell_who_is_slower():
-    time = Time()
-    clock = Clock(sampling_for("quick", accelerator=False), now=time, peers=Peers(Talking(time), ("rank 0", "rank 1")))
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(1, time, wait=0.25), "train"):  # its only step warms up
-            time.now += 0.25
-    for _ in clock.resident():
-        time.now += 0.5 if clock.together else 0.2
-    assert clock.summary()["rank_spread"] == pytest.approx(0.6 / 0.2 - 1)
 
 
 class Shaped:

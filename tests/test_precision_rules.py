@@ -170,13 +170,6 @@ def test_a_switch_that_no_precision_asks_about_has_to_stand_as_it_did(monkeypatc
         precision.check_flags("fp32", before)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("fp16", HALF), ("bf16", BRAIN), ("fp32", None), ("fp16-pure", None)])
-def test_autocast_is_on_where_the_precision_is_made_by_it(name, dtype):
-    with mode_of(name, "cpu").autocast():
-        assert torch.is_autocast_enabled("cpu") == (dtype is not None)
-        assert dtype is None or torch.get_autocast_dtype("cpu") == dtype
-
-
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.BatchNorm2d(3), nn.BatchNorm3d(3), nn.SyncBatchNorm(3)])
 @pytest.mark.parametrize(("name", "dtype"), [("fp16-master", FLOAT), ("fp16-pure", HALF), ("bf16", FLOAT)])
 def test_what_becomes_of_batch_norm(layer, name, dtype):

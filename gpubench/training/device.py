@@ -233,39 +233,29 @@ class MemoryUse:
 
     def resting(self) -> None:
         """Read the resting memory, before the steps on a resident batch."""
-        self._retries_before = allocator_retries(self._device)
+        self._retries_before = self._all_retries()
         if self._device.type == "cuda":
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     @property
     def peak_bytes(self) -> int | None:
-        """Peak memory so far."""
-        return peak_memory_bytes(self._device)
+        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory."""
+        kind = self._device.type
+        if kind == "cpu":
+            return peak_resident_bytes()
+        if kind in {"cuda", "xpu"}:
+            return int(getattr(torch, kind).max_memory_allocated(self._device))
+        return None
 
     @property
     def retries(self) -> int:
-        """How often the allocator had to free its cache and retry, so far."""
-        return allocator_retries(self._device) - self._retries_before
+        """How often the allocator had to free its cache and retry, so far: a batch that needs this does not fit."""
+        return self._all_retries() - self._retries_before
 
-
-def peak_memory_bytes(device: torch.device) -> int | None:
-    """Return an accelerator's peak memory allocated by torch, or on a CPU this process's peak resident memory."""
-    if device.type == "cpu":
-        return peak_resident_bytes()
-    if hasattr(torch.accelerator, "max_memory_allocated") and device.type != "mps":
-        return int(torch.accelerator.max_memory_allocated(device))
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if device.type == "xpu":
-        return int(torch.xpu.max_memory_allocated(device))
-    return None
-
-
-def allocator_retries(device: torch.device) -> int:
-    """Return how often the allocator had to free its cache and retry: a batch that needs this does not fit."""
-    if device.type != "cuda":
-        return 0
-    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+    def _all_retries(self) -> int:
+        if self._device.type != "cuda":
+            return 0
+        return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
 
 def peak_resident_bytes() -> int:

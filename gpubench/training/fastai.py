@@ -33,7 +33,7 @@ class PrecisionCallback(Callback):
 
     def before_fit(self) -> None:
         """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
-        self._leave()
+        self.after_loss()
         if self._opt is self.opt:
             return  # a second fit continues with the same master weights
         self.mode.prepare(self.model)
@@ -54,7 +54,11 @@ class PrecisionCallback(Callback):
 
     def after_loss(self) -> None:
         """Leave autocast: the backward pass uses the forward's dtypes without it."""
-        self._leave()
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+    after_cancel_batch = after_fit = after_loss
 
     def before_backward(self) -> None:
         """Scale the loss, so that small fp16 gradients do not become zero."""
@@ -65,19 +69,6 @@ class PrecisionCallback(Callback):
         if not self.stepper.plain:
             self.stepper.step()
             raise CancelStepException
-
-    def after_cancel_batch(self) -> None:
-        """Leave autocast after a cancelled batch."""
-        self._leave()
-
-    def after_fit(self) -> None:
-        """Leave autocast after a cancelled fit."""
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._context is not None:
-            self._context.__exit__(None, None, None)
-            self._context = None
 
 
 class ClockCallback(Callback):
@@ -164,9 +155,8 @@ def share(learn: Learner, trial: Trial) -> None:
     Call it after freezing layers. Does nothing for a single process.
     """
     if trial.case.processes > 1:
-        mode_of(trial.case.precision, trial.case.device).prepare(
-            learn.model
-        )  # before DDP, which keeps references to the weights
+        # Before DDP, which keeps references to the weights.
+        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)
         learn.model = distributed(learn.model, trial)
         learn.add_cb(WeighCallback())
 

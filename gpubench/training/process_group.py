@@ -97,8 +97,12 @@ class Place:
 
 def connect(place: Place) -> dist.Store:
     """Return the store's keys of this trial."""
-    limit = timedelta(seconds=place.collective_seconds)
-    return dist.PrefixStore(place.run, dist.TCPStore("127.0.0.1", place.port, is_master=False, timeout=limit))
+    return dist.PrefixStore(place.run, store_at(place.port, place.collective_seconds))
+
+
+def store_at(port: int, timeout_seconds: float) -> dist.TCPStore:
+    """Return a connection to the store at this port of this machine."""
+    return dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=timeout_seconds))
 
 
 def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str, str]]:
