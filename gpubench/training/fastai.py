@@ -1,6 +1,6 @@
 """Precision and clock as fastai callbacks, for suites that train with fastai."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -128,7 +128,7 @@ class WeighCallback(Callback):
 class _Timed:
     """A loader whose batches pass through the clock."""
 
-    def __init__(self, loader: Any, clock: Clock, phase: str, samples: int) -> None:
+    def __init__(self, loader: Collection[object], clock: Clock, phase: str, samples: int) -> None:
         self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
 
     def __len__(self) -> int:

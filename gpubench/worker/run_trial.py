@@ -195,15 +195,15 @@ def _run_torch_suite(
         )
     own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
     of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
-    seen = watch.check(case.precision, case.device)
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
-    proofs = [f"probe {probed}", seen, precision.check_weights(case.precision, notes.weights)]
+    operands = watch.check(case.precision, case.device)
+    weights = precision.check_weights(case.precision, notes.weights)
     # After a kill the first step is of another phase of the schedule, with other work in it.
     whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
         precision_error=max(proof.values()),
-        precision_proof="; ".join(text for text in proofs if text),
+        precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole else None, clock.watched_samples, of_suite),
     )
     lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
