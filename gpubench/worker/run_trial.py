@@ -193,8 +193,6 @@ def _run_torch_suite(
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
-    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
     operands = watch.check(case.precision, case.device)
     weights = precision.check_weights(case.precision, notes.weights)
@@ -204,7 +202,7 @@ def _run_torch_suite(
         measurement,
         precision_error=max(proof.values()),
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
-        **work_fields(work if whole else None, clock.watched_samples, of_suite),
+        **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
     lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
@@ -215,6 +213,12 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     """Return the measurement without anything that could pass for a result."""
     kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
+
+
+def _declared_flops(suite: Suite, trial: Trial) -> float | None:
+    """Return the FLOPs per sample that the suite declares, or None; another corpus has another vocabulary."""
+    declared_data = trial.case.data in {"synthetic", "+".join(suite.data)}
+    return suite.flops(trial.case.model, trial.case.params) if suite.flops and declared_data else None
 
 
 KEPT_IF_DIVERGED = (
