@@ -216,7 +216,7 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
     return Bars(
         name=f"cards-{kind}",
         title=f"{best.card} trains {times(best.ratios[kind].value)} as fast as {ranking.reference} in {CLASSES[kind]}",
-        subtitle=f"Training speed relative to {ranking.reference}, with the interval of 90% of workloads; higher is better",
+        subtitle=f"Speed relative to {ranking.reference}, with the interval of 90% of workloads; higher is better",
         groups=(BarGroup("", tuple(bars)),),
         unit="ratio",
         reference=1.0,
