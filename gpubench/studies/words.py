@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
@@ -129,21 +128,24 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
     }
 
 
-def result_of(group: Group, kind: str, subject: str, value: float, *, said: str, **more: Any) -> Result:
+def result_of(group: Group, kind: str, subject: str, value: float, figure: str, said: str, origin: str) -> Result:
     """Return a result about one group, which is not compared with another one."""
     return Result(
         kind=kind,
         suite=group.suite,
         subject=subject,
         value=value,
+        figure=figure,
         said=said,
+        origin=origin,
         models=(group.model,),
         trials=(max(group.trials, 1), 0),
         facts=facts_of(group),
+        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
         caveats=caveats_of([group]),
         projected=group.measured == "projected",
         cases=group.cases,
-        **more,
+        source=group.source,
     )
 
 
