@@ -217,7 +217,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
         frame_of(
             row(seconds=100.0, samples_per_second=10.0, accuracy=0.5, reason="a", marks="throttled shared"),
             row(seconds=108.0, samples_per_second=40.0, accuracy=0.75, trial=1, marks="shared"),
-            row(seconds=101.0, samples_per_second=20.0, trial=2, steady="unsteady: moved", reason="b"),
+            row(seconds=101.0, samples_per_second=20.0, trial=2, marks="unsteady", reason="b"),
             row(seconds=109.0, samples_per_second=20.0, trial=3, steady="unsteady: moved", marks="unsteady"),
             row(trial=4, status="failed", **NEVER),
             row(trial=5, status="timed_out", **NEVER),

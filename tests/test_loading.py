@@ -174,7 +174,7 @@ def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatc
         records.append(path, [row(trial=trial, session=f"s{number}", seconds=0.1 * trial + 1) for trial in range(5)])
     paths[3].write_text(paths[3].read_text() + "torn")
     at_once = load(paths, identity=["session", "precision"])
-    monkeypatch.setattr("gpubench.rows.files.BATCH_BYTES", 1)
+    monkeypatch.setattr("gpubench.rows.files.CHUNK_BYTES", 1)
     one_by_one = load(paths, identity=["session", "precision"])
     assert at_once.frame.equals(one_by_one.frame)
     assert at_once.problems == one_by_one.problems
@@ -513,20 +513,12 @@ def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
     assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
 
 
-def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypatch):
+def test_neighbouring_files_are_read_together_up_to_a_size(tmp_path, monkeypatch):
     paths = [written(tmp_path, LINE, name=f"{number}.csv") for number in range(4)]
-    paths.append(written(tmp_path, LINE + ",x", names=NAMES + ",note", name="4.csv"))
-    paths.append(written(tmp_path, LINE, name="5.csv"))
     size = paths[0].stat().st_size
-
-    def batches(limit):
-        monkeypatch.setattr(files, "BATCH_BYTES", limit)
-        return [[int(file.path.stem) for file in batch] for batch in files.batches(paths, [])]
-
-    assert batches(16 << 20) == [[0, 1, 2, 3], [4], [5]]
-    assert batches(2 * size) == [[0, 1], [2, 3], [4], [5]]
-    assert batches(2 * size - 1) == [[0], [1], [2], [3], [4], [5]]
-    assert batches(3 * size) == [[0, 1, 2], [3], [4], [5]]
+    for limit, counts in ((16 << 20, [4]), (2 * size, [2, 2]), (2 * size - 1, [1] * 4), (3 * size, [3, 1])):
+        monkeypatch.setattr(files, "CHUNK_BYTES", limit)
+        assert [len(chunk) for chunk in files.chunks_of(paths, [])] == counts
 
 
 def test_folders_come_in_order_of_names(tmp_path):

@@ -1,7 +1,6 @@
-"""CSV files (or charts and reports that carry one) to one table of rows, with every problem named.
+"""Read CSV files, or charts and reports that carry one, into one table of rows, with every problem named.
 
-Good rows are used whatever the others are. Files are read many at once; only where that fails is each looked at line
-by line.
+Good rows are used whatever the others are. Neighbouring files are read at once; where that fails, line by line.
 """
 
 import csv
@@ -10,16 +9,24 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
-from gpubench.rows.files import File, batches, split
+from gpubench.rows.files import File, chunks_of, opened, split
 from gpubench.rows.lines import good_rows, typed
 from gpubench.rows.row import COLUMNS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+READERS = 2
+"""Threads that read files: one hashes rows while polars parses those of the other."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,6 +85,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class _Kept:
+    """The rows of one file as text."""
+
     path: Path
     header: tuple[str, ...]
     """The columns of the file."""
@@ -88,65 +97,85 @@ class _Kept:
     """By line its number in the file."""
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The rows of neighbouring files with one header."""
+
+    table: "pl.DataFrame"
+    counts: list[int]
+    """Number of rows of each file."""
+    paths: list[Path]
+    kept: list[_Kept]
+
+
 def load(
     paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = (), *, keep: bool = False
 ) -> Loaded:
     """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
 
     Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
-    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the rows' own text stays
-    in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
+    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the text of the rows
+    stays in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
     """
-    import polars as pl  # most commands are to start without it
+    import polars as pl  # most commands start without it
 
     from gpubench.rows import parse
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
-    parts = [parse.empty(columns)]
-    kept: list[_Kept] = []
-    files: list[Path] = []
-    firsts = [0]
-    with ThreadPoolExecutor(1) as pool:
-        for batch in batches(paths, problems):
-            parsing = pool.submit(parse.at_once, batch, columns)
-            changed = [edited(file) for file in batch]  # polars leaves the interpreter free meanwhile
-            part = parsing.result()
-            if part is not None:
-                parts.append(part)
-                counts = [len(file.newlines) - 1 for file in batch]
-                for file, numbers in zip(batch, changed, strict=True):
-                    problems += named(file.path, numbers)
-                if keep:
-                    kept += [
-                        _Kept(file.path, file.names, file.names, file.lines, range(2, len(file.newlines) + 1))
-                        for file in batch
-                    ]
-            else:
-                frames = [good_rows(file, problems) for file in batch]
-                parts += [parse.part_of(parse.from_pandas(typed(frame)), columns) for frame in frames]
-                counts = [len(frame) for frame in frames]
-                if keep:
-                    kept += [_lines_of(file, frame) for file, frame in zip(batch, frames, strict=True)]
-            files += [file.path for file in batch]
-            for count in counts:
-                firsts.append(firsts[-1] + count)
-    table = pl.concat(parts)
-    parts.clear()  # so that each column is freed as it is moved
+    chunks = chunks_of(paths, problems)
+    with ThreadPoolExecutor(READERS) as pool:  # polars leaves the interpreter to the other one
+        results = list(pool.map(partial(_parts_of, columns=columns, keep=keep), chunks))
+    problems += [problem for _, of_chunk in results for problem in of_chunk]
+    parts = [part for of_chunk, _ in results for part in of_chunk]
+    table = pl.concat([parse.empty(columns), *(part.table for part in parts)])
+    files = tuple(path for part in parts for path in part.paths)
+    firsts = tuple(accumulate((count for part in parts for count in part.counts), initial=0))
+    kept = tuple(lines for part in parts for lines in part.kept)
+    del results, parts  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
     frame = frame if identities is None else frame.assign(identity=identities)
-    return Loaded(frame, problems, tuple(kept), tuple(files), tuple(firsts[:-1]))
+    return Loaded(frame, problems, kept, files, firsts[:-1])
+
+
+def _parts_of(paths: Sequence[Path], columns: Sequence[str], *, keep: bool) -> tuple[list[_Part], list[str]]:
+    """Return the rows of some files, and the problems of these files."""
+    problems: list[str] = []
+    files = [file for path in paths if (file := opened(path, problems))]
+    runs = [list(run) for _, run in groupby(files, key=lambda file: file.names)]
+    return [_part_of(run, columns, problems, keep=keep) for run in runs], problems
+
+
+def _part_of(files: Sequence[File], columns: Sequence[str], problems: list[str], *, keep: bool) -> _Part:
+    """Return the rows of files with one header: read at once, or line by line where there is anything wrong."""
+    import polars as pl
+
+    from gpubench.rows import parse
+
+    paths = [file.path for file in files]
+    table = parse.at_once(files, columns)
+    if table is None:
+        frames = [good_rows(file, problems) for file in files]
+        table = pl.concat([parse.part_of(parse.from_pandas(typed(frame)), columns) for frame in frames])
+        kept = [_lines_of(file, frame) for file, frame in zip(files, frames, strict=True)] if keep else []
+        return _Part(table, [len(frame) for frame in frames], paths, kept)
+    for file in files:
+        problems += named(file.path, edited(file))
+    kept = [
+        _Kept(file.path, file.names, file.names, file.lines[:-1], range(2, len(file.lines) + 1))
+        for file in files
+        if keep
+    ]
+    return _Part(table, [len(file.lines) - 1 for file in files], paths, kept)
 
 
 def _lines_of(file: File, frame: pd.DataFrame) -> _Kept:
-    """Rows of `good_rows` as lines of a table of ours."""
+    """Return rows of `good_rows` as lines of a table of ours."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(
-        frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end").itertuples(index=False)
-    )
-    lines = out.getvalue().encode().split(b"\n")[:-1]
-    return _Kept(file.path, file.names, COLUMNS, lines, list(frame.index))
+    cells = frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end")
+    csv.writer(out, lineterminator="\n").writerows(cells.itertuples(index=False))
+    return _Kept(file.path, file.names, COLUMNS, out.getvalue().encode().split(b"\n")[:-1], list(frame.index))
 
 
 def _in_columns(names: Sequence[str], line: bytes) -> bytes:
