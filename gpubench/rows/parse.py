@@ -4,16 +4,17 @@ Only rows without a fault pass: files with any other are left to lines.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 
+from gpubench.rows.column import breaks
 from gpubench.rows.files import File
-from gpubench.rows.lines import REQUIRED, may_not_hold
-from gpubench.rows.row import DIGEST, END, FLAGS, NUMBERS, SCHEMA
+from gpubench.rows.lines import number_of
+from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMBERS, REQUIRED, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
 """Columns that distinguish rows. Blanks at their ends are removed."""
@@ -53,10 +54,12 @@ def _has_blank_ends(column: pl.Series) -> bool:
     return any(text != text.strip() for text in column.unique() if text)
 
 
-def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
-    """Return the rows of `lines.typed` for polars."""
-    kinds = {str(name): pl.Float64 if name in NUMBERS else pl.String for name in frame}
-    return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
+def from_cells(rows: Collection[Sequence[str]]) -> pl.DataFrame:
+    """Return rows of cells in our columns, from `lines.good_rows`, as a table for `part_of`."""
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
+    numbers = {name: [number_of(cell) for cell in columns[name]] for name in NUMBERS}
+    schema = {name: pl.Float64 if name in NUMBERS else pl.String for name in COLUMNS}
+    return pl.DataFrame({**columns, **numbers}, schema=schema)
 
 
 def empty(columns: Sequence[str]) -> pl.DataFrame:
@@ -155,6 +158,6 @@ def _is_good(frame: pl.DataFrame) -> bool:
     for name in NUMBERS:
         if nulls.get(name, frame.height) < frame.height:
             values = frame[name].drop_nulls().to_numpy()
-            if not np.isfinite(values).all() or may_not_hold(name, values).any():
+            if not np.isfinite(values).all() or breaks(values, ABOUT[name].allowed, whole=name in INTEGERS).any():
                 return False
     return True

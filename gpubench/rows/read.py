@@ -19,7 +19,7 @@ import pandas as pd
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import File, chunks_of, opened, split
-from gpubench.rows.lines import good_rows, typed
+from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ class Loaded:
         out, first = [",".join(COLUMNS).encode()], 0
         for part in self.kept:
             lines = [line for at, line in enumerate(part.lines, start=first) if wanted is None or at in wanted]
-            out += lines if part.names == COLUMNS else [_in_columns(part.names, line) for line in lines]
+            out += (
+                lines
+                if part.names == COLUMNS
+                else [_csv_line(in_our_columns(part.names, split(line.decode()))) for line in lines]
+            )
             first += len(part.lines)
         return b"\n".join(out) + b"\n"
 
@@ -156,10 +160,14 @@ def _part_of(files: Sequence[File], columns: Sequence[str], problems: list[str],
     paths = [file.path for file in files]
     table = parse.at_once(files, columns)
     if table is None:
-        frames = [good_rows(file, problems) for file in files]
-        table = pl.concat([parse.part_of(parse.from_pandas(typed(frame)), columns) for frame in frames])
-        kept = [_lines_of(file, frame) for file, frame in zip(files, frames, strict=True)] if keep else []
-        return _Part(table, [len(frame) for frame in frames], paths, kept)
+        rows = [good_rows(file, problems) for file in files]
+        table = pl.concat([parse.part_of(parse.from_cells(of_file.values()), columns) for of_file in rows])
+        kept = [
+            _Kept(file.path, file.names, COLUMNS, [_csv_line(cells) for cells in of_file.values()], list(of_file))
+            for file, of_file in zip(files, rows, strict=True)
+            if keep
+        ]
+        return _Part(table, list(map(len, rows)), paths, kept)
     for file in files:
         problems += named(file.path, edited(file))
     kept = [
@@ -170,16 +178,7 @@ def _part_of(files: Sequence[File], columns: Sequence[str], problems: list[str],
     return _Part(table, [len(file.lines) - 1 for file in files], paths, kept)
 
 
-def _lines_of(file: File, frame: pd.DataFrame) -> _Kept:
-    """Return rows of `good_rows` as lines of a table of ours."""
+def _csv_line(cells: Sequence[str]) -> bytes:
     out = io.StringIO()
-    cells = frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end")
-    csv.writer(out, lineterminator="\n").writerows(cells.itertuples(index=False))
-    return _Kept(file.path, file.names, COLUMNS, out.getvalue().encode().split(b"\n")[:-1], list(frame.index))
-
-
-def _in_columns(names: Sequence[str], line: bytes) -> bytes:
-    """A line of a table with other columns as one with ours."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(in_our_columns(names, split(line.decode())))
+    csv.writer(out, lineterminator="").writerow(cells)
     return out.getvalue().encode()
