@@ -68,7 +68,7 @@ def test_intervals_of_absurd_times_are_numbers():
         stats.ratio(wide, DAYS),
         stats.ratio(wide[:2], wide[1:]),
         stats.specimens_ratio([wide[:2]], [wide[1:]]),
-        stats.paired_specimens_ratio(wide, [1.0, 1e49, 1e-49]),
+        stats.specimens_ratio([[x] for x in wide], [[1.0], [1e49], [1e-49]], paired=True),
     ):
         for each in (ratio, ratio.inverse):
             ends = [each.low, each.high, *(each.narrow or ()), *(each.decisive or ())]

@@ -98,12 +98,6 @@ def test_a_mistake_is_2(cli, tmp_path, arguments, words):
     assert words in done.stderr
 
 
-def test_failed_trials_are_4_on_the_command_line_too(cli, tmp_path):
-    records.append(tmp_path / "rows.csv", [*BASE, *bf16(EVEN), FAILED])
-    done = cli("compare", "rows.csv", "--by", "precision", "--baseline", "fp32", "--fail-on-slower", "5%")
-    assert done.returncode == 4, done.stderr
-
-
 def compared(low, value, high, verdict="undecided", model="m", axis="precision", base=None):
     """A case of bf16 over fp32 with such an interval."""
     ours, theirs = group(EVEN, model=model, precision="bf16"), base or group(EVEN, model=model)

@@ -19,7 +19,6 @@ from gpubench.analysis.groups import (
     only_sums,
     short,
     text_of,
-    texts_of,
 )
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
@@ -343,11 +342,6 @@ def test_values_as_text(value, text):
     assert text_of(value) == text
 
 
-def test_several_values_of_a_group_or_row_as_texts():
-    one = group(batch_size=64, seconds=[5.0])
-    assert texts_of(one, ["model", "batch_size"]) == texts_of(one.row, ["model", "batch_size"]) == ("resnet18", "64")
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -391,10 +385,6 @@ def labels(frame):
 )
 def test_a_label_says_what_sets_a_card_apart(frame_of, given, expected):
     assert labels(frame_of(*(row(**changes) for changes in given))) == [f"RTX 2080 Ti{more}" for more in expected]
-
-
-def test_another_card_needs_no_number(frame_of):
-    assert labels(frame_of(row(), row(card="NVIDIA A100", device_hash="bbbb"))) == ["A100", "RTX 2080 Ti"]
 
 
 def test_a_label_says_the_power_limit(frame_of):
