@@ -576,6 +576,12 @@ def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
     assert found(path) == ([], [f", line {number}: not a whole row; left out" for number in range(2, lines + 2)])
 
 
+def test_a_line_that_is_no_text_is_named_where_the_header_is_none_too(tmp_path):
+    path = written(tmp_path, LINE, LINE.replace("2.5", "2?5"), names=NAMES.replace("end", "m?,end"))
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff").replace(b"true,end", b"true,,end"))
+    assert found(path) == ([2.5], [", line 3: not a whole row; left out"])
+
+
 def test_a_name_with_nan_in_it_is_one(tmp_path):
     path = written(tmp_path, LINE.replace(",a,", ",nanoGPT,"), LINE.replace(",a,", ",NaN,"))
     assert found(path, "suite") == (["nanoGPT", "NaN"], [])

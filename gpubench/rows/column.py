@@ -1,7 +1,7 @@
 """What is known of a column of the row: its meaning, source, unit, digits, and the numbers that it may hold."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal
 
@@ -117,3 +117,13 @@ def in_words(allowed: Range, *, whole: bool) -> str:
     if not whole:
         return f"a number {allowed.words}".strip()
     return f"a whole number {allowed.words}, at most 2^53".replace(" ,", ",")
+
+
+def columns_markdown(row: type) -> str:
+    """Return the columns of a row's class as a Markdown table, for results/README.md and `gpubench columns`."""
+    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
+    for f in fields(row):
+        kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
+        about = f.metadata["column"]
+        lines.append(f"| `{f.name}` | {f'{kind} {about.allowed.words}'.strip()} | {about.unit} | {about.doc} |")
+    return "\n".join(lines) + "\n"

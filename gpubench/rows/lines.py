@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from gpubench.rows.column import breaks, in_words
 from gpubench.rows.digest import NAMED_LINES, edited, in_our_columns, named
 from gpubench.rows.files import File, split
-from gpubench.rows.row import ABOUT, END, INTEGERS, NUMBERS, REQUIRED, SCHEMA
+from gpubench.rows.row import ABOUT, END, INTEGERS, NUMBERS, SCHEMA
 
+REQUIRED = ("schema", "suite", "model", "precision", "status")
 NOT_WHOLE = "not a whole row"
+LOST = "\0"
+"""A byte that was lost."""
 LONGEST_NUMBER = 24
 """Characters of a wrong number that are repeated."""
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
@@ -28,7 +31,7 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
     torn = bool(lines[-1].strip()) and _cells(lines[-1], names)[-1:] != ["end"]
     rows, wrong, newer = dict[int, list[str]](), dict[int, str](), list[str]()
     for number, line in enumerate(lines[1:], start=2):
-        if not line.strip() or line == header:  # files joined with `cat` repeat it
+        if not line.strip() or (line == header != LOST):  # files joined with `cat` repeat it
             continue
         cells = _cells(line, names)
         by_name = dict(zip(names, cells, strict=False))
@@ -53,16 +56,16 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
 
 
 def _text(line: bytes) -> str:
-    """Return the line as text; one that is no text has a NUL, as a line with a lost byte has."""
+    """Return the line as text, or LOST where it is none."""
     try:
         return line.decode()
     except UnicodeDecodeError:
-        return "\0"
+        return LOST
 
 
 def _cells(line: str, names: Sequence[str]) -> list[str]:
     """Return the cells of a line, one for each column; none where it has another number of them, or an open quote."""
-    cells = split(line) if "\0" not in line and line.count('"') % 2 == 0 else []
+    cells = split(line) if LOST not in line and line.count('"') % 2 == 0 else []
     return cells if len(cells) == len(names) else []
 
 

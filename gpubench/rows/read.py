@@ -9,16 +9,16 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
-from gpubench.rows.files import File, chunks_of, opened, split
+from gpubench.rows.files import chunks_of, opened, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
@@ -39,47 +39,44 @@ class Loaded:
 
     frame: pd.DataFrame
     problems: list[str] = field(default_factory=list)
-    kept: "tuple[_Kept, ...]" = ()
-    """The same rows as the text they were, where that was asked for."""
-    files: tuple[Path, ...] = ()
-    firsts: tuple[int, ...] = ()
-    """The place of each file's first row in the frame's index; that of the next file's where it has none."""
+    sources: "tuple[Source, ...]" = ()
+    """The files, in the order of the rows."""
 
     def file_of(self, place: int) -> Path:
-        """The file that the row at this place of the frame's index is from."""
-        return self.files[bisect_right(self.firsts, place) - 1]
+        """Return the file that the row at this place of the frame's index is from."""
+        return self.sources[bisect_right(self._ends, place)].path
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(len(source.numbers) for source in self.sources))
 
     def __repr__(self) -> str:
-        """How many rows there are of what."""
+        """Return how many rows there are of what."""
         suites, cards = (", ".join(map(shown, self.frame[name].unique()[:4])) for name in ("suite", "card"))
         return f"{len(self.frame)} rows of {suites} on {cards}; {len(self.problems)} problems"
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows, a column for each of the table's."""
+        """Return the rows, a column for each of the table's."""
         return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
-        """The CSV of the rows at these places of the frame's index, or of all, as the text it was; needs `keep`."""
+        """Return the CSV of the rows at these places of the frame's index, or of all, as it was; needs `keep`."""
         wanted = None if rows is None else set(rows)
         out, first = [",".join(COLUMNS).encode()], 0
-        for part in self.kept:
-            lines = [line for at, line in enumerate(part.lines, start=first) if wanted is None or at in wanted]
-            out += (
-                lines
-                if part.names == COLUMNS
-                else [_csv_line(in_our_columns(part.names, split(line.decode()))) for line in lines]
-            )
-            first += len(part.lines)
+        for source in self.sources:
+            lines = [line for at, line in enumerate(source.lines, start=first) if wanted is None or at in wanted]
+            out += lines if source.names == COLUMNS else [_in_our_columns(source.names, line) for line in lines]
+            first += len(source.lines)
         return b"\n".join(out) + b"\n"
 
     @property
     def places(self) -> list["Place"]:
-        """Where each row stands; needs `keep`."""
-        return [Place(part.path, int(number), part.header) for part in self.kept for number in part.numbers]
+        """Return where each row is."""
+        return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
 
 
 class Place(NamedTuple):
-    """Where a row stands."""
+    """Where a row is."""
 
     path: Path
     line: int
@@ -88,28 +85,18 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The rows of one file as text."""
+class Source:
+    """A file, and which of its lines are rows."""
 
     path: Path
     header: tuple[str, ...]
     """The columns of the file."""
-    names: tuple[str, ...]
-    """The columns of `lines`: the same, or ours."""
-    lines: Sequence[bytes]
     numbers: Sequence[int]
-    """By line its number in the file."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of neighbouring files with one header."""
-
-    table: "pl.DataFrame"
-    counts: list[int]
-    """Number of rows of each file."""
-    paths: list[Path]
-    kept: list[_Kept]
+    """The line of each row."""
+    names: tuple[str, ...]
+    """The columns of `lines`: those of the file, or ours."""
+    lines: Sequence[bytes]
+    """The text of each row; nothing where that was not asked for."""
 
 
 def load(
@@ -129,53 +116,48 @@ def load(
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
     with ThreadPoolExecutor(READERS) as pool:  # polars leaves the interpreter to the other one
-        results = list(pool.map(partial(_parts_of, columns=columns, keep=keep), chunks))
-    problems += [problem for _, of_chunk in results for problem in of_chunk]
-    parts = [part for of_chunk, _ in results for part in of_chunk]
-    table = pl.concat([parse.empty(columns), *(part.table for part in parts)])
-    files = tuple(path for part in parts for path in part.paths)
-    firsts = tuple(accumulate((count for part in parts for count in part.counts), initial=0))
-    kept = tuple(lines for part in parts for lines in part.kept)
-    del results, parts  # so that each column is freed as it is moved
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
+    problems += [problem for *_, of_chunk in parts for problem in of_chunk]
+    sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
+    table = pl.concat([parse.empty(columns), *(table for tables, *_ in parts for table in tables)])
+    parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
-    frame = frame if identities is None else frame.assign(identity=identities)
-    return Loaded(frame, problems, kept, files, firsts[:-1])
+    return Loaded(frame if identities is None else frame.assign(identity=identities), problems, sources)
 
 
-def _parts_of(paths: Sequence[Path], columns: Sequence[str], *, keep: bool) -> tuple[list[_Part], list[str]]:
-    """Return the rows of some files, and the problems of these files."""
-    problems: list[str] = []
-    files = [file for path in paths if (file := opened(path, problems))]
-    runs = [list(run) for _, run in groupby(files, key=lambda file: file.names)]
-    return [_part_of(run, columns, problems, keep=keep) for run in runs], problems
+def _read(
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
+) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
+    """Return the rows of some files, the files and their problems.
 
-
-def _part_of(files: Sequence[File], columns: Sequence[str], problems: list[str], *, keep: bool) -> _Part:
-    """Return the rows of files with one header: read at once, or line by line where there is anything wrong."""
-    import polars as pl
-
+    Neighbours with one header are read at once, or line by line where there is anything wrong.
+    """
     from gpubench.rows import parse
 
-    paths = [file.path for file in files]
-    table = parse.at_once(files, columns)
-    if table is None:
-        rows = [good_rows(file, problems) for file in files]
-        table = pl.concat([parse.part_of(parse.from_cells(of_file.values()), columns) for of_file in rows])
-        kept = [
-            _Kept(file.path, file.names, COLUMNS, [_csv_line(cells) for cells in of_file.values()], list(of_file))
-            for file, of_file in zip(files, rows, strict=True)
-            if keep
-        ]
-        return _Part(table, list(map(len, rows)), paths, kept)
-    for file in files:
-        problems += named(file.path, edited(file))
-    kept = [
-        _Kept(file.path, file.names, file.names, file.lines[:-1], range(2, len(file.lines) + 1))
-        for file in files
-        if keep
-    ]
-    return _Part(table, [len(file.lines) - 1 for file in files], paths, kept)
+    tables, sources, problems = list[Any](), list[Source](), list[str]()
+    files = [file for path in paths if (file := opened(path, problems))]
+    for names, run in groupby(files, key=lambda file: file.names):
+        neighbours = list(run)
+        table = parse.at_once(neighbours, columns)
+        if table is not None:
+            tables.append(table)
+        for file in neighbours:
+            if table is not None:
+                problems += named(file.path, edited(file))
+                lines = file.lines[:-1]
+                sources.append(Source(file.path, names, range(2, len(lines) + 2), names, lines if keep else ()))
+            else:
+                rows = good_rows(file, problems)
+                tables.append(parse.part_of(parse.from_cells(rows.values()), columns))
+                texts = list(map(_csv_line, rows.values())) if keep else []
+                sources.append(Source(file.path, names, list(rows), COLUMNS, texts))
+    return tables, sources, problems
+
+
+def _in_our_columns(names: Sequence[str], line: bytes) -> bytes:
+    """Return a line of a table with other columns as one with ours."""
+    return _csv_line(in_our_columns(names, split(line.decode())))
 
 
 def _csv_line(cells: Sequence[str]) -> bytes:

@@ -372,8 +372,6 @@ def _columns_of(kind: type) -> tuple[str, ...]:
 INTEGERS = frozenset(_columns_of(int))
 NUMBERS = _columns_of(int) + _columns_of(float)
 FLAGS = _columns_of(bool)
-REQUIRED = ("schema", "suite", "model", "precision", "status")
-"""Columns that are empty in no row."""
 DIGEST, END = COLUMNS[-2:]
 DIGEST_DIGITS = 16
 
