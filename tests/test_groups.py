@@ -17,8 +17,6 @@ from gpubench.analysis.groups import (
     in_order,
     list_without_value,
     only_sums,
-    short,
-    text_of,
 )
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
@@ -184,13 +182,6 @@ def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, cha
         assert frame["status"].tolist().count("conflict") == 0
 
 
-def test_a_copy_that_lost_its_digest_is_a_copy(frame_of):
-    frame = frame_of(row(seconds=5.0), row(seconds=5.0))
-    frame.loc[frame.index[1], "row_digest"] = ""
-    found = once(frame, said := [])
-    assert (found["status"].tolist(), said) == (["ok"], ["1 row(s) of trials that are here twice"])
-
-
 def test_a_conflict_names_a_few_of_many_files(frame_of):
     frame = frame_of(*(row(seconds=float(n)) for n in range(1, 8)))
     found = once(frame, [], lambda place: f"{place}.csv")
@@ -332,26 +323,6 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
     assert lacking(left_out[0], "resnet18 fp32", "RTX 2080 Ti", 2, "failed", "it\ufffd broke") == []
     assert lacking(left_out[1], "zoo fp32", 1, "out_of_memory") == []
     assert lacking(left_out[2], "resnet18 fp32", 1, "ok", "energy") == []
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(64.0, "64"), (0.1, "0.1"), (math.nan, ""), (None, "None"), (7, "7"), (1e22, "1e+22")],
-)
-def test_values_as_text(value, text):
-    assert text_of(value) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
-        ("Intel(R) Xeon(R) Processor @ 2.5GHz", "Intel Xeon @ 2.5GHz"),
-        ("Intel(R) Core(TM)  i9", "Intel Core i9"),
-    ],
-)
-def test_a_card_without_its_makers_words(name, expected):
-    assert short(name) == expected
 
 
 def test_what_makes_it_another_card():

@@ -161,13 +161,6 @@ def test_numbers_of_numpy_are_written_as_numbers(value, text):
     assert cells_of(seconds=value)["seconds"] == text
 
 
-def test_an_empty_file_is_taken_away_again(tmp_path):
-    path = tmp_path / "a.csv"
-    path.touch()
-    records.check_writable(path)
-    assert not path.exists()
-
-
 def test_a_file_of_ours_stays_as_it_is(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [ROW])

@@ -148,11 +148,6 @@ def test_a_ratio_of_few_is_welchs():
     assert r.p == pytest.approx(1 / 3)
 
 
-def test_equal_values_have_an_interval_of_one_point():
-    r = stats.ratio([2.0, 2.0], [1.0, 1.0])
-    assert (r.value, r.low, r.high) == pytest.approx((2, 2, 2))
-
-
 @pytest.mark.parametrize(("a", "b"), [([1.5], B), (A, [1.5]), ([2.0], [1.5])])
 def test_one_value_a_side_has_no_interval(a, b):
     r = stats.ratio(a, b)
@@ -248,12 +243,6 @@ def test_trials_inside_specimens_add_their_own_noise():
 def test_a_lone_specimen_with_a_single_trial_gives_a_ratio_alone(sides):
     r = stats.specimens_ratio(*sides)
     assert (r.low, r.high, r.p, r.specimens) == (None, None, None, 0)
-
-
-def test_two_trials_of_a_lone_specimen_or_one_of_each_of_two_give_an_interval():
-    assert stats.specimens_ratio([[2.0, 2.1]], [[1.0, 1.1]]).low is not None
-    assert stats.specimens_ratio([[2.0], [2.1]], [[1.0], [1.1]]).low is not None
-    assert stats.specimens_ratio([[2.0, 2.1]], [[1.0, 1.1]]).specimens == 1
 
 
 def test_specimens_that_agree_exactly():
@@ -389,11 +378,6 @@ def test_how_many_orders_give_each_u():
     assert sum(ranks._orders(4, 3)) == 35
 
 
-def test_differences_of_logarithms_in_order():
-    differences = ranks.log_differences([1.0, math.e**3], [math.e, math.e**2])
-    assert differences == pytest.approx([-2, -1, 1, 2])
-
-
 @pytest.mark.parametrize(
     ("a", "b", "p"),
     [
@@ -423,13 +407,6 @@ def by_hand(a, b):
 )
 def test_tied_values_have_an_exact_p_too(a, b):
     assert ranks.p_value(a, b, ranks.log_differences(a, b)) == pytest.approx(by_hand(a, b))
-
-
-@pytest.mark.parametrize("slower", [[2.0, 2.1, 2.2, 2.3, 2.4, 2.5], [2.0, 2.0, 2.2, 2.3, 2.4, 2.5], [2.0] * 6])
-def test_a_tie_inside_a_side_does_not_change_a_clear_answer(slower):
-    """With all of one side below the other, 2 of the 924 ways to split twelve values are as far out."""
-    faster = [1.0, 1.0, 1.2, 1.3, 1.4, 1.5]
-    assert ranks.p_value(faster, slower, ranks.log_differences(faster, slower)) == pytest.approx(2 / 924)
 
 
 def test_very_many_values_are_asked_of_scipy():
