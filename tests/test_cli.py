@@ -188,7 +188,6 @@ COMPLETED = {
     "list --suite wo": {"wordlm"},
     "compare a.csv --by ca": {"card", "card_memory_bytes", "card_max_sm_clock_mhz", "card_max_memory_clock_mhz"},
     "compare a.csv --by torch,cud": {"torch,cuda", "torch,cudnn"},
-    "compare a.csv --metric cost": {"cost", "cost-per-epoch"},
     "compare a.csv --format mark": {"markdown"},
     "compare a.csv --theme d": {"dark"},
     "report a.csv --metric mem": {"memory"},

@@ -10,7 +10,6 @@ from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
-    MODEL,
     SHOWN,
     THEMES,
     AllowMismatch,
@@ -93,22 +92,6 @@ def compare(
             rich_help_panel=SHOWN,
         ),
     ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --beta: time per message.", rich_help_panel=MODEL),
-    ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --alpha: time per byte.", rich_help_panel=MODEL),
-    ] = None,
-    scale_to: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="With --alpha and --beta: largest number of processes in the model (for example 2048).",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else in which the rows differ."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
@@ -118,8 +101,6 @@ def compare(
     from gpubench.show.text import rendered
     from gpubench.studies import answer as answers
 
-    if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
-        raise UserError("give --alpha and --beta together; --scale-to needs both")
     kinds = tuple(kind.strip() for kind in chart_format.split(","))
     for kind in kinds:
         check_choice("--chart-format", kind, ("png", "svg", "pdf"))
@@ -136,17 +117,11 @@ def compare(
     folder = all_charts or charts
     loaded = load_rows(files, keep=folder is not None)
     compared = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
-    answer = answers.answer_to(
-        compared,
-        loaded,
-        files=answers.count_files(files),
-        alpha_beta=None if alpha is None or beta is None else (alpha, beta),
-        scale_to=scale_to,
-    )
+    answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)
     if table == "terminal":
-        in_full = every or bool(only) or alpha is not None or not answer.results
+        in_full = every or bool(only) or not answer.results
         say(*screen(answer, in_full=in_full))
         say(*everything(answer, every_table=every) if in_full else ())
     else:
