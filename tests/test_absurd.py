@@ -15,12 +15,12 @@ from gpubench.cli.app import app
 from gpubench.data import schedules
 from gpubench.data.built_in_schedules import TITAN_RTX
 from gpubench.errors import UserError
-from gpubench.interop.exports import export
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.show import style
+from gpubench.show.exports import export
 from gpubench.show.terminal import everything
 from gpubench.show.text import FORMATS, rendered
 from gpubench.studies.answer import answer

@@ -14,9 +14,9 @@ import pytest
 from rows import row, rows
 
 from gpubench.errors import UserError
-from gpubench.interop.exports import export
 from gpubench.rows import write as records
 from gpubench.rows.table import epochs_in
+from gpubench.show.exports import export
 
 TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 

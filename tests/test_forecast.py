@@ -3,10 +3,9 @@
 from dataclasses import replace
 from datetime import datetime
 
-import pytest
 from facts import lacking
 
-from gpubench.runner.forecast import data_of, forecast, moment, span
+from gpubench.runner.forecast import data_of, forecast, moment
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -60,13 +59,6 @@ def test_data_is_real_made_up_or_somebodys():
     assert data_of(replace(CASE, data=name) for name in names) == (
         "cifar10+cifar100 (real), synthetic (generated), my-text (your own)"
     )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(7.2, "7 s"), (60, "1 min"), (840, "14 min"), (12000, "3 h 20 min"), (7200, "2 h")]
-)
-def test_spans(seconds, text):
-    assert span(seconds) == text
 
 
 def test_another_day_is_named():

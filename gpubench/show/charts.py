@@ -20,7 +20,7 @@ MOST_BARS = 40
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str, unit: str = "") -> list[str]:
+def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str) -> list[str]:
     """Write the charts of the first results, or `every` chart; return lines to print: paths, and what was not drawn.
 
     Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
@@ -31,7 +31,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
         folder.mkdir(parents=True, exist_ok=True)
         with style(theme):
             for chart in charts:
-                paths += save(figure_of(chart, unit=unit), folder / chart.name, answer.table(chart.cases), kinds)
+                paths += save(figure_of(chart), folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return [*paths, *_not_drawn(answer, charts)]
@@ -75,22 +75,22 @@ def _figures(chart: Chart) -> int:
     return sum(len(line.points) for line in chart.lines if not line.of)
 
 
-def figure_of(chart: Chart, *, width: float = SIZE[0], unit: str = "", framed: bool = True) -> "Figure":
+def figure_of(chart: Chart, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
     """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
-    chart = drawn(chart, unit)
+    chart = drawn(chart)
     if isinstance(chart, Bars):
         return bars.figure_of(chart, width, framed=framed)
     return lines.figure_of(chart, width, framed=framed)
 
 
-def drawn(chart: Chart, unit: str = "") -> Chart:
-    """Return the chart as it is drawn: in `unit` or the best one, and without lines or bars that are too many."""
+def drawn(chart: Chart) -> Chart:
+    """Return the chart as it is drawn: in the best unit of time, and without lines or bars that are too many."""
     if isinstance(chart, Lines):
         names = [line.name for line in chart.lines if not line.of]
         kept = tuple(line for line in chart.lines if (line.of or line.name) in names[: lines.MOST])
         return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
     if chart.unit == "s" and chart.reference is None:
-        chart = _in_unit(chart, unit)
+        chart = _in_unit(chart)
     groups = _kept(chart.groups)
     more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
     subtitle = f"{chart.subtitle}; logarithmic axis" if bars.logarithmic(chart) else chart.subtitle
@@ -102,10 +102,10 @@ def _foot(chart: Chart, more: int) -> str:
     return ". ".join(filter(None, [chart.foot.rstrip(". "), f"And {more} more" if more > 0 else ""]))
 
 
-def _in_unit(chart: Bars, unit: str) -> Bars:
-    """Return the chart in another unit of time; without `unit`, the largest one in which every bar is at least 1."""
+def _in_unit(chart: Bars) -> Bars:
+    """Return the chart in the largest unit of time in which every bar is at least 1."""
     smallest = min(bars.values_of(chart), default=0)
-    unit = unit or next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
+    unit = next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
 
     def bar_of(bar: Bar) -> Bar:
         value = None if bar.value is None else bar.value / UNITS[unit]
