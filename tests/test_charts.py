@@ -244,11 +244,6 @@ def test_an_svg_has_no_markup_of_a_name(tmp_path):
     assert "<script" not in Path(path).read_text(encoding="utf-8")
 
 
-def test_figures_that_are_all_nothing_are_drawn(light):
-    groups = tuple(BarGroup(name, (Bar("x", 0.0),)) for name in "ab")
-    assert words(figure_of(singles(groups=groups))).count("0") == 2
-
-
 def test_a_long_text_at_the_right_edge_leaves_room_for_the_bars(light):
     figure = figure_of(pairs(groups=tuple(BarGroup(m, (Bar(OLD, 1.0), Bar(NEW, 2.0)), LONG) for m in "ab")))
     assert max(box.get_width() for box in figure.axes[0].patches) > 2
