@@ -1,5 +1,6 @@
 """Chooses which charts of the results are drawn, and writes them as files. `page` and the commands call it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,9 +64,10 @@ def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
     return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
 
 
-def charts_of(section: Section) -> list[Chart]:
-    """Return the charts of a section and of its results that show more than one figure."""
-    return worth_drawing([*(chart for result in section.results for chart in result.charts), *section.charts])
+def charts_of(section: Section, most: int | None = None) -> list[Chart]:
+    """Return the charts of a section and of its results, or of the first `most`, that show more than one figure."""
+    of_results = [charts for result in section.results if (charts := worth_drawing(result.charts))]
+    return worth_drawing([*itertools.chain.from_iterable(of_results[:most]), *section.charts])
 
 
 def _figures(chart: Chart) -> int:
