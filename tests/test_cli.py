@@ -219,8 +219,7 @@ print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules)
 
 def test_what_the_shell_offers_is_what_the_commands_take():
     from gpubench.analysis.metrics import METRICS
-    from gpubench.interop import exports
-    from gpubench.show import text
+    from gpubench.show import exports, text
 
     assert set(completion.METRICS) == set(METRICS)
     assert set(completion.FORMATS) == {"terminal", *text.FORMATS}
