@@ -188,7 +188,6 @@ COMPLETED = {
     "list --suite wo": {"wordlm"},
     "compare a.csv --by ca": {"card", "card_memory_bytes", "card_max_sm_clock_mhz", "card_max_memory_clock_mhz"},
     "compare a.csv --by torch,cud": {"torch,cuda", "torch,cudnn"},
-    "compare a.csv --metric cost": {"cost", "cost-per-epoch"},
     "compare a.csv --format mark": {"markdown"},
     "compare a.csv --theme d": {"dark"},
     "report a.csv --metric mem": {"memory"},
@@ -220,8 +219,7 @@ print(json.dumps([told, sorted({{"torch", "pandas", "numpy"}} & set(sys.modules)
 
 def test_what_the_shell_offers_is_what_the_commands_take():
     from gpubench.analysis.metrics import METRICS
-    from gpubench.interop import exports
-    from gpubench.show import text
+    from gpubench.show import exports, text
 
     assert set(completion.METRICS) == set(METRICS)
     assert set(completion.FORMATS) == {"terminal", *text.FORMATS}

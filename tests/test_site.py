@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 
 import pytest

@@ -7,9 +7,9 @@ import typer
 
 FORMATS = ("terminal", "markdown", "csv", "json")
 METRICS = (
-    "seconds", "rate", "energy", "value", "cost", "cost-per-epoch", "memory", "batch", "accuracy", "time-to-goal",
+    "seconds", "rate", "energy", "value", "cost", "memory", "batch", "accuracy", "time-to-goal",
 )  # fmt: skip
-EXPORTS = ("benchstat", "pyperf", "timm", "mllog", "dawnbench")
+EXPORTS = ("benchstat", "pyperf", "dawnbench")
 NOT_TO_COMPARE_BY = {"laps", "batch_curve", "table", "precision_proof", "started"}
 
 

@@ -25,7 +25,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="benchstat, pyperf, timm, mllog or dawnbench.",
+            help="benchstat, pyperf or dawnbench.",
             autocompletion=completion.one_of(*completion.EXPORTS),
         ),
     ],
@@ -35,6 +35,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the rows with status ok in another tool's format."""
-    from gpubench.interop import exports
+    from gpubench.show import exports
 
     say(*exports.export(files, format_name, out), exact=out is None)

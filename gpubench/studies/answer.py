@@ -40,17 +40,9 @@ def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
     return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
-def answer_to(
-    compared: Compared,
-    loaded: Loaded,
-    *,
-    files: int = 0,
-    alpha_beta: tuple[float, float] | None = None,
-    scale_to: int | None = None,
-) -> Answer:
+def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     """Return the answer that shows what was compared."""
-    studies = STUDIES | {"scaling": lambda compared: scaling.sections(compared, alpha_beta, scale_to)}
-    sections = _finished([section for study in studies.values() for section in study(compared)])
+    sections = _finished([section for study in STUDIES.values() for section in study(compared)])
     results = in_order([result for section in sections for result in section.results])
     rows = compared.frame["case"]
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.geomeans import interval_of
 from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
@@ -121,7 +120,7 @@ def _result(
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
+    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), stats.mean_interval(ratios)
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))

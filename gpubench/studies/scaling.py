@@ -13,16 +13,11 @@ from gpubench.studies.cases import known
 from gpubench.studies.section import Column, Line, Lines, Point, Result, Section, Table
 
 
-def sections(
-    compared: Compared, alpha_beta: tuple[float, float] | None = None, to: int | None = None
-) -> Iterator[Section]:
-    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces.
-
-    `alpha_beta` are seconds per message and per byte, used instead of fitted ones, for up to `to` processes.
-    """
+def sections(compared: Compared) -> Iterator[Section]:
+    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces."""
     if not compared.is_usual or not (compared.frame["processes"] > 1).any():
         return
-    curves = curves_of(compared.frame, alpha_beta, to)
+    curves = curves_of(compared.frame)
     titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
         of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
@@ -107,7 +102,7 @@ def _curve_table(curve: Curve, title: str) -> Table:
 
 def _fit_note(fit: Fit) -> str:
     """Return the fitted model in words; empty if it does not fit what was measured."""
-    if not fit.is_worth_saying and fit.note != "given by hand":
+    if not fit.is_worth_saying:
         return ""
     worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
     return f"model: alpha {fit.alpha:.3g} s per message, beta {fit.beta:.3g} s per byte ({worth})"
