@@ -244,6 +244,8 @@ class Result:
     """How its rows were made, and other differences between its sides."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
+    contradicted: bool = False
+    """Whether a sample of its recipe projects another figure: then its last caveat, which does not move it down."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -254,6 +256,8 @@ class Result:
     """Numbers of the cases that it compares."""
     source: str = ""
     """Where its figures were published."""
+    own: int = 0
+    """Number of its newest session among those of cards, in the order of the rows; 0 if published, or of a CPU."""
     unit: str = ""
     """Name of the compared metric, unless it is a speed."""
     figure: str = ""
@@ -379,19 +383,26 @@ class Answer:
 
 
 def in_order(results: Sequence[Result]) -> list[Result]:
-    """Return the results by kind (ASKED): decided ones first, then without caveats, with an interval, measured, best.
+    """Return the user's own results of cards first, the newest session before others; then by kind (ASKED).
 
-    The results of a pair are kept together, at the place of the first.
+    Of a kind: decided ones, then those without caveats, with an interval, measured, best. The results of a pair are
+    kept together, at the place of the first.
     """
 
     def worth(result: Result) -> tuple[object, ...]:
-        return not result.decided, bool(result.caveats), not result.interval, bool(result.source), -result.value
+        return (
+            not result.decided,
+            len(result.caveats) > result.contradicted,
+            not result.interval,
+            bool(result.source),
+            -result.value,
+        )
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
     for result in sorted(results, key=worth):
         first.setdefault(_pair(result), worth(result))
 
-    return sorted(results, key=lambda f: (ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
+    return sorted(results, key=lambda f: (-f.own, ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
 
 
 def _pair(result: Result) -> tuple[str, ...]:
