@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
-         "roofline")  # fmt: skip
+         "buyer", "roofline")  # fmt: skip
 """Kinds of result, in the order in which they are shown."""
 DECIDED = frozenset(
     {

@@ -8,6 +8,7 @@ from functools import cache
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
@@ -89,6 +90,18 @@ def basis(result: Result) -> str:
     return ", ".join(
         [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
     )
+
+
+def sides_of(result: Result, unit: str) -> str:
+    """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
+    if not result.parts:
+        return ""
+    sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    if unit == "s":
+        seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
+        sides = [side / seconds for side in sides]
+    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
+    return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
 
 
 def author(source: str) -> str:
