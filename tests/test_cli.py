@@ -22,7 +22,7 @@ from gpubench.cli.doctor import doctor
 from gpubench.errors import UserError
 from gpubench.hardware.state import Check, Host
 from gpubench.runner.options import Options
-from gpubench.runner.summary import RunSummary
+from gpubench.runner.session import RunSummary
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS
 
@@ -202,7 +202,7 @@ def test_the_shell_completes_values_and_imports_nothing_heavy():
     script = f"""
 import contextlib, io, json, os, sys
 from gpubench.cli.app import app
-from gpubench.runner.summary import RunSummary
+from gpubench.runner.session import RunSummary
 os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
 told = []
 for line in {list(COMPLETED)!r}:

@@ -8,10 +8,17 @@ import pytest
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.rows.params import params_text
-from gpubench.runner.cases import cases_of, choose_batch, choose_precisions, choose_threads
+from gpubench.runner.cases import (
+    cases_of,
+    choose_batch,
+    choose_models,
+    choose_precisions,
+    choose_threads,
+    recipes_of,
+    settings_for,
+)
 from gpubench.runner.devices import check_processes, choose_devices
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import choose_models, recipes_of, settings_for
 from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS, unsupported

@@ -41,7 +41,7 @@ DONE = Measurement(
     bytes_per_sample=2.5e6, ops_per_step=77, odd_flops_share=0.125, setup_seconds=12.5, precision_error=2.5e-4,
     precision_proof="probe", backend="nccl", interconnect="NVLink", rank_spread=0.0625, straggler="rank 1",
     communication_share=0.375, peak_memory_bytes=7 * 10**9, loss_scale=1024.0, skipped_steps=2, nonfinite_losses=6,
-    allocator_retries=9, quality=QUALITY, threads=8, resumed="at epoch 1",
+    allocator_retries=9, quality=QUALITY, threads=8, resumed="at epoch 1", startup_seconds=7.654321987,
     table=({"size": 64, "time": 0.1234567891}, {"size": 128, "time": 2.0}),
     laps=(Lap("train", 0, "warmup", 1, 48, 1.23456789, 0.0000004, 9.0), Lap("train", 1, "timed", 4, 192, 2.0, 0.5)),
     telemetry=Telemetry(mean_power_watts=412.34567, energy_source="counter", pcie_width=16, marks="throttled"),
@@ -51,9 +51,9 @@ DONE = Measurement(
 SETTING = Setting(GPU, CARD, HOST, "s1", band=(0.8, 1.25), peak=Peak(9.87654321e14, 3.0e12, 2.5e-6, 8192))
 
 
-def made(measurement=DONE, case=CASE, startup_seconds=7.654321987, **changes):
+def made(measurement=DONE, case=CASE, **changes):
     setting = replace(SETTING, **changes)
-    return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22", startup_seconds=startup_seconds)
+    return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22")
 
 
 def test_a_figure_that_its_column_may_not_hold_is_left_out_and_said():
@@ -152,7 +152,7 @@ def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
 
 def test_what_is_not_known_stays_empty():
     bare = Measurement(status="failed", quality={"loss": math.nan}, samples_per_second=math.inf)
-    found = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None, startup_seconds=None)
+    found = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None)
     names = (
         "threads", "batch_capped", "samples_per_second", "loss", "accuracy", "measured_peak_flops", "startup_seconds",
         "measured_bandwidth_bytes_per_second", "op_overhead_seconds", "mean_power_watts",

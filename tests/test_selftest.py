@@ -24,7 +24,7 @@ from gpubench.hardware.environment import Device, devices_of
 from gpubench.rows import write as records
 from gpubench.runner.options import Options
 from gpubench.runner.run import run
-from gpubench.runner.summary import RunSummary
+from gpubench.runner.session import RunSummary
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 

@@ -10,7 +10,7 @@ from facts import lacking
 
 from gpubench.interval import drifts, median_interval
 from gpubench.runner.options import Options
-from gpubench.runner.stopping import half_width, why_stop, widths_of
+from gpubench.runner.rounds import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
@@ -72,7 +72,7 @@ def test_it_begins_with_six_rounds(mode):
 
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     # What is left of a trial's time here is the machine's own noise, and a busy one drifts for hundreds of rounds.
-    monkeypatch.setattr("gpubench.runner.stopping.drifts", lambda seconds: False)
+    monkeypatch.setattr("gpubench.runner.rounds.drifts", lambda seconds: False)
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ from gpubench.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpubench.runner.summary import RunSummary
+    from gpubench.runner.session import RunSummary
 
 MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""

@@ -191,9 +191,8 @@ def _comparisons(path: Path) -> "dict[str, Comparison]":
 
 def _clock(options: Options, device: "Device") -> dict[str, float]:
     """Return the times that the suite's model `clock` measured; empty if its trial failed."""
-    from gpubench.runner.cases import cases_of
+    from gpubench.runner.cases import cases_of, recipes_of
     from gpubench.runner.process import run_child
-    from gpubench.runner.recipes import recipes_of
     from gpubench.suite import files
     from gpubench.suite.trial import Trial, trial_to_json
 

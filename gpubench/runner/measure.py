@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
@@ -20,15 +20,6 @@ COLLECTIVE_SECONDS = 300.0
 """Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
 
-@dataclass(frozen=True)
-class MeasuredTrial:
-    """The measurement of a trial."""
-
-    measurement: Measurement
-    startup_seconds: float | None = None
-    """Time of its process outside of training; None if it did not train."""
-
-
 class Measure:
     """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile.
 
@@ -42,7 +33,7 @@ class Measure:
         self._session, self._run_child, self._listener = session, run_child, listener
         self._cpu_energy, self._all_visible = host.cpu_energy(), host.all_processes_visible()
 
-    def __call__(self, trial: Trial) -> MeasuredTrial:
+    def __call__(self, trial: Trial) -> Measurement:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
@@ -53,11 +44,12 @@ class Measure:
         telemetry = sampler.telemetry(measurement.laps)
         if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
-        measurement = replace(measurement, telemetry=telemetry)
+        inside = (outcome.answer or {}).get("train_call_seconds")
+        startup_seconds = None if inside is None else outcome.seconds - float(inside)
+        measurement = replace(measurement, telemetry=telemetry, startup_seconds=startup_seconds)
         if on_cpu and case.memory_limit_bytes:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
-        inside = (outcome.answer or {}).get("train_call_seconds")
-        return MeasuredTrial(measurement, outcome.seconds - float(inside) if inside is not None else None)
+        return measurement
 
     def _placed(self, trial: Trial) -> Trial:
         """Return the trial with the folders of this machine."""

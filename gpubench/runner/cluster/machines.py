@@ -10,9 +10,8 @@ from gpubench.errors import UserError
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import Message, Outcome, RunChild
-from gpubench.runner.session import Session
+from gpubench.runner.session import RunSummary, Session
 from gpubench.runner.signals import INTERRUPTED
-from gpubench.runner.summary import RunSummary
 from gpubench.suite.trial import trial_from_json
 
 ON_EVERY_NODE = {"trial", "soak"}
@@ -92,4 +91,4 @@ def _follow_trial(
     def run_here(task: Message, **limits: Any) -> Outcome:
         return run_child({**task, "place": nodes.place(number)}, **limits)
 
-    nodes.report(Measure(session, run_here, _Lines(console))(trial).measurement)
+    nodes.report(Measure(session, run_here, _Lines(console))(trial))
