@@ -234,7 +234,7 @@ def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monke
     ours, theirs = socket.socketpair()
     watched, lifeline = os.pipe()
     held, child, ended = os.fdopen(lifeline, "wb"), object(), []
-    monkeypatch.setattr(process, "_start", lambda output, folder: (child, ours, held))
+    monkeypatch.setattr(process, "_start", lambda output: (child, ours, held))
     monkeypatch.setattr(process, "_kill_group", ended.append)
     with theirs, os.fdopen(watched, "rb"):
         heard = theirs.makefile("rb")

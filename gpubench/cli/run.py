@@ -279,9 +279,7 @@ def run(
     console = Screen(stderr=True)
     if not slurm:
         return print_results(runner.run(options), console)
-    job_options = parse_slurm(slurm)
-    arguments = without(sys.argv[1:], "--slurm", "--out")
-    return run_on_slurm(job_options, arguments, replace(options, nodes=job_options["nodes"]), console)
+    return run_on_slurm(parse_slurm(slurm), without(sys.argv[1:], "--slurm", "--out"), out, console)
 
 
 def without(arguments: Sequence[str], *options: str) -> list[str]:

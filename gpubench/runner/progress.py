@@ -1,6 +1,5 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
-import sys
 import time
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -121,32 +120,6 @@ class TrialProgress:
         seconds = self._spent / max(1, self._timed) * (self.total - self._done)
         end = moment(now + timedelta(seconds=seconds), now)
         return f"about {span(seconds)} left; ends about {end}"
-
-
-class HintLine:
-    """Shows the slow step that runs now in the terminal's last line; prints nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def __enter__(self) -> "HintLine":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if sys.stderr.isatty():
-            self.clear()
-            print(f"{text} ...", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def clear(self) -> None:
-        """Erase the line, before another one is printed."""
-        if self._shown:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-            self._shown = False
 
 
 def describe(row: Row, unit: str) -> str:
