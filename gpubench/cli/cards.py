@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, THEMES, Format, Price, Theme
+from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -45,7 +44,6 @@ def cards(
             metavar="CLASS",
             help="half, single (FP32, or TF32 where the card has it) or strict (FP32 without TF32); default half and"
             " single.",
-            autocompletion=completion.one_of("half", "single", "strict"),
             rich_help_panel=SIDES,
         ),
     ] = "",
@@ -54,7 +52,6 @@ def cards(
         typer.Option(
             metavar="NAME",
             help="Only convolution, or only matmul (transformers, recurrent nets); default both, with equal weight.",
-            autocompletion=completion.one_of("convolution", "matmul"),
             rich_help_panel=SIDES,
         ),
     ] = "",
@@ -84,7 +81,7 @@ def cards(
     from gpubench.studies.cards.model import fitted_model
 
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
+    check_choice("--format", table, FORMATS)
     if sum((bool(card), sources, bool(source))) > 1:
         raise UserError("give cards, --sources or --source, only one of the three")
     if (sources or source) and (precision or family or price or every or charts or relative_to):

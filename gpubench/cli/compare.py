@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
+    FORMATS,
     MODEL,
     SHOWN,
     THEMES,
@@ -80,7 +80,6 @@ def compare(
         typer.Option(
             metavar="NAME",
             help="Unit of time in charts: seconds, minutes or hours; default by size.",
-            autocompletion=completion.one_of(*UNITS),
             rich_help_panel=DRAWN,
         ),
     ] = "",
@@ -124,7 +123,7 @@ def compare(
     for kind in kinds:
         check_choice("--chart-format", kind, ("png", "svg", "pdf"))
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
+    check_choice("--format", table, FORMATS)
     check_choice("--unit", unit or UNITS[0], UNITS)
     limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
     if limit and baseline is None:

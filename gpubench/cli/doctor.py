@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpubench.cli.options import DataFolder
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -48,9 +49,7 @@ def doctor(
             metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other hosts. Repeatable."
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the official dataset folders, or one of them.")
-    ] = None,
+    data: DataFolder = None,
 ) -> int:
     """Check what to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
+from gpubench.cli.options import Devices, Precisions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,20 +19,8 @@ NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "
 
 
 def peak(
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.", autocompletion=completion.devices
-        ),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="all, both, mixed, or names joined by commas.",
-            autocompletion=completion.precisions,
-        ),
-    ] = "all",
+    device: Devices = "auto",
+    precision: Precisions = "all",
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
