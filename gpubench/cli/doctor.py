@@ -46,14 +46,14 @@ def doctor(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other hosts. Repeatable."
+            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other cards. Repeatable."
         ),
     ] = None,
     data: DataFolder = None,
 ) -> int:
     """Check what to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 
-    With --against it compares this card with the same card in other hosts. Exit code 0: healthy; 1: a case is more
+    With --against it compares this card with others of its kind. Exit code 0: healthy; 1: a case is more
     than 7% below their median; 3: nothing to compare.
     """
     from gpubench.cli.health import health
