@@ -93,6 +93,7 @@ def test_without_room_for_a_folder_one_line_says_so(temporary):
         pass
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tell a stopped process of its parent's death")
 def test_a_stopped_child_does_not_outlive_a_killed_parent(tmp_path):
     parent, child = started_trial(tmp_path)
