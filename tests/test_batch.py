@@ -92,23 +92,6 @@ def test_memory_that_is_flat_at_first_is_found_in_few_probes():
     assert len(asked) <= 10, asked
 
 
-def test_memory_that_jumps_up_is_found_by_search():
-    def probe(batch):
-        memory = batch * 10 + (3000 if batch > 100 else 0)
-        return ProbeResult(memory <= 5000, batch, memory)
-
-    assert largest_batch(probe, capacity_bytes=5000, cap=None).batch == 200
-
-
-@pytest.mark.parametrize("peak", [8, 64, 100, 500])
-def test_fastest_is_near_the_peak_of_the_curve(peak):
-    card = Card(10**9, rate=lambda b: 1000 - abs(b - peak))
-    found = fastest_batch(card, cap=4096)
-    best = max(rate for _, rate, _ in found.curve)
-    assert {batch: rate for batch, rate, _ in found.curve}[found.batch] == best
-    assert best >= 1000 - peak / 3
-
-
 def search(card, *, cap=None, known=False):
     found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=cap)
     return found.batch, found.capped, card.asked

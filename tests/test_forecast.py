@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from facts import lacking
 
-from gpubench.runner.forecast import data_of, forecast, moment, span
+from gpubench.runner.forecast import data_of, forecast, span
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -67,8 +67,3 @@ def test_data_is_real_made_up_or_somebodys():
 )
 def test_spans(seconds, text):
     assert span(seconds) == text
-
-
-def test_another_day_is_named():
-    assert moment(NOW, NOW) == "15:28"
-    assert moment(datetime(2026, 12, 3, 2, 5), NOW) == "02:05 on 3 December"

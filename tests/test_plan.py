@@ -6,7 +6,6 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.rows.params import params_text
 from gpubench.runner.cases import (
     cases_of,
     choose_batch,
@@ -118,10 +117,6 @@ def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
     assert {t.seed for t in trials if t.index == 2} == {3}
 
 
-def test_params_text_is_sorted_and_lower_case():
-    assert params_text({"b": True, "a": 3, "c": "x"}) == "a=3 b=true c=x"
-
-
 def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
     broken = replace(GPU, problem="no kernel image")
     for wish in ("auto", "all"):
@@ -181,12 +176,6 @@ def test_how_many_rounds(options, rounds):
 def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, expected):
     options = Options(processes=processes, nodes=nodes)
     assert choose_threads(options, {"threads": threads, "epochs": 3}, 10) == {"threads": expected, "epochs": 3}
-
-
-def test_the_cases_have_those_threads(tmp_path):
-    suites = [loaded(tmp_path, processes=True)]
-    cases = plan(suites, Options(processes=(1, 2), batch="8"), [CPU], {"demo": "toy"}, {}, cpu_count=8)
-    assert {case.params["threads"] for case in cases} == {4}
 
 
 def test_settings_go_to_the_suites_that_declare_them(tmp_path):
@@ -316,10 +305,6 @@ def test_a_case_has_all_that_was_asked(tmp_path):
     assert cases == [first, replace(first, processes=6), second, replace(second, processes=6)]
 
 
-def test_a_suite_without_a_ladder_has_no_rungs(tmp_path):
-    assert {case.rung for case in demo_cases(tmp_path, batch="8")} == {None}
-
-
 @pytest.mark.parametrize(
     ("changes", "options", "refusal"),
     [
@@ -344,16 +329,6 @@ def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mi
     assert policies(GPU, precision="fp16") == [("fp16", "max")]
     assert policies(GPU, batch="8") == [("fp32", "fixed"), ("fp16", "fixed")]
     assert policies(GPU, batch="fastest") == [("fp32", "fastest"), ("fp16", "fastest")]
-
-
-def test_none_of_the_models_is_nothing_to_run(tmp_path):
-    demo = loaded(tmp_path)
-    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, models=("tiny",)))
-    asked = Options(models=("tiny",), batch="8", precision="fp32")
-    (case,) = plan([demo, other], asked, [GPU], {"demo": "toy", "other": "toy"}, {})
-    assert (case.suite, case.model) == ("other", "tiny")
-    with pytest.raises(UserError, match="nothing to run"):
-        plan([replace(demo, suite=replace(demo.suite, models=()))], Options(), [GPU], {"demo": "toy"}, {})
 
 
 def test_a_wrong_setting_is_a_mistake_even_where_no_model_is_left(tmp_path):

@@ -1,6 +1,5 @@
 """From what came back to the row (runner/record.py), and what a resumed run makes of rows (runner/resume.py)."""
 
-import json
 import math
 from dataclasses import asdict, replace
 
@@ -11,7 +10,7 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device, Environment
 from gpubench.hardware.state import CardState
 from gpubench.rows import write as records
-from gpubench.rows.row import QUALITIES, Row
+from gpubench.rows.row import Row
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.options import Options
 from gpubench.runner.record import Setting, row_of
@@ -120,12 +119,6 @@ def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measu
 def test_a_projection_has_the_band_of_its_suite(changes, band, expected):
     found = made(replace(DONE, **changes), band=band)
     assert (found.measured, found.seconds_low, found.seconds_high) == expected
-
-
-def test_qualities_are_the_columns_that_a_suite_fills():
-    assert set(QUALITY) <= set(QUALITIES)
-    kept = made(replace(DONE, quality=dict.fromkeys([*QUALITIES, "unknown"], 0.5)))
-    assert {getattr(kept, name) for name in QUALITIES} == {0.5}
 
 
 @pytest.mark.parametrize("changes", [{"mode": "sampled"}, {"data": "synthetic"}, {"weights": "random"}])
@@ -251,13 +244,6 @@ def test_another_case_may_not_where_it_ought_to_be_the_same(file_of, changes, ke
     assert differing(file_of((PLAIN, {})), replace(PLAIN, **changes)) == keys
 
 
-def test_a_run_until_goes_on_with_the_same_target(file_of):
-    earlier = file_of((PLAIN, {"until": 0.01}))
-    assert differing(earlier, PLAIN, options=Options(until=0.01)) == []
-    assert differing(earlier, PLAIN, options=Options(until=0.02)) == ["until"]
-    assert differing(earlier, PLAIN) == ["until"]
-
-
 @pytest.mark.parametrize(
     ("there", "now", "keys"),
     [
@@ -352,7 +338,3 @@ def test_what_must_agree_on_every_machine():
         "data of demo": "toy", "weights of small": "imagenet", "suite other": "f" * 12, "data of other": "",
         "weights of large": "imagenet",
     }  # fmt: skip
-
-
-def test_laps_of_a_row_are_json_that_reads_back():
-    assert json.loads(made().laps)[1] == ["train", 1, "timed", 4, 192, 2.0, 0.5]
