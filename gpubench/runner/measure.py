@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
 from gpubench.runner.process import Message, Outcome, RunChild
-from gpubench.runner.progress import Listener
+from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
@@ -26,11 +26,11 @@ class Measure:
     Args:
         session: the run.
         run_child: starts the process.
-        listener: gets laps and the suite's output.
+        progress: shows laps and the suite's output.
     """
 
-    def __init__(self, session: Session, run_child: RunChild, listener: Listener) -> None:
-        self._session, self._run_child, self._listener = session, run_child, listener
+    def __init__(self, session: Session, run_child: RunChild, progress: TrialProgress) -> None:
+        self._session, self._run_child, self._progress = session, run_child, progress
         self._cpu_energy, self._all_visible = host.cpu_energy(), host.all_processes_visible()
 
     def __call__(self, trial: Trial) -> Measurement:
@@ -79,7 +79,7 @@ class Measure:
 
         def on_event(event: Message) -> None:
             sampler.hear(event)
-            self._listener.lap(event)
+            self._progress.lap(event)
 
         return self._run_child(
             {
@@ -91,7 +91,7 @@ class Measure:
             },
             on_event=on_event,
             # A progress bar rewrites its line: print its last state.
-            on_output=lambda line: self._listener.say("    " + line.rpartition("\r")[2]),
+            on_output=lambda line: self._progress.say("    " + line.rpartition("\r")[2]),
             on_wake=sampler.tick,
             time_limit_seconds=limit_seconds,
             # A group has one more process, its agent, with about as much resident memory before training.

@@ -3,7 +3,6 @@
 import time
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -16,16 +15,6 @@ from gpubench.suite.trial import Trial
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
-
-
-class Listener(Protocol):
-    """Gets messages while a trial runs."""
-
-    def say(self, text: str) -> None:
-        """Print a line for the user."""
-
-    def lap(self, event: Message) -> None:
-        """Show the progress of the running trial."""
 
 
 class TrialProgress:
