@@ -24,7 +24,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="benchstat, pyperf, timm, mllog or dawnbench.",
+            help="benchstat, pyperf or dawnbench.",
         ),
     ],
     out: Annotated[
@@ -33,6 +33,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the rows with status ok in another tool's format."""
-    from gpubench.interop import exports
+    from gpubench.show import exports
 
     say(*exports.export(files, format_name, out), exact=out is None)

@@ -19,7 +19,7 @@ from gpubench.rows.read import load
 from gpubench.runner import process
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
 from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.placing import expected_rates
+from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table
 
 LIMIT = 0.07
@@ -122,7 +122,6 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
     """Return the cases of one card, each by the trials of its newest session and with its references in `known`."""
     unmarked = known["marks"].map(lambda marks: NO_REFERENCE.isdisjoint(str(marks).split())).astype(bool)
     others = known[unmarked & (known["power_cap"] == "") & ~known["device_hash"].isin(["", *rows["device_hash"]])]
-    expected = expected_rates(rows)
     cases = []
     for alike, all_trials in rows.groupby("alike", sort=False):
         first = all_trials.sort_values("started").iloc[-1]
@@ -130,15 +129,13 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
         rates = tuple(others[others["alike"] == alike].groupby("device_hash")["samples_per_second"].median())
         batch = "" if pd.isna(first["batch_size"]) else f"{first['batch_size']:.0f}"
         name = f"{first['model']} {first['precision']}"
-        published = None if rates else expected.get((first["precision"], first["batch_size"]))
-        published = published if published and set(trials.index) & published.rows else None
+        published = None if rates else expected_rate(trials)
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
             caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
-        estimate = published.rate if published else None
         rate = float(trials["samples_per_second"].median())
-        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, estimate, "; ".join(caveats)))
+        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases
 
 

@@ -9,11 +9,11 @@ FLAG = ""
 """The metavar of an option without a value; typer would show a type."""
 MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 WHAT, HOW_LONG, WHERE, FILES = "What", "How long", "Where", "Files"
-SIDES, SHOWN, DRAWN, MODEL = "What is compared", "What is shown", "Charts", "Scaling model"
+SIDES, SHOWN, DRAWN = "What is compared", "What is shown", "Charts"
 THEMES = ("light", "dark")
 FORMATS = ("terminal", "markdown", "csv", "json")
 METRICS = (
-    "seconds", "rate", "energy", "value", "cost", "cost-per-epoch", "memory", "batch", "accuracy", "time-to-goal",
+    "seconds", "rate", "energy", "value", "cost", "memory", "batch", "accuracy", "time-to-goal",
 )  # fmt: skip
 
 Devices = Annotated[
