@@ -56,10 +56,6 @@ def test_other_scripts_stay_as_they_are():
         assert shown(text) == text
 
 
-def test_lines_stay_lines():
-    assert shown_lines("a\x1b\n\tb\r\n") == "a\ufffd\n        b\ufffd\n"
-
-
 def test_data_is_exact_but_for_a_terminal(capsys):
     say("a\x1b\n\tb", exact=True)
     assert capsys.readouterr().out == "a\x1b\n\tb\n"
