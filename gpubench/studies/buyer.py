@@ -52,8 +52,8 @@ def _section(pairs: Sequence[tuple[Comparison, Comparison]], mixed: Mapping[tupl
     result = _result(pairs, models, base, best)
     result = replace(result, charts=tuple(_charts(result, models, sides)))
     title = f"{words.title_of([group for groups in models.values() for group in groups.values()])}; on one base"
-    tables = (_minutes(result, models, sides), _ratios(models, sides, base))
-    return Section("buyer", result.suite, title, (result,), tables, cases=result.cases)
+    table = _table(result, models, sides, base)
+    return Section("buyer", result.suite, title, (result,), (table,), cases=result.cases)
 
 
 def _side(group: Group) -> Side:
@@ -106,35 +106,22 @@ def _head(side: Side) -> str:
     return _name(side).removeprefix("RTX ").removeprefix("GTX ")
 
 
-def _minutes(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Table:
-    """Return the minutes of all sides, and how many times as fast the best is as the base."""
+def _table(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side) -> Table:
+    """Return the minutes of all sides, and the mean of how many times as fast as the base each is."""
     columns = [Column("model"), *(Column(_head(side), "min", "lower") for side in sides)]
     columns.append(Column("speedup", "ratio", "higher", places=2))
-    gains = {part.model: part.value for part in result.parts} | {"mean": result.value}
-    lines: list[tuple[Value, ...]] = [
-        (model, *(_seconds(groups, side, 1 / 60) for side in sides), gains[model]) for model, groups in models.items()
-    ]
-    if len(lines) > 1:
-        lines.append(("mean", *(None for _ in sides), gains["mean"]))
-    return Table("minutes", tuple(columns), tuple(lines))
-
-
-def _seconds(groups: Mapping[Side, Group], side: Side, factor: float = 1.0) -> float | None:
-    return groups[side].median * factor if side in groups else None
-
-
-def _ratios(models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side) -> Table:
-    """Return how many times as fast as the base each side is, by model and on average over the models that all have."""
-    ratios = {
-        model: {side: groups[base].median / group.median for side, group in groups.items()}
-        for model, groups in models.items()
-    }
-    lines: list[tuple[Value, ...]] = [(model, *(by_side.get(s) for s in sides)) for model, by_side in ratios.items()]
-    common = [by_side for by_side in ratios.values() if len(by_side) == len(sides)]
-    if len(ratios) > 1 and common:
-        lines.append(("mean", *(stats.geometric_mean([by_side[side] for by_side in common]) for side in sides)))
-    columns = (Column("model"), *(Column(_head(side), "ratio", "higher", places=2) for side in sides))
-    return Table(f"times as fast as {_name(base)}", columns, tuple(lines))
+    lines: list[tuple[Value, ...]] = []
+    for part in result.parts:
+        groups = models[part.model]
+        minutes = [groups[side].median / 60 if side in groups else None for side in sides]
+        lines.append((part.model, *minutes, part.value))
+    common = [groups for groups in models.values() if len(groups) == len(sides)]
+    if common:
+        means = [
+            stats.geometric_mean([groups[base].median / groups[side].median for groups in common]) for side in sides
+        ]
+        lines.append(("mean", *(f"{words.gain(mean)}x" for mean in means), result.value))
+    return Table(f"minutes, and times as fast as {_name(base)}", tuple(columns), tuple(lines))
 
 
 def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
