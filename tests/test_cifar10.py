@@ -161,7 +161,7 @@ def run_of(rung, name="fp32", **options):
     """A Run with nothing done yet."""
     trial = trial_of(rung, name, **options)
     objective = objective_of(rung, name)
-    networks.place(objective.model, objective.recipe, torch.device("cpu"))
+    networks.prepared(objective.model, objective.recipe, objective.mode, torch.device("cpu"))
     return training.Run(objective, trial, Clock(brief("full")))
 
 

@@ -12,8 +12,8 @@ import torch
 from brief import brief
 from facts import lacking
 from gpubench.suites.imagenet import data
-from gpubench.suites.imagenet.data import Files, workers_of
-from gpubench.suites.imagenet.network import Network, no_race, predict
+from gpubench.suites.imagenet.data import Source, workers_of
+from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
@@ -242,7 +242,7 @@ def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, t
 
 def files_of(root, rank, **settings):
     trial = trial_of(root, **settings)
-    return Files(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
+    return Source(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
 
 
 @pytest.mark.e2e
@@ -300,7 +300,7 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
     trial = trial_of(photos)
     net = network(trial)
     model = net.judged.eval()
-    source = Files(trial)
+    source = Source(trial)
     phase = schedule_of(PHASES).phases[2]
     found = {}
     for batch in (8, 1):
@@ -320,7 +320,7 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
 def test_one_pool_of_loader_processes_serves_all_phases(photos):
     before = set(psutil.Process().children())
     trial = trial_of(photos, workers="2")
-    source = Files(trial)
+    source = Source(trial)
     seen = []
     for phase in schedule_of(PHASES).phases:
         for number, _ in enumerate(source.train(0, phase, 8)):
@@ -335,11 +335,11 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
 def test_the_order_depends_on_seed_and_epoch_alone(photos):
     trial = trial_of(photos)
     phase = schedule_of(PHASES).phases[0]
-    first, again = (Files(trial).train(1, phase, 8) for _ in range(2))
+    first, again = (Source(trial).train(1, phase, 8) for _ in range(2))
     for ((x, y),), ((x2, y2),) in zip(first, again, strict=True):
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
-    assert first.batches.specs != Files(trial).train(2, phase, 8).batches.specs
+    assert first.batches.specs != Source(trial).train(2, phase, 8).batches.specs
 
 
 def test_bad_training_files_are_skipped_and_named(tmp_path):
@@ -366,7 +366,7 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
 
 
 def test_where_torchvision_decodes_it_is_torchvision(photos):
-    source = Files(trial_of(photos))
+    source = Source(trial_of(photos))
     assert source.feed.loader.dataset.decode is decode_jpeg
     assert source.remarks() == []
 
@@ -530,7 +530,7 @@ def test_loader_processes_share_the_cpus_that_there_are(monkeypatch):
 
 def test_rectangles_are_validated_without_a_race_of_algorithms():
     torch.backends.cudnn.benchmark = True
-    with no_race():
+    with no_algorithm_search():
         assert not torch.backends.cudnn.benchmark
     assert torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False

@@ -325,7 +325,7 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
         data="synthetic",
     )  # fmt: skip
     clock = Clock(brief("full"), watch=nullcontext)
-    assert training.train_model(Trial(case, 0, 1), clock) == {}
+    assert training.train(Trial(case, 0, 1), clock) == {}
     assert not torch.equal(network[1].weight, before)
     (optimizer,) = made
     assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {(0.25, 0.9)}
