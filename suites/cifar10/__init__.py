@@ -21,17 +21,6 @@ from gpubench import Param, ParamValue, Suite, imported
 
 from .recipe import GOAL, RECIPES, TRAIN_IMAGES, stage_at
 
-
-def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Return the number of images in an epoch."""
-    return int(params["train_images"]) or TRAIN_IMAGES
-
-
-def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Return the recipe's batch size."""
-    return RECIPES[model].batch
-
-
 FLOPS = {"dawn": 2.75647488e9, "resnet9": 2.272032768e9, "resnet9 whitened": 2.27352576e9}
 """FLOPs of forward and backward per image, counted by torch's FlopCounterMode (checked by a test)."""
 
@@ -83,9 +72,9 @@ SUITE = Suite(
     quality="accuracy",
     goal=GOAL,
     unit="images",
-    recipe_batch=recipe_batch,
+    recipe_batch=lambda model, params: RECIPES[model].batch,
     studies=("ladder",),
     flops=flops,
-    train_samples=samples_of,
+    train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

@@ -58,16 +58,6 @@ def refuse(case: Case) -> str:
     return f"a step of {machine_pixels / 1e6:.1f} million pixels is a card's; on a CPU, --batch 16 or --set phases=tiny"
 
 
-def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Return the number of images in a training epoch of ImageNet; only a trial reads the size of another tree."""
-    return min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES)
-
-
-def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Return the schedule's number of images in a step of the first phase."""
-    return schedule_in(params).first_batch
-
-
 def schedule_in(params: Mapping[str, ParamValue]) -> Schedule:
     """Return the schedule that the parameters name."""
     return schedule_of(str(params["phases"]), int(params["epochs"]))
@@ -108,8 +98,8 @@ SUITE = Suite(
     goal="goal",
     processes=True,
     unit="images",
-    recipe_batch=recipe_batch,
-    train_samples=samples_of,
+    recipe_batch=lambda model, params: schedule_in(params).first_batch,
+    train_samples=lambda params: min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES),
     data=("imagenet",),
     check=check,
     refuse=refuse,

@@ -26,11 +26,6 @@ from . import CLASSES
 from .data import DeviceLoader, load_images, split, worker_loader
 
 
-def body_and_head(model: torch.nn.Sequential) -> list[list[torch.nn.Parameter]]:
-    """Return two parameter groups, the first of which `freeze` freezes."""
-    return [list(model[0].parameters()), list(model[1].parameters())]
-
-
 def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
     """Return the Learner of both recipes: AdamW with weight decay 0.01; without a clock it is only drawn."""
     # fastai 1's betas, the first of which the one cycle sets; torch's are (0.9, 0.999).
@@ -72,11 +67,12 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Lea
         nn.Dropout(0.5),
         nn.Linear(512, CLASSES),
     )
-    for part in head:
-        if isinstance(part, nn.Linear):
-            nn.init.kaiming_normal_(part.weight)
-    learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=body_and_head)
-    learn.freeze()
+    for layer in (head[4], head[8]):
+        nn.init.kaiming_normal_(layer.weight)
+    network = nn.Sequential(body, head)
+    groups = [list(body.parameters()), list(head.parameters())]
+    learn = learner(trial, data, clock, network, splitter=lambda model: groups)
+    learn.freeze()  # the first group, but for its BatchNorm
     return learn
 
 

@@ -89,11 +89,6 @@ def detached(state: State) -> State:
     return None if state is None else state.detach()
 
 
-def to_host(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a copy of the weights in the host's memory, which leaves the device's to the batch."""
-    return {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
-
-
 def blueprint(trial: Trial) -> Blueprint:
     """Return the model on two columns of WikiText-2, and the learning rate while validation improves."""
     params = trial.params
@@ -142,7 +137,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             model, mode, clock.steps(valid_text, phase="valid", samples=valid_text.tokens, count=tokens_of)
         )
         if loss < best:
-            best, kept = loss, to_host(model)
+            # In the host's memory, which leaves the device's to the batch.
+            best, kept = loss, {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
         else:
             for group in optimizer.param_groups:
                 group["lr"] /= SLOW_DOWN
