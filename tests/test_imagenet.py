@@ -14,17 +14,16 @@ from facts import lacking
 from gpubench.suites.imagenet import data
 from gpubench.suites.imagenet.data import Source, workers_of
 from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
-from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
+from small_trials import run_trial, small_trial
 
 from gpubench.data import datasets, images
 from gpubench.data.schedules import schedule_of
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Measurement, Trial
-from gpubench.training import precision
+from gpubench.suite.trial import Measurement
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.worker.run_trial import judged
@@ -60,21 +59,15 @@ def photos(tmp_path_factory):
 
 
 def trial_of(root, *, mode="full", model="small", name="fp32", batch=16, folder="", events="", **settings):
+    folders = {"data_dir": str(root or ""), "checkpoint_dir": str(folder), "tensorboard_dir": str(events)}
     data = images.read_tree(root).name if root else "synthetic"
-    case = Case(
-        suite="imagenet", suite_version=1, suite_digest="", suite_path=str(IMAGENET.path), model=model, precision=name,
-        device="cpu", params=IMAGENET.resolve_params({**SMALL, **settings}), batch_policy="fixed", batch_size=batch,
-        mode=mode, data=data,
-    )  # fmt: skip
-    return Trial(case, 0, 1, data_dir=str(root or ""), checkpoint_dir=str(folder), tensorboard_dir=str(events))
+    return small_trial(IMAGENET, model, name, {**SMALL, **settings}, mode=mode, batch=batch, data=data, **folders)
 
 
 def run(trial, clock=None):
-    """One trial inside this process; returns (quality, clock)."""
-    precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
-    torch.manual_seed(1)
-    clock = clock or Clock(brief(trial.case.mode))
-    return IMAGENET.suite.train(trial, clock), clock
+    """Run a trial; return its qualities and its clock."""
+    quality, clock, _ = run_trial(IMAGENET, trial, clock)
+    return quality, clock
 
 
 def network(trial, classes=3):
@@ -197,13 +190,6 @@ def test_the_rate_is_the_schedules_or_only_has_its_shape():
     assert rate(schedule, 0, 4096, 3.0) == pytest.approx(1.5)
 
 
-def test_a_run_of_fewer_epochs_has_the_same_schedule_in_short(photos):
-    _, clock = run(trial_of(photos, epochs="2"))
-    table = clock.summary()["table"]
-    assert [(each["epoch"], each["size"]) for each in table] == [(1, 32), (2, 48)]
-    assert schedule_of(PHASES, 2).lr(0.5, 64) == schedule_of(PHASES).lr(1, 64) == 0.2
-
-
 def test_lars_learns_with_steps_of_several_batches(photos):
     quality, clock = run(
         trial_of(photos, optimizer="lars", global_batch="32", lr="4", batch=8, phases=ONE.replace("[0,1]", "[0,4]"))
@@ -212,12 +198,6 @@ def test_lars_learns_with_steps_of_several_batches(photos):
     table = clock.summary()["table"]
     assert table[3]["train_loss"] < table[0]["train_loss"]
     assert quality["accuracy"] > 0.34, "of 3 classes"
-
-
-def test_lars_wants_weights_of_32_bits(photos):
-    case = trial_of(photos, optimizer="lars").case
-    assert "fp32" in IMAGENET.suite.refuse(replace(case, precision="fp16-master"))
-    assert IMAGENET.suite.refuse(replace(case, precision="fp16")) == ""
 
 
 @pytest.mark.slow
@@ -365,12 +345,6 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
         run(trial_of(tmp_path, batch=4, phases=ONE))
 
 
-def test_where_torchvision_decodes_it_is_torchvision(photos):
-    source = Source(trial_of(photos))
-    assert source.feed.loader.dataset.decode is decode_jpeg
-    assert source.remarks() == []
-
-
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(photos, monkeypatch, workers):
     monkeypatch.delattr("torchvision.io.decode_jpeg")
@@ -379,13 +353,6 @@ def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(phot
     text = clock.summary()["reason"]
     assert lacking(text, "torchvision", "AttributeError", "decode_jpeg") == []
     assert "skipped" not in text
-
-
-def test_a_decoder_that_is_lost_on_the_way_fails_the_trial_and_no_image_is_bad(photos, monkeypatch):
-    monkeypatch.setattr(data, "find_decoder", lambda: (decode_jpeg, ""))
-    monkeypatch.delattr("torchvision.io.decode_jpeg")
-    with pytest.raises(AttributeError, match="decode_jpeg"):
-        run(trial_of(photos, phases=ONE))
 
 
 def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):
@@ -471,12 +438,8 @@ def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
 
 
 def test_a_cards_batch_is_refused_on_a_cpu():
-    params = IMAGENET.resolve_params({"copies": "false"})
-    assert IMAGENET.suite.recipe_batch("resnet50", params) == 512
-    case = Case(
-        suite="imagenet", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=params, batch_policy="fixed", batch_size=512, mode="full", data="synthetic",
-    )  # fmt: skip
+    case = small_trial(IMAGENET, "resnet50", "fp32", {"copies": "false"}, batch=512).case
+    assert IMAGENET.suite.recipe_batch("resnet50", case.params) == 512
     assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
 
 
