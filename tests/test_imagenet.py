@@ -14,6 +14,7 @@ from facts import lacking
 from gpubench.suites.imagenet import data
 from gpubench.suites.imagenet.data import Source, workers_of
 from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
+from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
 from small_trials import run_trial, small_trial
@@ -301,6 +302,7 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
     before = set(psutil.Process().children())
     trial = trial_of(photos, workers="2")
     source = Source(trial)
+    assert source.feed.loader.dataset.decode is decode_jpeg
     seen = []
     for phase in schedule_of(PHASES).phases:
         for number, _ in enumerate(source.train(0, phase, 8)):
