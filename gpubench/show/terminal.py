@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import interval_text, significant, text_of
-from gpubench.studies.section import Answer, Column, Result, Section, Table
+from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 WIDTH, LINES = 79, 25
@@ -351,7 +351,9 @@ def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterat
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(*(result.cases for result in answer.results if result.names_bound))
+        explained = frozenset[int]().union(
+            *(result.cases for result in answer.results if result.subject.startswith(BOUND))
+        )
         parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
     yield from wrapped(" ".join(parts))
     if any(result.baseline for result in results):

@@ -64,21 +64,16 @@ class Table:
         """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
         import pandas as pd
 
-        return pd.DataFrame(list(flat(self)), columns=flat_names(self))
+        names, lines = flat(self)
+        return pd.DataFrame(lines, columns=names)
 
 
-def flat_names(table: Table) -> list[str]:
-    """Return the names of the columns of `flat`."""
-    names = []
-    for at, column in enumerate(table.columns):
-        split = any(isinstance(line[at], Estimate) for line in table.lines)
-        names += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
-    return names
-
-
-def flat(table: Table) -> list[list[str | int | float | None]]:
-    """Return the lines, with estimates split into value, low and high."""
+def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]:
+    """Return the names of the columns and the lines, with estimates split into value, low and high."""
     split = [any(isinstance(line[at], Estimate) for line in table.lines) for at in range(len(table.columns))]
+    names = []
+    for column, apart in zip(table.columns, split, strict=True):
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if apart else [column.name]
     lines = []
     for line in table.lines:
         cells: list[str | int | float | None] = []
@@ -89,7 +84,7 @@ def flat(table: Table) -> list[list[str | int | float | None]]:
                 plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
                 cells += [plain, None, None] if apart else [plain]
         lines.append(cells)
-    return lines
+    return names, lines
 
 
 @dataclass(frozen=True)
@@ -274,11 +269,6 @@ class Result:
     def says_why(self) -> bool:
         """Return whether it explains a figure instead of comparing two."""
         return self.kind == "roofline"
-
-    @property
-    def names_bound(self) -> bool:
-        """Return whether it names the bottleneck of its cases."""
-        return self.says_why and self.subject.startswith(BOUND)
 
     @property
     def decided(self) -> bool:
