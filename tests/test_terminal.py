@@ -244,27 +244,6 @@ def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
     assert section.title == "resnet: cifar100, published by me"
 
 
-def test_means_are_per_precision(tmp_path):
-    groups = []
-    for model in ("resnet18", "resnet34"):
-        for precision, seconds in (("fp32", 80.0), ("fp16", 125.0)):
-            groups.append(rows([100.0], model=model, precision=precision))
-            groups.append(rows([seconds], model=model, precision=precision, **OTHER))
-    text = printed(tmp_path, *groups)
-    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
-    assert lines[1] == "in mean speedup"
-    assert lines[2:4] == ["fp32 0.80", "fp16 1.25"]
-    assert lacking(text, "geometric means", "RTX 2080 Ti", "GTX 1080 Ti", "2 of 2") == []
-
-
-def test_a_mean_of_under_half_of_the_cases_is_withheld_and_said_to_be(tmp_path):
-    both = [rows([100.0]), rows([130.0], **OTHER)]
-    text = printed(tmp_path, *both, *(rows([100.0], model=f"x{at}") for at in range(2)))
-    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
-    assert lines[0] == ", models 1 of 3"
-    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 less than half of the cases"
-
-
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
     lost = row(precision="fp32", status="timed_out", reason="3 s", seconds=None, measured="")
     text = printed(tmp_path, [lost], rows([100.0], precision="bf16"))
@@ -314,7 +293,7 @@ def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
 
 
 def test_unsteady_and_projected_are_said(tmp_path):
-    trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
+    trials = [row(measured="projected", marks="unsteady", trial=0), row(measured="projected", trial=1)]
     assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)
 
 
