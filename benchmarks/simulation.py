@@ -124,6 +124,35 @@ def one_session(count: int, trials: int, noise: Noise, effect: float = 0.0, seed
     return judge(count, make, effect)
 
 
+def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, trials: int = 6) -> Outcome:
+    """Several models, judged together; `shared` is the part of a trial's variance that the models of its side share.
+
+    A verdict is that of all models, and only where they agree, as `studies.pairs` has it.
+    """
+    dice, sd = Random(f"pooled {shared} {models} {trials} {effect}"), 0.02
+
+    def side(level: float) -> list[dict[float, float]]:
+        noise = [math.sqrt(shared) * dice.gauss(0, sd) for _ in range(trials)]
+        own = math.sqrt(1 - shared) * sd
+        return [
+            {number: math.exp(level + part + dice.gauss(0, own)) for number, part in enumerate(noise)}
+            for _ in range(models)
+        ]
+
+    verdicts: Counter[str] = Counter()
+    covered, widths = 0, []
+    for _ in range(count):
+        ours, theirs = side(effect), side(0.0)
+        ratios = [stats.ratio([*a.values()], [*b.values()]) for a, b in zip(ours, theirs, strict=True)]
+        adjusted = stats.holm([ratio.p or 0.0 for ratio in ratios])
+        said = {stats.verdict(ratio, p, trials) for ratio, p in zip(ratios, adjusted, strict=True)}
+        verdicts[said.pop() if len(said) == 1 else "undecided"] += 1
+        low, high = stats.pooled_ratio(ours, theirs).interval or (1.0, 1.0)
+        covered += math.log(low) <= effect <= math.log(high)
+        widths.append(math.log(high / low) / 2)
+    return Outcome(verdicts, covered / count, fmean(widths))
+
+
 def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float]:
     """(share of intervals of one case's median that hold the truth, their mean half width)."""
     dice = Random(f"median {trials} {noise}")
@@ -363,6 +392,20 @@ def print_equal(count: int) -> None:
     table([*heading, "its mean width", "median's 95% holds", "its mean width"], lines)
 
 
+def print_pooled(count: int) -> None:
+    print("Four equal models, pooled, 6 rounds of sd 2%, by the part of the variance that a round's models share\n")
+    lines = []
+    for shared in (0.0, 0.5, 0.95):
+        equal, faster = pooled(count, shared), pooled(max(200, count // 4), shared, effect=math.log(1.1))
+        lines.append(
+            [
+                percent(shared, 0), percent(equal.found, 2), percent(equal.covered), f"±{percent(equal.half_width)}",
+                percent(faster.found, 0),
+            ]
+        )  # fmt: skip
+    table(["shared", "false", "95% holds", "its mean width", "a true 10% is found"], lines)
+
+
 def print_modes(count: int) -> None:
     print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
     modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
@@ -558,6 +601,7 @@ def print_laps(count: int) -> None:
 
 SECTIONS = {
     "equal": print_equal,
+    "pooled": print_pooled,
     "modes": print_modes,
     "power": print_power,
     "advised": print_advised,

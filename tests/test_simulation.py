@@ -29,6 +29,13 @@ def test_equal_cases_get_no_verdict_and_their_interval_holds(sd, rough):
     assert twenty.covered >= 0.93
 
 
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.95])
+def test_pooled_models_that_share_the_noise_of_a_round(shared):
+    pooled = simulation.pooled(500, shared)
+    assert pooled.covered >= 0.93
+    assert pooled.found <= 0.01
+
+
 def test_a_quiet_card_is_the_same_as_itself():
     for rough in (False, True):
         assert simulation.one_session(200, 20, Noise(0.003, rough)).share("same") >= 0.8

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -267,12 +266,19 @@ def test_pairs_of_the_same_specimens_by_hand():
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
 
 
-def test_the_interval_of_a_mean_of_two_and_eight():
-    """In one session half widths of 0.3 and 0.4 are 0.5 together; specimens err alike, so theirs add up."""
+def test_models_of_a_round_are_one_value():
+    """Two models whose rounds are equal but for a factor: the interval is that of one, and a lone round is left out."""
+    rounds, other = dict(enumerate(A)), dict(enumerate(B))
+    doubled = [{number: 2 * value for number, value in side.items()} for side in (rounds, other)]
+    one, two = stats.ratio(A, B), stats.pooled_ratio([rounds, {**doubled[0], 9: 50.0}], [other, doubled[1]])
+    assert two.interval == pytest.approx(one.interval)
+    assert stats.pooled_ratio([{0: 1.0}, {1: 2.0}], [{0: 1.0}, {1: 1.0}]).interval is None
+
+
+def test_the_interval_of_a_mean_where_errors_are_equal():
     two, eight = (stats.Ratio(value, value / math.exp(half), value * 3, 0.01) for value, half in ((2, 0.3), (8, 0.4)))
-    assert stats.mean_interval([two, eight])[0] == pytest.approx(4 * math.exp(-0.25))
-    assert stats.mean_interval([replace(two, specimens=3), eight])[0] == pytest.approx(4 * math.exp(-0.35))
-    assert stats.mean_interval([two, stats.Ratio(8.0, None, 9.0, 0.01)]) is None
+    assert stats.mean_of_alike([two, eight]).interval == pytest.approx((4 * math.exp(-0.35), 12))
+    assert stats.mean_of_alike([two, stats.Ratio(8.0, None, 9.0, 0.01)]).interval is None
 
 
 def test_holm_is_given_back_in_the_order_it_came_and_stops_at_1():

@@ -5,7 +5,7 @@ a card the unit is the specimen. docs/method.md explains the rules and their err
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from statistics import median as median
@@ -45,6 +45,9 @@ ACROSS = 0.99
 
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
+
+Rounds = Mapping[float, float]
+"""The value of each trial of a case, by its round."""
 
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
@@ -325,17 +328,31 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
-def mean_interval(ratios: Sequence[Ratio]) -> tuple[float, float] | None:
-    """Return the 95% interval of the geometric mean of ratios, or None where a ratio has none.
+def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:
+    """Return the geometric mean of the ratios of several models, all of one session, with a 95% interval.
 
-    Cases of one session have independent errors, so the squares of half widths are added. Two specimens may differ
-    by the same factor in all cases, so there the half widths are added.
+    The models of a side share the noise of their round. So the unit is the round: the mean of the logs over the models
+    of a side. No interval where the models have fewer than two rounds in common.
     """
-    ends = [(r.value, r.low, r.high) for r in ratios if r.low is not None and r.high is not None]
-    if not ends or len(ends) < len(ratios):
-        return None
-    down = [math.log(value / low) for value, low, _ in ends if low]
-    up = [math.log(high / value) for value, _, high in ends if high]
-    add = sum if any(r.specimens for r in ratios) else lambda halves: math.hypot(*halves)
+    value = geometric_mean([median(x.values()) / median(y.values()) for x, y in zip(a, b, strict=True)])
+    sides = []
+    for side in (a, b):
+        common = set.intersection(*map(set, side))
+        sides.append([geometric_mean([rounds[number] for rounds in side]) for number in sorted(common)])
+    if min(map(len, sides)) < 2:
+        return Ratio(value, None, None, None)
+    low, high = ratio(*sides, until=until).interval or (value, value)
+    return Ratio(value, min(value, low), max(value, high), None)
+
+
+def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
+    """Return the geometric mean of ratios whose errors may be equal, as those of two specimens may be in all cases.
+
+    Its interval is the mean of theirs; there is none where one of them has none.
+    """
     value = geometric_mean([r.value for r in ratios])
-    return value * math.exp(-add(down) / len(ends)), value * math.exp(add(up) / len(ends))
+    intervals = [r.interval for r in ratios if r.interval]
+    if len(intervals) < len(ratios):
+        return Ratio(value, None, None, None)
+    low, high = (geometric_mean(ends) for ends in zip(*intervals, strict=True))
+    return Ratio(value, low, high, None)

@@ -75,6 +75,16 @@ def plain_comparison(subject: Group, plain: Group) -> Comparison:
     return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict)
 
 
+def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
+    """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval."""
+    ratios = [_ratio(c.axis, c.subject, c.other) for c in comparisons]
+    together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
+    if len(ratios) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
+        sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
+        return stats.pooled_ratio(*sides, until=any(_until(c.subject, c.other) for c in comparisons))
+    return stats.mean_of_alike(ratios)
+
+
 def p_above(c: Comparison, limit: float) -> float:
     """Return the one-sided p value that a comparison's ratio is at most `limit`."""
     if _in_one_session(c.axis, c.subject, c.other):
