@@ -13,7 +13,6 @@ from gpubench.analysis.compare import compare
 from gpubench.analysis.metrics import read_prices
 from gpubench.cli.app import app
 from gpubench.data import schedules
-from gpubench.data.built_in_schedules import TITAN_RTX
 from gpubench.errors import UserError
 from gpubench.interop.exports import export
 from gpubench.rows import write as records
@@ -133,9 +132,9 @@ def test_deep_toml_is_a_sentence(tmp_path, text):
 
 @pytest.mark.parametrize("value", ["9" * 400, "0x" + "f" * 5000, "-1e308", "1e308", "nan", "[[[1]]]", "true", '"1"'])
 def test_absurd_figures_of_a_schedule_and_of_a_price_are_sentences(tmp_path, value):
-    for old in ("4096", "13]", "160", "2.0,", "0.087"):
-        with pytest.raises(UserError, match=r"a\.toml, line"):
-            schedules.parse(TITAN_RTX.replace(old, value + old.lstrip("0123456789."), 1), "a.toml")
+    for old in ("4096", "13]", "160", "2]", "0.087"):
+        with pytest.raises(UserError, match=r"^phases: "):
+            schedules.read(schedules.TITAN_RTX.replace(old, value + old.lstrip("0123456789."), 1))
     for line in (f"hourly = {value}", f"price = {value}\nyears = 1", f"price = 1\nyears = {value}"):
         (tmp_path / "a.toml").write_text(f'["RTX"]\n{line}\n')
         if value not in {"true", '"1"'}:

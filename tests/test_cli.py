@@ -251,12 +251,9 @@ def test_no_text_breaks_the_parsers(text):
 
 
 def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatch):
-    cpu = {
-        "device": "cpu", "kind": "cpu", "card": "A CPU", "memory_bytes": None, "capability": "", "driver": "",
-        "unsupported": {}, "problem": "", "identity": "",
-    }  # fmt: skip
-    facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "arch_list": [], "devices": [cpu]}
-    quiet = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+    cpu = {"device": "cpu", "kind": "cpu", "card": "A CPU"}
+    facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": [cpu]}
+    quiet = Host(16, "performance", 0.2, "none", True, 64 << 30)
     monkeypatch.setattr("gpubench.hardware.host.host", lambda cpu_count: quiet)
     monkeypatch.setattr("gpubench.runner.process.describe", lambda: facts)
     monkeypatch.setattr("gpubench.hardware.advice.nvidia_cards", list)

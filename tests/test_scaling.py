@@ -220,7 +220,7 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     assert sums.notes[0].startswith("flat: model: alpha 0.0002 s")
     assert "NaN" not in done.stdout
     drawn = sorted(path.name for path in (tmp_path / "charts").glob("*.png"))
-    for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-rate.png"):
+    for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-efficiency.png"):
         assert name in drawn
         assert cli("compare", f"charts/{name}").returncode == 0
 

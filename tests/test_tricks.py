@@ -174,25 +174,8 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert "40% less memory" in said["sharded"]["notes"]
     assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
     assert lacking(ablation.results[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
-    seconds, speedups = ablation.charts
+    (speedups,) = ablation.charts
     assert [group.name for group in speedups.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
-    assert [group.name for group in seconds.groups] == ["plain", "sharded", "ddp", "mixed", "loading"], "longest first"
-    assert [group.text for group in seconds.groups] == ["", "0.33x", "0.50x", "0.67x", "2.00x"]
-    assert seconds.title == speedups.title
-
-
-def test_seconds_are_drawn_in_the_order_in_which_tricks_build_up(tmp_path):
-    """What changes more settings comes later, however long it takes."""
-    both = " ".join(f"{switch}={str(switch in {'loading', 'ddp'}).lower()}" for switch in SWITCHES) + " width=64"
-    found = [
-        *trick("plain", [100.0]),
-        *trick("with-mixed", [20.0], params=both, precision="bf16"),
-        *trick("with-ddp", [60.0], params=both),
-        *trick("loading", [50.0]),
-    ]
-    seconds, _ = section(answered(tmp_path, found), "ablation").charts
-    assert [group.name for group in seconds.groups] == ["plain", "loading", "with-ddp", "with-mixed"]
-    assert section(answered(tmp_path, found, metric="rate"), "ablation").charts[0].reference == 1.0
 
 
 @pytest.mark.parametrize(("model", "workers", "expected"), [

@@ -19,7 +19,7 @@ from gpubench.rows.read import load
 from gpubench.runner import process
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
 from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.placing import expected_rates
+from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table
 
 LIMIT = 0.07
@@ -133,22 +133,19 @@ def newest_reports(mine: pd.DataFrame, known: pd.DataFrame) -> list[tuple[str, l
 def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
     """Return the cases of one card, each with its references in `known`."""
     references = references_of(rows, known)
-    expected = expected_rates(rows)
     cases = []
     for alike, trials in rows.groupby("alike", sort=False):
         rates = tuple(references[references["alike"] == alike].groupby("host")["samples_per_second"].median())
         first = trials.iloc[0]
         batch = "" if pd.isna(first["batch_size"]) else f"{first['batch_size']:.0f}"
         name = f"{first['model']} {first['precision']}"
-        published = None if rates else expected.get((first["precision"], first["batch_size"]))
-        published = published if published and set(trials.index) & published.rows else None
+        published = None if rates else expected_rate(trials)
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
             caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
-        estimate = published.rate if published else None
         rate = float(trials["samples_per_second"].median())
-        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, estimate, "; ".join(caveats)))
+        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases
 
 

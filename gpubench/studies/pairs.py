@@ -46,7 +46,7 @@ def sections(compared: Compared) -> Iterator[Section]:
             words.title_of(groups),
             results,
             tuple(_tables(workload, comparisons, compared.metric)),
-            tuple(charts_of(workload, comparisons, compared)),
+            tuple(charts_of(workload, compared)),
             (IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
             recipe=words.recipe_of(groups),

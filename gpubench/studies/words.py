@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
@@ -126,6 +127,24 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
         name: f"default {name}" if value in {"0", "0.0"} and usual.get(name) == value else f"{name}={value}"
         for name, value in params_of(params).items()
     }
+
+
+def result_of(group: Group, kind: str, subject: str, value: float, *, said: str, **more: Any) -> Result:
+    """Return a result about one group, which is not compared with another one."""
+    return Result(
+        kind=kind,
+        suite=group.suite,
+        subject=subject,
+        value=value,
+        said=said,
+        models=(group.model,),
+        trials=(max(group.trials, 1), 0),
+        facts=facts_of(group),
+        caveats=caveats_of([group]),
+        projected=group.measured == "projected",
+        cases=group.cases,
+        **more,
+    )
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
