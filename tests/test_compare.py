@@ -1,5 +1,7 @@
 """What is compared with what, what is not, and that everything left out is named."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,25 @@ def test_two_cards_in_one_session(tmp_path):
     assert (c.subject_name, c.other_name, c.verdict) == ("RTX 2080 Ti", "GTX 1080 Ti", "faster")
     assert c.ratio.inverse.value == pytest.approx(1.3)
     assert c.ratio.inverse.low < 1.3 < c.ratio.inverse.high
+
+
+def at(hour, given, step=10):
+    """The rows, the first started at this hour and the others every `step` minutes after it."""
+    start = datetime(2026, 11, 24, hour, tzinfo=UTC)
+    return [replace(r, started=(start + timedelta(minutes=step * n)).isoformat()) for n, r in enumerate(given)]
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bf16"}, OTHER, {"model": "plain"}])
+def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, changes):
+    """One side hours after the other under one name: days differ by more than the trials of a day."""
+    ours = rows(FAST, studies="ablation")
+    theirs = rows([seconds * 1.05 for seconds in FAST], studies="ablation", **changes)
+    turns, later = (only(result_of(tmp_path, at(10, ours), at(hour, theirs))) for hour in (10, 15))
+    assert not any("turns" in note for note in turns.notes)
+    assert any("turns" in note for note in later.notes)
+    assert (later.ratio.specimens, later.verdict in {"undecided", "one specimen"}) == (1, True)
+    if changes is not OTHER:  # two cards are two specimens however they take turns
+        assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
 
 
 def test_precision_is_fp32_over_the_other(tmp_path):

@@ -34,7 +34,7 @@ CONFLICT = "conflict"
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that started and have no time. The trials with a time are then only a part of all."""
 
-UNREAD = ("laps", "precision_proof", "started", "row_digest")
+UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that no comparison needs, long, or different in every row."""
 
 
@@ -232,6 +232,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
+    first["first_started"], first["last_started"] = trials["started"].min(), trials["started"].max()
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
     values, numbers = trials["value"].agg(tuple), trials["trial"].agg(tuple)
     counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
