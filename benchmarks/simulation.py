@@ -233,6 +233,20 @@ def gate(
     return alarms / count
 
 
+def gate_passes(count: int, noise: Noise, trials: int, *, days: float | None = None, slow: float = 0.0) -> float:
+    """Share of calls of `--fail-on-slower 5%` with one ratio that end with 0; `days` as in `gate`."""
+    dice = Random(f"passes {noise} {trials} {days} {slow}")
+    passes = 0
+    for _ in range(count):
+        if days is None:
+            ratio = stats.ratio(*session(dice, trials, noise, (slow, 0.0)))
+        else:
+            a, b = (session(dice, trials, noise, (level + dice.gauss(0, days),))[0] for level in (slow, 0.0))
+            ratio = stats.specimens_ratio([a], [b])
+        passes += (ratio.high or math.inf) < 1.05
+    return passes / count
+
+
 @dataclass(frozen=True)
 class Adaptive:
     """What `run --until` comes to."""
@@ -450,7 +464,7 @@ def print_specimen(count: int) -> None:
     print("One specimen each, equal cards, 6 trials of sd 1%\n")
     few = max(200, count // 2)
     lines = []
-    for sd in (0.01, 0.02, 0.04):
+    for sd in (0.01, 0.02, 0.04, 0.06):
         one = between_specimens(count, sd)
         inside = one_session_for_specimens(count, sd)
         far = between_specimens(few, sd, effect=math.log(1.3))
@@ -468,7 +482,7 @@ def print_specimens(count: int) -> None:
     print("Several specimens a side, equal cards, and what a true 10% needs\n")
     few = max(200, count // 2)
     lines = []
-    for sd in (0.01, 0.02, 0.04):
+    for sd in (0.01, 0.02, 0.04, 0.06):
         for k in (2, 3, 4, 5, 8):
             equal = between_specimens(count, sd, k)
             true = between_specimens(few, sd, k, effect=math.log(1.1))
@@ -553,6 +567,16 @@ def print_gate(count: int) -> None:
     table(["slower by", "sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
 
 
+def print_passes(count: int) -> None:
+    print("--fail-on-slower 5%, one ratio, 6 trials: calls that end with 0, by the true slowdown\n")
+    lines = []
+    for days in (None, 0.0, 0.02, 0.04, 0.06):
+        sides = "one session" if days is None else f"two sessions, {percent(days, 0)} apart"
+        shares = [percent(gate_passes(count, Noise(0.01), 6, days=days, slow=math.log1p(slow))) for slow in (0, 0.05)]
+        lines.append([sides, *shares])
+    table(["sides", "none", "5%, just at the limit"], lines)
+
+
 def print_adaptive(count: int) -> None:
     print("--until 1%, at most 40 rounds, two equal cases; in brackets without the correction for optional stopping\n")
     few = max(200, count // 2)
@@ -611,6 +635,7 @@ SECTIONS = {
     "families": print_families,
     "shapes": print_shapes,
     "gate": print_gate,
+    "passes": print_passes,
     "adaptive": print_adaptive,
     "peeking": print_peeking,
     "laps": print_laps,

@@ -170,11 +170,11 @@ def test_the_inverse_of_a_ratio():
 
 
 def test_two_specimens_of_two_trials_each_by_hand():
-    """Each side's variance: 0.02**2 / 1 assumed, and pi / 2 of 0.0002 (of logs 0.02 apart) / 2 inside."""
+    """Each side's variance: 0.06**2 / 1 assumed, and pi / 2 of 0.0002 (of logs 0.02 apart) / 2 inside."""
     a, b = [math.exp(0.2), math.exp(0.22)], [1.0, math.exp(0.02)]
     r = stats.specimens_ratio([a], [b])
     within = math.pi / 2 * 0.0002 / 2
-    total = 0.02**2 + within
+    total = 0.06**2 + within
     error = math.sqrt(2 * total)
     freedom = 4 * total**2 / (2 * within**2)  # of a side: total**2 / (within**2 / 1)
     value = (math.exp(0.2) + math.exp(0.22)) / (1 + math.exp(0.02))
@@ -185,7 +185,7 @@ def test_two_specimens_of_two_trials_each_by_hand():
     assert r.p == pytest.approx(2 * stdtr(freedom, -middle / error))
     half = stdtrit(freedom, 0.95) * error
     assert [math.log(end) for end in r.narrow] == pytest.approx([middle - half, middle + half])
-    total = 0.04**2 + within
+    total = 0.06**2 + within
     half = stdtrit(4 * total**2 / (2 * within**2), 0.995) * math.sqrt(2 * total)
     assert [math.log(end) for end in r.decisive] == pytest.approx([middle - half, middle + half])
     assert r.specimens == 1
@@ -203,16 +203,16 @@ def test_three_specimens_a_side_show_their_own_spread():
     assert math.log(r.value) == pytest.approx(0.3)
     assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.3 - T_4 * error, 0.3 + T_4 * error], abs=1e-5)
     assert r.p == pytest.approx(2 * stdtr(4, -0.3 / error))
-    # Three are too few to decide by themselves: an assumed 4%, which they do not average away, at 99% of a normal one.
-    half = 2.575829 * math.sqrt(2 * 0.04**2)
+    # Three are too few to decide by themselves: an assumed 6%, which they do not average away, at 99% of a normal one.
+    half = 2.575829 * math.sqrt(2 * 0.06**2)
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.3 - half, 0.3 + half], abs=1e-5)
     assert r.specimens == 3
 
 
-def test_two_specimens_are_assumed_to_differ_as_published_ones_do():
-    """Half of 0.02**2 a side, whatever they show, and no trial of theirs differs from another."""
+def test_two_specimens_are_assumed_to_differ_as_busy_hosts_do():
+    """Half of 0.06**2 a side, whatever they show, and no trial of theirs differs from another."""
     r = stats.specimens_ratio(side(0.3, 0.36), side(0.0, 0.0))
-    half = 1.959964 * math.sqrt(0.02**2 / 2 + 0.02**2 / 2)
+    half = 1.959964 * math.sqrt(0.06**2 / 2 + 0.06**2 / 2)
     middle = math.log((math.exp(0.3) + math.exp(0.36)) / 2)
     assert math.log(r.value) == pytest.approx(middle)
     assert math.log(r.low) == pytest.approx(0.33 - half, abs=1e-5)
@@ -231,7 +231,8 @@ def test_trials_inside_specimens_add_their_own_noise():
     """Two specimens; one has logs of 0 and 0.02, a variance of 0.0002, the other a single trial."""
     r = stats.specimens_ratio([[1.0, math.exp(0.02)], [1.0]], side(0.0, 0.0))
     within = math.pi / 2 * 0.0002 / 2 / 4
-    ours, theirs = 0.0002 + within, 0.0002
+    assumed = 0.06**2 / 2
+    ours, theirs = assumed + within, assumed
     freedom = (ours + theirs) ** 2 / (ours**2 / (ours**2 / within**2))
     middle = math.log((1 + math.exp(0.02)) / 2) / 2
     half = stdtrit(freedom, 0.975) * math.sqrt(ours + theirs)
@@ -262,7 +263,7 @@ def test_pairs_of_the_same_specimens_by_hand():
     assert math.log(r.value) == pytest.approx(0.12)
     assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
     assert r.specimens == 3
-    half = 2.575829 * 0.04
+    half = 2.575829 * 0.06
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
 
 
