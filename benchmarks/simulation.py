@@ -153,6 +153,17 @@ def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, tria
     return Outcome(verdicts, covered / count, fmean(widths))
 
 
+def unequal(count: int, trials: tuple[int, int], sds: tuple[float, float] = (0.01, 0.08)) -> Outcome:
+    """Two equal cases of one session that scatter differently."""
+    dice = Random(f"unequal {trials} {sds}")
+
+    def make() -> tuple[stats.Ratio, int]:
+        a, b = ([math.exp(dice.gauss(0, sd)) for _ in range(n)] for n, sd in zip(trials, sds, strict=True))
+        return stats.ratio(a, b), min(trials)
+
+    return judge(count, make)
+
+
 def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float]:
     """(share of intervals of one case's median that hold the truth, their mean half width)."""
     dice = Random(f"median {trials} {noise}")
@@ -420,6 +431,14 @@ def print_pooled(count: int) -> None:
     table(["shared", "false", "95% holds", "its mean width", "a true 10% is found"], lines)
 
 
+def print_unequal(count: int) -> None:
+    print("Two equal cases of which one has an sd of 1% and the other one of 8%\n")
+    numbers = ((6, 6), (10, 10), (20, 20), (6, 20), (20, 6))
+    outcomes = [(n, unequal(count, n)) for n in numbers]
+    lines = [[f"{n} and {m}", percent(o.found, 2), percent(o.covered)] for (n, m), o in outcomes]
+    table(["trials", "false", "95% holds"], lines)
+
+
 def print_modes(count: int) -> None:
     print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
     modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
@@ -595,6 +614,11 @@ def print_adaptive(count: int) -> None:
         )  # fmt: skip
     heading = ["sd", "rounds", "got there", "ratio's 95% holds", "median's 95% holds", "false", "false, rough"]
     table(heading, lines)
+    print("The same on a host that drifts: trials keep a share of their neighbour's part (AR(1)), sd 1%\n")
+    drifting = [(memory, until(few, Noise(0.01, memory=memory))) for memory in (0.7, 0.9)]
+    table(["share", "ratio's 95% holds", "median's 95% holds", "false"], [
+        [memory, percent(run.covered), percent(run.median_covered), percent(run.false, 2)] for memory, run in drifting
+    ])  # fmt: skip
 
 
 def print_peeking(count: int) -> None:
@@ -626,6 +650,7 @@ def print_laps(count: int) -> None:
 SECTIONS = {
     "equal": print_equal,
     "pooled": print_pooled,
+    "unequal": print_unequal,
     "modes": print_modes,
     "power": print_power,
     "advised": print_advised,

@@ -36,6 +36,12 @@ def test_pooled_models_that_share_the_noise_of_a_round(shared):
     assert pooled.found <= 0.01
 
 
+@pytest.mark.parametrize("trials", [(6, 6), (10, 10), (20, 20), (20, 6)])
+def test_sides_that_scatter_differently(trials):
+    assert simulation.unequal(2000, trials).covered >= 0.93
+    assert simulation.unequal(2000, trials).found <= 0.01
+
+
 def test_a_quiet_card_is_the_same_as_itself():
     for rough in (False, True):
         assert simulation.one_session(200, 20, Noise(0.003, rough)).share("same") >= 0.8

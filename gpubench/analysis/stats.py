@@ -41,6 +41,11 @@ DECIDING_SPECIMENS = 5
 If half of all hosts are of one kind and half of another, k a side are all of one kind, and the other side all of the
 other, in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
 """
+UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
+"""Ratios of the spreads and of the numbers of trials of two sides above which Mann-Whitney's interval is too narrow.
+
+Welch's alone would be long wherever a trial is far off.
+"""
 ACROSS = 0.99
 """Level of the interval that decides between specimens, because there are always few."""
 
@@ -68,7 +73,7 @@ class Ratio:
     narrow: tuple[float, float] | None = None
     """The 90% interval, which decides `same`."""
     decisive: tuple[float, float] | None = None
-    """The interval that decides `faster` and `slower`: the 95% one, or a wider one between specimens."""
+    """The interval that decides `faster` and `slower`: the 95% one, or a wider one of specimens or unlike sides."""
     specimens: int = 0
     """Specimens on the smaller side, where the interval includes their spread; 0 inside one session."""
 
@@ -95,22 +100,35 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963), so it and the p value
-    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. With
-    `until` the number of rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
+    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. Where the
+    sides are unlike, which the test assumes they are not, the interval includes Welch's. With `until` the number of
+    rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
         return Ratio(value, None, None, None)
     level = confidence(until)
     differences = ranks.log_differences(a, b)
+    alike = _are_alike(a, b)
 
     def interval(level: float) -> tuple[float, float]:
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
-        return _ratio_interval(value, by_ranks or _t_interval(_trials_side(a), _trials_side(b), level))
+        if by_ranks and alike:
+            return _ratio_interval(value, by_ranks)
+        low, high = _t_interval(_trials_side(a), _trials_side(b), level)
+        by_ranks = by_ranks or (low, high)
+        return _ratio_interval(value, (min(low, by_ranks[0]), max(high, by_ranks[1])))
 
     wide = interval(level)
     p = min(1.0, ranks.p_value(a, b, differences) * (OPTIONAL_STOPPING if until else 1))
-    return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), wide)
+    decisive = wide if alike else interval(max(level, ACROSS))
+    return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), decisive)
+
+
+def _are_alike(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return whether two sides scatter alike, by their median absolute deviations, and have as many trials, about."""
+    counts, spreads = (len(a), len(b)), [median([abs(x / median(side) - 1) for x in side]) for side in (a, b)]
+    return max(spreads) <= UNLIKE_SPREADS * min(spreads) and max(counts) <= UNLIKE_COUNTS * min(counts)
 
 
 def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, float]:
