@@ -14,12 +14,12 @@ from gpubench.analysis.metrics import read_prices
 from gpubench.cli.app import app
 from gpubench.data import schedules
 from gpubench.errors import UserError
-from gpubench.interop.exports import export
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.show import style
+from gpubench.show.exports import export
 from gpubench.show.terminal import everything
 from gpubench.show.text import FORMATS, rendered
 from gpubench.studies.answer import answer
@@ -97,7 +97,7 @@ def test_deep_and_endless_json_in_a_field_is_none(tmp_path, text):
     for at, column in enumerate(("table", "laps", "batch_curve", "params", "reason")):
         records.append(path, rows(DAYS[:2], **{column: text}, train_seconds=90.0, accuracy=0.5, model=f"m{at}"))
     whole(path)
-    for name in ("timm", "mllog"):
+    for name in ("benchstat", "pyperf"):
         export([path], name, tmp_path / "out")
     export([path], "dawnbench", tmp_path / "entries")
 
@@ -115,8 +115,8 @@ def test_a_table_with_odd_figures_is_no_table_of_epochs(tmp_path, line):
 @pytest.mark.parametrize("started", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59", "x", "2026-11-22"])
 def test_any_date_goes_out(tmp_path, started):
     records.append(tmp_path / "a.csv", [row(started=started)])
-    (text,) = export([tmp_path / "a.csv"], "mllog", None)
-    assert "run_stop" in text
+    (text,) = export([tmp_path / "a.csv"], "benchstat", None)
+    assert "sec/op" in text
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
     more = {"params": params + "9" * 5000, "studies": "batch", "accuracy": 0.5, "processes": 2}
     records.append(tmp_path / "a.csv", [*rows(DAYS, **more), *rows(DAYS, **more, table=json.dumps(sums))])
     whole(tmp_path / "a.csv")
-    (text,) = export([tmp_path / "a.csv"], "timm", None)
+    (text,) = export([tmp_path / "a.csv"], "benchstat", None)
     assert "resnet18" in text
 
 

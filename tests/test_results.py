@@ -12,9 +12,9 @@ from rows import rows
 
 from gpubench.analysis.compare import Question
 from gpubench.cli.run import print_results, results_of
+from gpubench.printed import duration
 from gpubench.rows import write as records
-from gpubench.runner.summary import RunSummary
-from gpubench.show.numbers import duration
+from gpubench.runner.session import RunSummary
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
@@ -205,7 +205,15 @@ def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.14, "2.14 s"), (89, "89 s"), (95, "1 min 35"), (2075, "35 min"), (6300, "1 h 45"), (36e3, "10 h 00")],
+    [
+        (2.14, "2.14 s"),
+        (89, "89 s"),
+        (95, "1 min 35 s"),
+        (300, "5 min"),
+        (2075, "35 min"),
+        (6300, "1 h 45 min"),
+        (36e3, "10 h"),
+    ],
 )
 def test_times_as_people_say_them(seconds, text):
     assert duration(seconds) == text

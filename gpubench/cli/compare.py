@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
+    FORMATS,
     SHOWN,
     THEMES,
     AllowMismatch,
@@ -36,7 +36,6 @@ The best card per dollar: `gpubench compare results/*.csv --metric value --price
 
 As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
-UNITS = ("seconds", "minutes", "hours")
 NOTHING_COMPARABLE = 3
 """Exit code."""
 
@@ -74,15 +73,6 @@ def compare(
         typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
     ] = "png,svg",
     theme: Theme = "light",
-    unit: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Unit of time in charts: seconds, minutes or hours; default by size.",
-            autocompletion=completion.one_of(*UNITS),
-            rich_help_panel=DRAWN,
-        ),
-    ] = "",
     allow_mismatch: AllowMismatch = False,
     fail_on_slower: Annotated[
         str | None,
@@ -105,8 +95,7 @@ def compare(
     for kind in kinds:
         check_choice("--chart-format", kind, ("png", "svg", "pdf"))
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
-    check_choice("--unit", unit or UNITS[0], UNITS)
+    check_choice("--format", table, FORMATS)
     limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
     if limit and baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by)")
@@ -129,7 +118,7 @@ def compare(
     if folder is not None:
         from gpubench.show.charts import draw
 
-        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme, unit=unit)
+        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme)
         say(*drawn, err=table != "terminal")
     if limit:
         code, lines = gate(compared, limit)

@@ -10,8 +10,8 @@ from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
+from gpubench.printed import shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.rows.read import shown
 from gpubench.studies.section import DECIDED, Answer, Result
 from gpubench.suite import files
 
@@ -47,9 +47,7 @@ def times(value: float) -> str:
 
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
-    text = shown(text)
-    keep = (width - 2) * 3 // 5
-    return text if len(text) <= width else f"{text[:keep]}..{text[keep + 2 - width :]}"
+    return shortened(text, width)
 
 
 def listed(names: Iterable[str]) -> str:
