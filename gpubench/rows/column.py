@@ -108,9 +108,11 @@ def quality(
 def breaks(
     numbers: "float | npt.NDArray[np.float64]", allowed: Range, *, whole: bool
 ) -> "bool | npt.NDArray[np.bool_]":
-    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold."""
+    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold.
+
+    Infinity it may not."""
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
-    broken = (numbers < least) | (numbers > most)
+    broken = (numbers < least) | (numbers > most) | (abs(numbers) == math.inf)
     if allowed.above:
         broken |= numbers == allowed.least
     if whole:
