@@ -232,22 +232,31 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
-    first["first_started"], first["last_started"] = trials["started"].min(), trials["started"].max()
+    started = _by_group(frame, "started")
+    first["first_started"], first["last_started"] = list(map(min, started)), list(map(max, started))
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
-    values, numbers = trials["value"].agg(tuple), trials["trial"].agg(tuple)
+    values, numbers = _by_group(frame, "value"), _by_group(frame, "trial")
     counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
     groups = [
         Group(
             row,
-            times,
+            tuple(times),
             labels[texts_of(row, LABELLED)],
             +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
             lost.get(row["identity"], {}),
-            numbers=rounds,
+            numbers=tuple(rounds),
         )
         for row, times, rounds, hits in zip(dicts_of(first), values, numbers, counts.to_numpy(), strict=True)
     ]
     return in_order(groups)
+
+
+def _by_group(frame: pd.DataFrame, column: str) -> list[list[Any]]:
+    """Return the values of a column by the number in `group`."""
+    groups = frame["group"].to_numpy()
+    ends = np.cumsum(np.bincount(groups))
+    values = frame[column].to_numpy()[np.argsort(groups, kind="stable")]
+    return [part.tolist() for part in np.split(values, ends[:-1])] if len(frame) else []
 
 
 def marks_in(rows: pd.DataFrame) -> Counter[str]:
