@@ -10,7 +10,7 @@ from gpubench.errors import UserError
 from gpubench.show import bars, lines
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines, Section
+from gpubench.studies.section import Answer, Bar, Bars, Chart, Lines, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FINDINGS = 6
 """Number of results whose charts are drawn, unless all are asked for."""
 MOST_BARS = 40
+"""Maximum height of a chart in a page, in bars."""
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
@@ -93,10 +94,9 @@ def drawn(chart: Chart) -> Chart:
         return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
-    groups = _kept(chart.groups)
-    more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
-    subtitle = f"{chart.subtitle}; logarithmic axis" if bars.logarithmic(chart) else chart.subtitle
-    return replace(chart, groups=groups, subtitle=subtitle, foot=_foot(chart, more))
+    if bars.logarithmic(chart):
+        chart = replace(chart, subtitle=f"{chart.subtitle}; logarithmic axis")
+    return bars.shortened(replace(chart, foot=_foot(chart, 0)), MOST_BARS)
 
 
 def _foot(chart: Chart, more: int) -> str:
@@ -123,13 +123,3 @@ def _in_unit(chart: Bars) -> Bars:
         subtitle=chart.subtitle.replace("Seconds", unit.capitalize()).replace("seconds", unit),
         unit="",
     )
-
-
-def _kept(groups: Sequence[BarGroup]) -> tuple[BarGroup, ...]:
-    """Return the first groups, with at most MOST_BARS bars together, and the groups that are means."""
-    count, kept = 0, list[BarGroup]()
-    for group in groups:
-        count += len(group.bars)
-        if group.strong or count <= MOST_BARS or not kept:
-            kept.append(replace(group, bars=group.bars[:MOST_BARS]))
-    return tuple(kept)

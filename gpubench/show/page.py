@@ -28,7 +28,7 @@ OPEN = 2
 WIDTH = 4.6
 """Width of a chart, in inches: its smallest text is 10 pixels high on a phone that is 390 pixels wide."""
 VARIABLES = {
-    **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
+    **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar", "--same", "--bad"), strict=True)),
     BLUE["page"]: "--blue",
 }
 """CSS variable of each chart colour that differs between light and dark pages."""
