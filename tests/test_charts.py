@@ -15,7 +15,7 @@ from PIL import Image
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
-from gpubench.show.charts import draw, figure_of
+from gpubench.show.charts import dated, draw, figure_of
 from gpubench.show.style import COLOURS, INK, contrast, themed
 from gpubench.studies.section import Bar, BarGroup, Line, Lines, Point
 
@@ -131,7 +131,7 @@ def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
     given = answer(*results, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
     *paths, last = drawn(tmp_path, given)
     assert [path.rpartition("/")[2] for path in paths] == [f"f{n}.png" for n in range(6)]
-    assert lacking(last, 1, "resnet", "--all-charts DIR", "--only resnet --charts DIR") == []
+    assert lacking(last, 3, "resnet", "--all-charts DIR") == []
     names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
 
@@ -139,6 +139,21 @@ def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
 def test_those_of_the_sections_where_no_result_has_some(tmp_path):
     given = answer(result(), sections=[section(charts=(singles(name="s"),))])
     assert len(drawn(tmp_path, given)) == 1
+
+
+def test_ratios_without_intervals_are_drawn_only_with_every_chart(tmp_path):
+    """The chart of both sides has them as text."""
+    bare = ratios(name="bare", groups=tuple(BarGroup(m, (Bar(NEW, 1.4),)) for m in "ab"))
+    given = answer(result(charts=(pairs(), bare)))
+    assert [Path(path).name for path in drawn(tmp_path, given)[:-1]] == ["pairs.png"]
+    assert [Path(path).name for path in drawn(tmp_path, given, every=True)] == ["pairs.png", "bare.png"]
+
+
+def test_the_foot_has_the_dates_of_the_rows():
+    rows = b"suite,started\nresnet,2026-11-22T10:00:00+00:00\nresnet,2026-11-21T10:00:00+00:00\nresnet,\n"
+    given = answer(table=lambda cases: rows)
+    assert dated(pairs(), given).foot == "One run each; 2026-11-21 to 2026-11-22"
+    assert dated(pairs(), answer()).foot == "One run each"
 
 
 def test_each_carries_the_rows_of_its_cases(tmp_path):

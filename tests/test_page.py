@@ -130,7 +130,7 @@ def test_charts_are_pictures_in_the_pages_colours(text, page):
     assert "Minutes for 30 epochs of CIFAR-100; lower is better" in page.text_in("span")
     (style,) = page.text_in("style")
     used = set(re.findall(r"(?:fill|stroke): var\((--\w+)\)", style))
-    assert used == {"--bg", "--ink", "--soft", "--line", "--bar", "--blue"}
+    assert used == {"--bg", "--ink", "--soft", "--line", "--bar", "--blue", "--same"}
     assert not set(map(str.lower, [*INK["page"], BLUE["page"]])) & set(re.findall(r"#[0-9a-f]{6}", style))
     assert "prefers-color-scheme: dark" in style
     assert len(text) < 60_000

@@ -231,7 +231,7 @@ def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
 def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
     published = {"params": "published", "mode": "published", "source": "github.com/me/it"}
     (section,) = answered(tmp_path, rows([100.0], **published)).sections
-    assert section.title == "resnet: cifar100, published by me"
+    assert section.title == "resnet: CIFAR-100, published by me"
 
 
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
-from gpubench.show.charts import FINDINGS, charts_of, drawn, figure_of, worth_drawing
+from gpubench.show.charts import charts_of, dated, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import Answer, Chart, Section
@@ -54,10 +54,10 @@ def page_of(answer: Answer, home: str = "") -> str:
 
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
-    first = [chart for result in answer.results for chart in worth_drawing(result.charts)][: int(folded)]
+    first = first_charts(answer.results)[: int(folded)]
     with style("page"):
-        lead = inline(first, "lead", looks)
-        sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
+        lead = inline([dated(chart, answer) for chart in first], "lead", looks)
+        sections = [_section(answer, number, section, looks) for number, section in enumerate(answer.sections)]
     suites = ", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare"
     return rendered(
         "page.html",
@@ -76,11 +76,11 @@ def page_of(answer: Answer, home: str = "") -> str:
     )
 
 
-def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
+def _section(answer: Answer, number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
     """Return a section with its charts and tables, as the template needs them."""
     return {
         "section": section,
-        "charts": inline(charts_of(section, FINDINGS), f"c{number}", looks),
+        "charts": inline([dated(chart, answer) for chart in charts_of(section)], f"c{number}", looks),
         "tables": [grid_of(table) for table in section.tables],
     }
 

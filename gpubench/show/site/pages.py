@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpubench.show.charts import worth_drawing
+from gpubench.show.charts import dated, first_charts
 from gpubench.show.html import rendered
 from gpubench.show.page import FIRST, inline, page_of, rules_of
 from gpubench.show.site import tables
@@ -63,7 +63,7 @@ def _linked(results: Sequence[Result], to: Addresses, evidence: Mapping[int, tup
 def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str, str]], suites: Sequence[str]) -> str:
     """Return the first page."""
     answer, looks = contents.answer, dict[str, str]()
-    first = [chart for result in answer.results for chart in worth_drawing(result.charts)][:1]
+    first = [dated(chart, answer) for chart in first_charts(answer.results)[:1]]
     with style("page"):
         lead = inline(first, "lead", looks)
     measured = {ranked_case.card for ranked_case in contents.cases}
