@@ -59,10 +59,10 @@ def test_the_title_of_groups_is_what_they_have_in_common():
     one, two = group(**same, epochs=1), group(**{**same, "weights": ""}, epochs=2)
     assert words.title_of([one]) == "resnet: 1 epoch of CIFAR-100, imagenet weights, full by x, 4 processes"
     assert words.title_of([one, two]) == "resnet: CIFAR-100, full by x, 4 processes"
-    assert words.title_of([two]) == "resnet: 2 epochs of cifar100, full by x, 4 processes"
+    assert words.title_of([two]) == "resnet: 2 epochs of CIFAR-100, full by x, 4 processes"
     assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full"
     assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full"
-    assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: cifar100, full"
+    assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: CIFAR-100, full"
 
 
 def test_a_title_says_what_is_not_as_its_suite_has_it():
