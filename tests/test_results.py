@@ -14,7 +14,7 @@ from gpubench.analysis.compare import Question
 from gpubench.cli.run import print_results, results_of
 from gpubench.printed import duration
 from gpubench.rows import write as records
-from gpubench.runner.summary import RunSummary
+from gpubench.runner.session import RunSummary
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline

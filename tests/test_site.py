@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest

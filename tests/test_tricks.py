@@ -13,9 +13,8 @@ from rows import rows
 
 from gpubench.hardware.environment import Device
 from gpubench.rows.read import load
-from gpubench.runner.cases import cases_of
+from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import recipes_of
 from gpubench.suite import files
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.clock import Clock

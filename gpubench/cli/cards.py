@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, THEMES, Format, Price, Theme
+from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -43,7 +42,6 @@ def cards(
         typer.Option(
             metavar="CLASS",
             help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
-            autocompletion=completion.one_of("half", "fp32", "strict"),
             rich_help_panel=SIDES,
         ),
     ] = "",
@@ -69,7 +67,7 @@ def cards(
 
     check_choice("--theme", theme, THEMES)
     check_choice("--precision", precision or "half", tuple(CLASSES))
-    check_choice("--format", table, completion.FORMATS)
+    check_choice("--format", table, FORMATS)
     if sources and (card or precision or price or every or charts or relative_to):
         raise UserError("--sources takes no card and no option but --format")
     if sources:

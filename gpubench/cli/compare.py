@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
+    FORMATS,
     SHOWN,
     THEMES,
     AllowMismatch,
@@ -95,7 +95,7 @@ def compare(
     for kind in kinds:
         check_choice("--chart-format", kind, ("png", "svg", "pdf"))
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
+    check_choice("--format", table, FORMATS)
     limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
     if limit and baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by)")

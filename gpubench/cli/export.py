@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.options import Files
 from gpubench.printed import say
 
@@ -26,7 +25,6 @@ def export(
             "--format",
             metavar="NAME",
             help="benchstat, pyperf or dawnbench.",
-            autocompletion=completion.one_of(*completion.EXPORTS),
         ),
     ],
     out: Annotated[

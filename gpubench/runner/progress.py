@@ -1,10 +1,8 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
-import sys
 import time
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -17,16 +15,6 @@ from gpubench.suite.trial import Trial
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
-
-
-class Listener(Protocol):
-    """Gets messages while a trial runs."""
-
-    def say(self, text: str) -> None:
-        """Print a line for the user."""
-
-    def lap(self, event: Message) -> None:
-        """Show the progress of the running trial."""
 
 
 class TrialProgress:
@@ -123,32 +111,6 @@ class TrialProgress:
         seconds = self._spent / max(1, self._timed) * (self.total - self._done)
         end = moment(now + timedelta(seconds=seconds), now)
         return f"about {duration(round(seconds))} left; ends about {end}"
-
-
-class HintLine:
-    """Shows the slow step that runs now in the terminal's last line; prints nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def __enter__(self) -> "HintLine":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if sys.stderr.isatty():
-            self.clear()
-            print(f"{text} ...", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def clear(self) -> None:
-        """Erase the line, before another one is printed."""
-        if self._shown:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-            self._shown = False
 
 
 def describe(row: Row, unit: str) -> str:
