@@ -4,10 +4,10 @@ import csv
 import io
 import re
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from rows import rows
 from test_page import ATTACK as ATTACK_WITH_NUL
 from test_page import Page
@@ -86,18 +86,43 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
-def test_the_first_page_has_the_results_first(site, folder):
+def test_the_first_page_has_the_ranking_first(site, folder):
     text = (folder / "index.html").read_text()
     order = (
-        "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti in mixed precision, and",
-        'href="suite/resnet.html#section-1"',
+        "Of 65 cards",
         'id="filters"',
-        'id="cases"',
         'id="published"',
+        'id="cases"',
+        'id="results"',
+        'href="suite/resnet.html#section-1"',
     )
-    places = [text.index(each) for each in order]
+    places = [text.index(part) for part in order]
     assert places == sorted(places)
-    assert " ended below the target accuracy. Intervals are 95%.</p>" in text
+    assert "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti" in text
+
+
+def test_the_page_of_a_card_has_its_neighbours_in_a_chart_and_as_links(site):
+    page = site["card/rtx-4090.html"]
+    cards = [text for text in page.text_in("text") if re.search("[A-Z]", text)]
+    assert len(cards) == 7
+    assert cards[3] == "RTX 4090"
+    linked = [text for text in page.text_in("a") if text in cards]
+    assert linked == [card for card in cards if card != "RTX 4090"]
+    assert next(page for name, page in site.items() if "epyc" in name).all("figure") == []
+
+
+@pytest.mark.parametrize("url", ["", "https://me.github.io/gpubench/"])
+def test_links_to_a_page_are_shown_with_a_picture(tmp_path, url):
+    records.append(tmp_path / "mine.csv", rows([100.0] * 6))
+    write_site([tmp_path / "mine.csv"], tmp_path / "site", url)
+    with Image.open(tmp_path / "site" / "preview.png") as picture:
+        assert picture.size == (1200, 675)
+    for name in ("index.html", "card/rtx-2080-ti.html", "suite/resnet.html"):
+        page = Page((tmp_path / "site" / name).read_text())
+        about = {meta["property"]: meta["content"] for meta in page.all("meta") if "property" in meta}
+        assert about["og:title"] == page.text_in("title")[0]
+        here = "../" * name.count("/")
+        assert about["og:image"] == f"{url or here}preview.png"
 
 
 def test_each_page_can_be_read_aloud(site):
@@ -105,6 +130,7 @@ def test_each_page_can_be_read_aloud(site):
         assert len(page.all("h1")) == len(page.all("main")) == 1, name
         assert page.all("html")[0]["lang"] == "en"
         assert page.text_in("title")[0]
+        assert len(page.text_in("caption")) == len(page.all("table")), name
         labelled = {each["for"] for each in page.all("label")}
         assert {each["id"] for each in page.all("input", "select")} == labelled, name
         assert all("aria-label" in each for each in page.all("div") if each.get("class") == "scroll")

@@ -92,7 +92,8 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     marks = dict(zip(chart.marks, itertools.cycle((palette()[3], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
-    if len(set(colours.values())) > 1 and not listed:
+    named = all(bar.name == group.name for group in chart.groups for bar in group.bars)
+    if len(set(colours.values())) > 1 and not listed and not named:
         naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
     axis = AXIS if chart.reference is not None or scale.log else 0.0

@@ -59,8 +59,8 @@ def write(answer: Answer, out: Path) -> str:
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
-def page_of(answer: Answer, home: str = "") -> str:
-    """Return the page as HTML; `home` is the address of the site's first page, empty for a single page."""
+def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
+    """Return the page as HTML; `home` and `preview` are addresses of the site's first page and of its picture."""
     from markupsafe import Markup
 
     looks: dict[str, str] = {}
@@ -79,6 +79,7 @@ def page_of(answer: Answer, home: str = "") -> str:
         title=title if answer.results else "Nothing to compare",
         basis=basis.removesuffix(").") if answer.results else answer.headline,
         description=" ".join(measured_on(table)),
+        preview=preview,
         measured_on=measured_on(table),
         answer=answer,
         read=" ".join(read_of(answer)),
