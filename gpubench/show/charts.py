@@ -41,7 +41,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     more = len(_chosen(answer, every=True)) - len(charts)
     if not more:
-        return paths
+        return paths or ["No chart: nothing here has two figures to compare."]
     suites = list(dict.fromkeys(section.suite for section in answer.sections))
     one = f"; one suite: --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
     return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
