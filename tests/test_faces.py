@@ -42,7 +42,9 @@ def plain(sentence):
 @pytest.fixture(scope="module")
 def faces(whole):
     """The answer in each face that is text."""
-    page = html.unescape(re.sub(r"<[^>]+>", " ", page_of(whole)))
+    page = page_of(whole)
+    assert len(page.encode()) < 300_000
+    page = html.unescape(re.sub(r"<[^>]+>", " ", page))
     return {
         "terminal": words(" ".join(terminal.everything(whole, 80)).replace("- ", " ")),
         "markdown": words(plain(text.rendered(whole, "markdown"))),

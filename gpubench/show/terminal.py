@@ -12,6 +12,8 @@ from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Tab
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 WIDTH, LINES = 79, 25
+NARROW = 60
+"""In fewer characters a table of results would be unreadable."""
 NAME, FROM = 36, 16
 """Maximum width of a model's name, and minimum width of the column `from`, in characters."""
 FOLDS = 3
@@ -31,22 +33,29 @@ LEGEND = {
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
-def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
-    """Return one screen of results: at most LINES lines of at most WIDTH characters.
+def line_width() -> int:
+    """Return the number of characters in a line: WIDTH, or fewer in a narrow terminal."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH + 1, LINES)).columns - 1)
+
+
+def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
+    """Return one screen of results: lines of at most `width` characters, at most LINES of them if that is WIDTH.
 
     `in_full`: every section is printed below it.
     """
-    head = [*wrapped(answer.headline)[:4], ""]
+    width = width or line_width()
+    most = LINES * WIDTH // width
+    head = [*wrapped(answer.headline, width)[: 4 * WIDTH // width], ""]
     results = answer.comparisons[:MOST]
     own = [result for result in results if result.own]
     in_table = own or results
-    by_model = _by_model(in_table, duration if answer.unit == "s" else significant)
+    by_model = _by_model(in_table, duration if answer.unit == "s" else significant, width)
     listed = [result for result in results if result not in in_table] if by_model else results
     while True:
-        tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, in_full=in_full), CHARTS]
-        table = list(_results(listed, answer.gain, answer.unit)) if listed else []
+        tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, width, in_full=in_full)]
+        table = list(_results(listed, answer.gain, answer.unit, width)) if listed else []
         body = [*by_model, *[""] * bool(by_model and table), *table]
-        if len(head) + len(body) + len(tail) <= LINES or (len(listed) == 1 and not by_model):
+        if len(head) + len(body) + len(tail) <= most or (len(listed) == 1 and not by_model):
             return [*head, *body, *tail]
         if listed:
             listed = listed[:-1]
@@ -200,23 +209,28 @@ def folded(text: str, width: int) -> list[str]:
     return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
 
 
-def _results(results: Sequence[Result], gain: str, unit: str) -> Iterator[str]:
-    """Return the table of results, headed `gain` unless a result has a figure that is not a gain."""
+def _results(results: Sequence[Result], gain: str, unit: str, width: int) -> Iterator[str]:
+    """Return the table of results, headed `gain` unless a result has a figure that is not a gain.
+
+    In a narrow terminal they are sentences.
+    """
+    if width < NARROW:
+        yield from _items([result.sentence for result in results], width)
+        return
     figures = [bool(result.figure) for result in results]
     time = "time" if unit == "s" else unit
     head = ("" if all(figures) else "value" if any(figures) else gain, "95%", time, "what", "from")
     cells = [_line(result, unit) for result in results]
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # The columns `what` and `from` share the width that the others leave.
-    room = WIDTH - 1 - sum(width + 2 for width in widths[:3] if width) - 2
+    room = width - 1 - sum(wide + 2 for wide in widths[:3] if wide) - 2
     widths[3:] = _shares(cells, widths[3], widths[4], room)
-    columns = [at for at in range(len(head)) if any(line[at] for line in cells)]
+    used = [at for at in range(len(head)) if any(line[at] for line in cells)]
     for line, result in zip([head, *cells], [None, *results], strict=True):
         texts = list(line)
         if result and cell_len(texts[4]) > widths[4]:
             texts[4] = shown(_from(result, on=""))
-        used = [widths[at] for at in columns]
-        yield from _folded([texts[at] for at in columns], used, [at == 0 for at in columns], WIDTH)
+        yield from _folded([texts[at] for at in used], [widths[at] for at in used], [at == 0 for at in used], width)
 
 
 def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
@@ -275,7 +289,7 @@ def legend(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _by_model(results: Sequence[Result], figure: Callable[[float], str]) -> list[str]:
+def _by_model(results: Sequence[Result], figure: Callable[[float], str], width: int) -> list[str]:
     """Return a table with a line per model and both sides' figures; empty where the results do not fit such a table.
 
     They fit if they are of one suite and compare one pair of cards in at most two precisions, or the precisions of one
@@ -309,11 +323,11 @@ def _by_model(results: Sequence[Result], figure: Callable[[float], str]) -> list
     ]
     over = " " * (widths[0] + 1)
     for at, result in enumerate(columns):
-        width = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
-        over += "  " + shortened(result.precision or result.place, width).center(width)
-    below = [line for text in [*_remarks(columns), *map(_briefly, others)] for line in wrapped(text)]
+        three = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
+        over += "  " + shortened(result.precision or result.place, three).center(three)
+    below = [line for text in [*_remarks(columns), *map(_briefly, others)] for line in wrapped(text, width)]
     drawn = [line.rstrip() for line in [over, *drawn, *([""] if below else []), *below]]
-    return drawn if max(map(cell_len, drawn)) <= WIDTH else []
+    return drawn if max(map(cell_len, drawn)) <= width else []
 
 
 def _remarks(columns: Sequence[Result]) -> Iterator[str]:
@@ -338,7 +352,7 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
-def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterator[str]:
+def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: bool) -> Iterator[str]:
     """Return what was read, what is not on the screen, the options that print it, and the legend."""
     parts = read_of(answer)
     more = len(answer.comparisons) - len(results)
@@ -355,16 +369,19 @@ def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterat
             *(result.cases for result in answer.results if result.subject.startswith(BOUND))
         )
         parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
-    yield from wrapped(" ".join(parts))
-    if any(result.baseline for result in results):
+    yield from wrapped(" ".join(parts), width)
+    if width >= NARROW and any(result.baseline for result in results):
         better = "faster" if answer.gain == "speedup" else "better"
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([f"A / B: above 1, A is {better}.", *doubt, *legend(results)])
-        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."))
+        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
+    if results:
+        yield from wrapped(CHARTS, width)
 
 
-def wrapped(text: str, width: int = WIDTH) -> list[str]:
+def wrapped(text: str, width: int | None = None) -> list[str]:
     """Return a text as lines of at most `width` characters, broken at words, without control characters."""
+    width = width or line_width()
     lines, line = [], ""
     for word in shown(text).split():
         if line and cell_len(line) + 1 + cell_len(word) > width:

@@ -12,7 +12,7 @@ from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablat
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, policy_text
+from gpubench.studies.cases import behind, cases_table, evidence_table, interval_of, policy_text
 from gpubench.studies.pair_charts import charts_of, pictures
 from gpubench.studies.section import (
     DECIDED,
@@ -200,7 +200,10 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
-        *(", ".join(sorted(group.marks)) for group in (c.subject, c.other)),
+        ", ".join(sorted(c.subject.marks)),
+        ", ".join(sorted(c.other.marks)),
+        interval_of(c.subject, metric),
+        interval_of(c.other, metric),
     )
 
 

@@ -202,6 +202,9 @@ class Part:
     subject_marks: str = ""
     baseline_marks: str = ""
     """Marks of the trials of a side."""
+    subject_interval: tuple[float, float] | None = None
+    baseline_interval: tuple[float, float] | None = None
+    """95% interval of a side's figure."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
 """Maximum lengths, in characters, of a name, a setting and a caveat."""
+MOST_NAMED = 3
+"""Maximum versions or batches that the foot of a chart names."""
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
+"""Names of datasets as their authors write them; other data have the name that is in the rows."""
 PROJECTED = "projected from a sample"
 MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
 """Words for marks of trials; other marks are shown as they are."""
@@ -48,6 +52,11 @@ def times(value: float) -> str:
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
+
+
+def data_name(data: str) -> str:
+    """Return the names of the data of a row, such as `CIFAR-10 and CIFAR-100`."""
+    return listed(DATA_NAMES.get(part, part) for part in data.split("+"))
 
 
 def listed(names: Iterable[str]) -> str:
@@ -199,7 +208,7 @@ def title_of(groups: Sequence[Group]) -> str:
         values = {text_of(group.row[column]) for group in groups}
         return values.pop() if len(values) == 1 else ""
 
-    epochs, data, processes = common("epochs"), common("data"), common("processes")
+    epochs, data, processes = common("epochs"), data_name(common("data")), common("processes")
     length = f"{epochs} epoch{'s' * (epochs != '1')}" if epochs else ""
     parts = [f"{length} of {data}" if length and data else length or data]
     parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
@@ -293,7 +302,7 @@ def remarks_of(groups: Iterable[Group]) -> list[str]:
 
 
 def origin(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch versions and sources."""
+    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(group.source for group in groups if group.source)
@@ -301,9 +310,10 @@ def origin(groups: Sequence[Group]) -> str:
         f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]
     facts += marks_of(groups)
-    facts += (
-        [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in groups if c.torch)) else []
-    )
+    for name in ("torch", "driver", "batch"):
+        values = dict.fromkeys(text_of(group.row["batch_size" if name == "batch" else name]) for group in groups)
+        values.pop("", None)
+        facts += [f"{name} {listed(values)}"] if 0 < len(values) <= MOST_NAMED else []
     return shown("; ".join([*facts, *sources]))
 
 
