@@ -263,8 +263,8 @@ def test_a_model_or_precision_that_does_not_exist_is_refused(tmp_path):
         (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
         (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
         (GPU, {}, {"batch": "24"}, ("fixed", 24)),
-        (CPU, {}, {"recipe_batch": lambda model, params: len(model) * params["epochs"]}, ("fixed", 15)),
-        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params: 7}, ("fixed", 48)),
+        (CPU, {}, {"recipe_batch": lambda model, params, precision: len(model) * params["epochs"]}, ("fixed", 15)),
+        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params, precision: 7}, ("fixed", 48)),
         (CPU, {"batch": "fastest"}, {}, ("fastest", None)),
         (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
         (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
@@ -273,13 +273,13 @@ def test_a_model_or_precision_that_does_not_exist_is_refused(tmp_path):
 )
 def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
     suite = loaded(tmp_path, **changes)
-    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}) == answer
+    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}, "fp32") == answer
 
 
 def test_an_epoch_is_the_largest_batch(tmp_path):
     suite = loaded(tmp_path, train_samples=60, unit="columns")
     with pytest.raises(UserError, match=r"--batch 61: .* demo .* 60 columns"):
-        choose_batch(suite, Options(batch="61"), GPU, "small", {})
+        choose_batch(suite, Options(batch="61"), GPU, "small", {}, "fp32")
 
 
 GPU2 = replace(GPU, device="cuda:2", device_hash="ee")

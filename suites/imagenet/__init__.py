@@ -66,7 +66,7 @@ def schedule_in(params: Mapping[str, ParamValue]) -> Schedule:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=5,
+    version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet-bn", "small"),
     default_models=("resnet50",),
     params={
@@ -98,7 +98,7 @@ SUITE = Suite(
     goal="goal",
     processes=True,
     unit="images",
-    recipe_batch=lambda model, params: schedule_in(params).first_batch,
+    recipe_batch=lambda model, params, precision: schedule_in(params).first_batch,
     train_samples=lambda params: min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES),
     data=("imagenet",),
     check=check,

@@ -43,7 +43,7 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=4,
+    version=5,
     models=("allreduce", "resnet50", "alexnet-bn"),
     refuse=refuse,
     params={
