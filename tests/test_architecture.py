@@ -29,15 +29,14 @@ MAY_IMPORT = {
     "runner": {"suite", "data", "hardware", "rows"},
     "analysis": {"suite", "rows"},
     "studies": {"suite", "rows", "analysis"},
-    "interop": {"rows", "analysis"},
     "submit": {"suite", "rows", "studies"},
-    "show": {"rows", "studies"},
+    "show": {"rows", "studies", "analysis"},
     "cli": {
-        *("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "interop", "submit", "show"),
+        *("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "submit", "show"),
     },
 }
 """Per room the rooms that its modules may import beside their own."""
-COMPARING = ("analysis/", "studies/", "show/", "interop/", "submit/")
+COMPARING = ("analysis/", "studies/", "show/", "submit/")
 """Rooms that know no suite by name."""
 KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""

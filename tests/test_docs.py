@@ -16,8 +16,9 @@ import gpubench
 import gpubench.training
 from gpubench.cli.app import app
 from gpubench.hardware.advice import LEGACY_BUILD
-from gpubench.rows.markdown import columns_markdown
+from gpubench.rows.column import columns_markdown
 from gpubench.rows.read import load
+from gpubench.rows.row import Row
 from gpubench.suite import files
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +62,7 @@ def test_the_page_of_commands_is_the_codes(tmp_path):
 
 def test_the_column_table_is_the_codes():
     table = (ROOT / "results" / "README.md").read_text().partition("| column |")
-    assert table[1] + table[2] == columns_markdown()
+    assert table[1] + table[2] == columns_markdown(Row)
 
 
 def test_the_changelogs_top_version_is_the_packages():

@@ -19,9 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.rows.read import load
-from gpubench.runner.cases import cases_of, choose_batch
+from gpubench.runner.cases import cases_of, choose_batch, recipes_of
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import recipes_of
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import Stepper, precision
