@@ -80,7 +80,8 @@ SUITE = Suite(
         "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),
         "ema": Param(0.0, "decay of an exponential average of the weights, which is then validated; 0: none"),
         "gradients_as": Param("fp32", "what processes send: fp16 halves it", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical")),
+        "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical", "hybrid")),
+        "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),
         "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
         "bucket_mib": Param(25, "MiB of gradients that are sent together", least=1),
         "workers": Param(

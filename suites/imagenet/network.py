@@ -80,7 +80,7 @@ class Network:
         # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
         self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
         sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
-        send_gradients(self.shared, trial, params.all_reduce, params.group, sent)
+        send_gradients(self.shared, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
         self.compiled: Callable[[torch.Tensor], torch.Tensor] = (
             torch.compile(self.shared) if params.compile else self.shared
         )

@@ -57,7 +57,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     network = network_of(trial.case.model).to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
-    send_gradients(model, trial, params.all_reduce, params.group, sent)
+    send_gradients(model, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
     gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
     clock.table.append(
         {
