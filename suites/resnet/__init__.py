@@ -20,8 +20,6 @@ CLASSES = 100
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 ARTICLE_VALID_IMAGES = 12_000
 """A fifth of train and test together."""
-
-
 ARTICLE_BATCHES = {
     "resnet18": (408, 720),
     "resnet34": (248, 496),
