@@ -44,7 +44,7 @@ def run_small(rung, name="fp32", **options):
     trial = trial_of(rung, name, **options)
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
     watch = operands.OperandWatch()
-    clock = Clock(brief(trial.case.mode), watch=lambda: watch)
+    clock = Clock(brief(trial.case.mode), watch=lambda: [watch])
     return CIFAR10.suite.train(trial, clock), clock, watch
 
 

@@ -36,7 +36,7 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=
     )  # fmt: skip
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
     watch = operands.OperandWatch()
-    clock = Clock(brief(mode), watch=lambda: watch)
+    clock = Clock(brief(mode), watch=lambda: [watch])
     quality = RESNET.suite.train(Trial(case, 0, 1), clock)
     return quality, clock, watch, calls
 

@@ -324,7 +324,7 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
         device="cpu", params=SCALING.resolve_params(settings), batch_policy="fixed", batch_size=4, mode="full",
         data="synthetic",
     )  # fmt: skip
-    clock = Clock(brief("full"), watch=nullcontext)
+    clock = Clock(brief("full"), watch=lambda: [nullcontext()])
     assert training.train_model(Trial(case, 0, 1), clock) == {}
     assert not torch.equal(network[1].weight, before)
     (optimizer,) = made

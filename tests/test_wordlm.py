@@ -70,7 +70,7 @@ def run_small(text, *arguments, **options):
     torch.manual_seed(1)
     precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
     watch = operands.OperandWatch()
-    clock = Clock(brief(trial.case.mode), watch=lambda: watch)
+    clock = Clock(brief(trial.case.mode), watch=lambda: [watch])
     return WORDLM.suite.train(trial, clock), clock, watch
 
 

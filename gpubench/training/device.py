@@ -218,11 +218,13 @@ class MemoryUse:
 
     In the first steps cuDNN tries algorithms; torch allocates a workspace for each, or frees its cache and retries
     (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured after the first lap of
-    training, and retries over the steps on a resident batch.
+    training, and retries over the steps on a resident batch. The watched steps, whose memory is that of a profiler or
+    of uncompiled code, are in neither.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
+        self._peak_before: int | None = None
         self.resting_bytes: int | None = None
         """Memory allocated between two steps: weights, optimizer, data. None if unknown."""
 
@@ -233,13 +235,26 @@ class MemoryUse:
 
     def resting(self) -> None:
         """Read the resting memory, before the steps on a resident batch."""
-        self._retries_before = self._all_retries()
+        self._peak_before = self._peak()
         if self._device.type == "cuda":
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
+    def watched(self) -> None:
+        """Leave out what the watched steps did."""
+        self._retries_before = self._all_retries()
+        self.trained()
+
     @property
     def peak_bytes(self) -> int | None:
-        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory."""
+        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory.
+
+        On a CPU it is the peak before the watched steps: it cannot be reset.
+        """
+        if self._device.type == "cuda" and self._peak_before is not None:
+            return max(self._peak_before, self._peak() or 0)
+        return self._peak() if self._peak_before is None else self._peak_before
+
+    def _peak(self) -> int | None:
         kind = self._device.type
         if kind == "cpu":
             return peak_resident_bytes()

@@ -21,6 +21,7 @@ def main() -> None:
     temporary folder.
     """
     faulthandler.enable()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines without meaning here
     _signal_when_parent_dies(signal.SIGKILL)
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)

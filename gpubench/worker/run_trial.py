@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_j
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.reporter import Memory
+from gpubench.training.clock.resident import Watch
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.worker.failures import CONSEQUENCES, failed
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # a suite without torch runs without it
 
 Message = Mapping[str, Any]
 """An event or an answer between child and parent: plain data, for JSON."""
-NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
+NewClock = Callable[[Callable[[], None], Watch, Peers, Memory | None], Clock]
 """Makes a clock from the functions `synchronize` and `watch`, the peers, and the measurement of memory."""
 Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
@@ -104,7 +105,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
-        clock = new_clock(lambda: None, nullcontext(), Peers(), None)
+        clock = new_clock(lambda: None, lambda: [nullcontext()], Peers(), None)
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
@@ -163,10 +164,11 @@ def _run_torch_suite(
     case = trial.case
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work, memory = OperandWatch(), Work(), devices.MemoryUse(device)
-    # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
+    watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
+    # Compiled code has other calls than the eager code that is counted.
     counted = case.mode != "probe" and not case.params.get("compile")
-    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)
+    steps = watch.steps(beside(work, watch) if counted else watch)
+    clock = new_clock(lambda: devices.synchronize(device), lambda: steps, peers, memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -234,7 +236,7 @@ def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> N
         synchronize,
         time.perf_counter,
         report=lambda event: send({"event": "lap", **event}),
-        watch=lambda: watch,
+        watch=watch,
         settled=settled,
         peers=peers,
         memory=memory,
