@@ -148,3 +148,46 @@ def test_a_suites_own_mistake_is_not_a_missing_kernel(cli, tmp_path):
         "failed",
         "ValueError: a mistake of the suite's own",
     )
+
+
+ODD_SUITE = '''"""A suite without torch."""
+from gpubench import Suite
+
+
+def train(trial, clock):
+    for _ in clock.epochs(1):
+        for _ in LOOP:
+            sum(range(10_000))
+    return QUALITY
+
+
+SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False, quality="accuracy", goal=0.5)
+'''
+
+
+def odd_row(cli, folder, quality, loop='clock.steps([[0]] * 8, "train")'):
+    """(exit code, row) of a full run of a suite that returns this quality."""
+    (folder / "odd.py").write_text(ODD_SUITE.replace("LOOP", loop).replace("QUALITY", quality))
+    done = cli("run", "--suite", "odd.py", "--device", "cpu", "--precision", "fp32", "--full", "--out", "a.csv")
+    return done.returncode, load([folder / "a.csv"]).frame.iloc[0]
+
+
+def test_a_suite_that_never_touches_the_clock_fails(cli, tmp_path):
+    code, row = odd_row(cli, tmp_path, "{}", loop="range(8)")
+    assert (code, row["status"]) == (4, "failed")
+    assert lacking(row["reason"], "clock.steps()", "nothing was timed") == []
+
+
+@pytest.mark.parametrize(
+    ("quality", "words"),
+    [
+        ('{"accuracy": "94%"}', ("accuracy", "'94%'", "left out")),
+        ('{"accuracy": 0.9, "loss": float("inf")}', ("loss", "inf", "left out")),
+        ('{"accuracy": 0.9, "f1": 0.5}', ("f1", "no such column")),
+    ],
+)
+def test_a_quality_that_no_row_can_hold_is_named(cli, tmp_path, quality, words):
+    code, row = odd_row(cli, tmp_path, quality)
+    assert (code, row["status"]) == (0, "ok")
+    assert lacking(row["reason"], *words) == []
+    assert row["accuracy"] == 0.9 or "94%" in quality

@@ -111,6 +111,8 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
         measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
+    if measurement.status == "ok" and not measurement.laps:
+        raise RuntimeError("the suite took no step from clock.steps(), so nothing was timed")
     return judged(measurement, loaded.suite, trial)
 
 
@@ -120,6 +122,7 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
     value = measurement.quality.get(suite.quality)
+    value = value if isinstance(value, int | float) else None
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
     if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
@@ -206,7 +209,7 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
+    lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if _is_lost(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
 
@@ -215,6 +218,10 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     """Return the measurement without anything that could pass for a result."""
     kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
+
+
+def _is_lost(value: object) -> bool:
+    return isinstance(value, int | float) and not math.isfinite(value)
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:
