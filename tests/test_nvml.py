@@ -65,6 +65,13 @@ def test_a_card_that_refuses_everything_leaves_everything_empty(refusal):
     assert card.processes() is None
 
 
+def test_an_integrated_card_has_no_link_whatever_nvml_reports():
+    """A GB10 reports generation 1 x1 (nvtop#499)."""
+    card = find(Nvml(H100), UUID, integrated=True)
+    assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
+    assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
+
+
 def test_a_number_that_stands_for_not_available_is_none():
     card = find(Nvml(H100, nvmlDeviceGetPowerUsage=2**32 - 1, nvmlDeviceGetTotalEnergyConsumption=2**64 - 1), UUID)
     assert card.read().power_watts is None

@@ -428,3 +428,13 @@ def test_a_machine_with_fewer_cpus_than_processes_is_refused():
         check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
     check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose
+
+
+def test_miopen_does_not_search_unless_it_is_asked_to(tmp_path):
+    amd = replace(GPU, rocm=True)
+    (asked,) = demo_cases(
+        tmp_path, [amd], precision="fp32", batch="8", models=("small",), settings={"cudnn_benchmark": "true"}
+    )
+    (default,) = demo_cases(tmp_path, [amd], precision="fp32", batch="8", models=("small",))
+    (nvidia,) = demo_cases(tmp_path, precision="fp32", batch="8", models=("small",))
+    assert [case.params["cudnn_benchmark"] for case in (asked, default, nvidia)] == [True, False, True]

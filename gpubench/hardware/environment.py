@@ -46,6 +46,8 @@ class Device:
     """PCI address: domain:bus:device."""
     integrated: bool = False
     """Whether its memory is the host's (GB10, Thor)."""
+    rocm: bool = False
+    """Whether torch computes on it through ROCm (HIP), whose library of convolutions is MIOpen."""
 
     @property
     def shares_memory(self) -> bool:

@@ -174,9 +174,9 @@ class Row:
     marks: str = column(
         "record",
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3% for no reason given), clock_fell (the same under a power cap), shared (others computed"
-        " on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at another"
-        " time), shared_peak (others computed while the peak was measured)",
+        " clock that fell by 10% without a power cap), clock_fell (an SM clock that fell by 3%), shared (others"
+        " computed on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at"
+        " another time), shared_peak (others computed while the peak was measured)",
     )
     data_stall: float | None = figure(
         "measurement",

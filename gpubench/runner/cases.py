@@ -33,6 +33,9 @@ def cases_of(
     for device, recipe in product(devices, recipes):
         loaded, model, suite = recipe.suite, recipe.model, recipe.suite.suite
         params = choose_threads(options, recipe.params, cpu_count)
+        if device.rocm and "cudnn_benchmark" not in options.settings:
+            # MIOpen then searches every new shape exhaustively, for minutes (pytorch/pytorch#145294, #179795).
+            params = {**params, "cudnn_benchmark": False}
         policy, size = choose_batch(loaded, options, device, model, params)
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         for processes, precision in product(options.processes, precisions):

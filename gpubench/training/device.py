@@ -110,6 +110,7 @@ def _cuda(kind: str, index: int) -> Device:
         uuid=uuid,
         bus=bus_address(properties),
         integrated=bool(getattr(properties, "is_integrated", False)),
+        rocm=bool(torch.version.hip),
     )
 
 

@@ -72,10 +72,12 @@ def _signal_when_parent_dies(number: int) -> None:
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Set `settled` when the parent, which reads the card, sends that clock and temperature are constant."""
+    """Set `settled` while clock and temperature are constant, as the parent, which reads the card, sends it."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()
+        else:
+            settled.clear()
 
 
 if __name__ == "__main__":
