@@ -28,7 +28,7 @@ def measure(name, path=LIAR, model="mlp", **settings):
     return run_trial.measure(trial, run_trial.clock_for(trial, lambda event: None, None))["measurement"]
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])
 def test_an_honest_suite_proves_each_precision(name):
     answer = measure(name)
     assert (answer["status"], answer["reason"]) == ("ok", "")
@@ -47,6 +47,7 @@ def test_an_honest_suite_proves_each_precision(name):
         ("fp16-master", "fp16", "the model are float32, not float16"),
         ("fp16-master", "fp16-pure", "the BatchNorm are float16, not float32"),
         ("fp16-pure", "fp16", "the model are float32, not float16"),
+        ("bf16-pure", "bf16", "the model are float32, not bfloat16"),
         ("fp16-pure", "fp16-master", "the optimizer are float32, not float16"),
         ("fp16-master", "alone", "the weights of fp16-master cannot be checked"),
     ],
