@@ -9,7 +9,7 @@ from facts import lacking
 
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
+from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
 from gpubench.runner.measure import MeasuredTrial
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
@@ -278,3 +278,13 @@ def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_take
     found = batches(lambda trial: fits(trial.case.batch_size), options=Options(mode="quick"))
     found.settle(replace(FP16, mode="quick", batch_size=96, batch_capped=True))
     assert found.of(replace(CASE, mode="quick")).batch_size == 96
+
+
+@pytest.mark.parametrize(
+    ("limit", "available", "capacity"),
+    [(None, None, 80), (None, 50, 50), (11, None, 11), (11, 50, 11), (60, 50, 50)],
+)
+def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, capacity):
+    device = Device("cuda:0", "cuda", "A card", 80 << 30, available_bytes=available and available << 30)
+    case = replace(CASE, memory_limit_bytes=limit and limit << 30)
+    assert capacity_of(case, device) == int((capacity << 30) * 0.97)

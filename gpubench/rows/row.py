@@ -34,9 +34,7 @@ class Row:
         "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
         " published: a work's own runs, and in the same session those that it compares itself with",
     )
-    precision: str = column(
-        "case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure or bf16-pure; never `mixed`", role=Role.CASE
-    )
+    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure", role=Role.CASE)
     batch_size: int | None = number(
         "case",
         "samples",

@@ -5,10 +5,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import torch
 
 from gpubench.hardware import environment
@@ -97,6 +99,7 @@ def _cuda(kind: str, index: int) -> Device:
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
     uuid = str(getattr(properties, "uuid", ""))
+    integrated = bool(getattr(properties, "is_integrated", False))
     return Device(
         f"{kind}:{index}",
         kind,
@@ -109,7 +112,8 @@ def _cuda(kind: str, index: int) -> Device:
         problem=problem,
         uuid=uuid,
         bus=bus_address(properties),
-        integrated=bool(getattr(properties, "is_integrated", False)),
+        integrated=integrated,
+        available_bytes=int(psutil.virtual_memory().available) if integrated else None,
         rocm=bool(torch.version.hip),
     )
 
@@ -178,7 +182,9 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     torch.accelerator.set_device_index(device.index or 0)
     torch.zeros(1, device=device)
     if memory_limit_bytes and device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
+        free = total = torch.cuda.get_device_properties(device).total_memory
+        with suppress(RuntimeError):  # it may fail on integrated cards
+            free, total = torch.cuda.mem_get_info(device)
         # This includes memory of other programs; a context alone is never larger than LARGEST_CONTEXT_BYTES.
         context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
         share = max(0.0, memory_limit_bytes - context) / total
