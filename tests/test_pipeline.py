@@ -150,7 +150,7 @@ class StopAt:
         self.left = number
 
     def __call__(self, task, **options):
-        self.left -= 1
+        self.left -= task["task"] != "import"
         if self.left < 0:
             raise KeyboardInterrupt
         return run_inside(task, **options)
@@ -229,7 +229,7 @@ class Accident:
         self.left, self.happens = number, happens
 
     def __call__(self, task, **options):
-        self.left -= 1
+        self.left -= task["task"] != "import"
         if self.left < 0:
             self.happens()
         return run_inside(task, **options)

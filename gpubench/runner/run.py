@@ -18,7 +18,7 @@ from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import SAMPLED_REPEATS, Options
-from gpubench.runner.process import RunChild, describe, run_child
+from gpubench.runner.process import RunChild, check_imports, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import EarlierRun, terms_of
@@ -45,6 +45,8 @@ def run(
     scratch.sweep()
     with Interrupts() as interrupts:
         try:
+            user_suites = [name for name in options.suites if name not in files.built_in_names()]
+            check_imports(user_suites, options.time_limit_seconds, run_child)
             loaded = files.find_all(options.suites)
             facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
