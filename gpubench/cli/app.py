@@ -21,7 +21,7 @@ LEAST_FILES, LEAST_MEMORY_BYTES = 64, 4 << 30
 """Limits of a process below which an error is explained by them."""
 app = typer.Typer(
     name="gpubench",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -79,11 +79,16 @@ def _version(show: bool) -> None:
 
 @app.callback(help=SUMMARY)
 def main(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", metavar=FLAG, callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Parse the options that come before a command."""
+    """Print this machine's card and three commands, if there is no command."""
+    if ctx.invoked_subcommand is None:
+        from gpubench.cli.overview import overview
+
+        exits(lambda: say(*overview()))()
 
 
 def add(to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "") -> None:
