@@ -114,12 +114,12 @@ class TrialProgress:
 
 
 def describe(row: Row, unit: str) -> str:
-    """Return the result of a finished trial in one line: seconds, rate, quality, marks."""
+    """Return the result of a finished trial in one line: rate, time of the whole run, quality, marks."""
     if row.status != "ok" or row.seconds is None:
         return f"{row.status}: {row.reason}"
-    parts = [f"{duration(row.seconds)} {row.measured}"]
-    if row.samples_per_second:
-        parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
+    parts = [f"{row.samples_per_second:,.1f} {unit}/s"] if row.samples_per_second else []
+    epochs = f"{row.epochs} epoch{'s' * (row.epochs != 1)}" if row.epochs else "the whole run"
+    parts.append(f"{epochs} {'took' if row.measured == 'measured' else 'would take'} {duration(row.seconds)}")
     for name, about in SHOWN_QUALITIES.items():
         value = getattr(row, name)
         if value is not None:
@@ -128,4 +128,4 @@ def describe(row: Row, unit: str) -> str:
     parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)
-    return ", ".join(parts)
+    return "; ".join(parts)

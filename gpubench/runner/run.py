@@ -88,6 +88,7 @@ def lead(
         runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
         if plan_file := slurm.plan_file():
             append(plan_file, runner.unrun_rows(runner.rounds.left, Measurement("interrupted", "planned")))
+        console.print(subject_of(session), markup=False, soft_wrap=True)
         if note := caveat_of(session):
             console.print(note, markup=False)
         for line in runner.rounds.outlook():
@@ -118,6 +119,18 @@ def check_host(session: Session, console: Console) -> Session:
     if environment.switches and "cuda" in kinds:
         console.print(f"set in the environment, and changes results: {environment.switches}", markup=False)
     return replace(session, environment=environment)
+
+
+def subject_of(session: Session) -> str:
+    """Return what will be measured, and on what."""
+    cards = ", ".join(dict.fromkeys(device.card for device in session.devices.values()))
+    models = ", ".join(dict.fromkeys(case.model for case in session.cases))
+    precisions = ", ".join(dict.fromkeys(case.precision for case in session.cases))
+    what = f"{models} in {precisions} ({', '.join(session.suites)})"
+    if session.options.device == "auto" and set(session.devices) == {"cpu"}:
+        cores = session.environment.cpu_count
+        return f"No GPU found: this measures the CPU ({cards}, {cores} cores), which is far slower.\n{what}"
+    return f"{cards}: {what}"
 
 
 def caveat_of(session: Session) -> str:
