@@ -443,7 +443,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "rounds" in done.stdout
-    assert re.search(r"24 trials.* 8 min.* \d\d:\d\d", done.stdout)
+    assert re.search(r"24 trials.* 12 min.* \d\d:\d\d", done.stdout)
     assert not (tmp_path / "a.csv").exists()
 
 

@@ -26,8 +26,10 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
     if trials.empty:
         return []
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
-    on_cpu, card = bool((trials["device"] == "cpu").all()), short_name(str(trials["card"].iloc[0]))
-    batches = trials["batch_size"]
+    on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
+    card = name if on_cpu else short_name(name)
+    batches, first = trials["batch_size"], trials.iloc[0]
+    source = f"torch {first['torch']}, {str(first['started'])[:10]}".rstrip(", ")
     lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
@@ -37,12 +39,14 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
         lines.append("CPUs are not ranked." if on_cpu else "Only mixed precision is ranked.")
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
         title = lines[-2].rstrip(".") if len(rates) > 1 else f"{card} trains ResNet-50 at {rates['fp32']:,.4g} images/s"
-        chart = bars_of(shown, "", title, path.stem)
+        chart = bars_of(shown, "", title, path.stem, source)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
         lines.append(expected_sentence(card, rates[mixed]))
-        chart = bars_of(shown, card, f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision", path.stem)
+        chart = bars_of(
+            shown, card, f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision", path.stem, source
+        )
     if len(shown) > 1:
         lines.append(f"chart: {drawn(chart, path)}")
     return lines
@@ -79,12 +83,12 @@ def expected_sentence(card: str, rate: float) -> str:
     return f"{word} expected for this card (published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s)."
 
 
-def bars_of(rates: dict[str, float], card: str, title: str, name: str) -> Bars:
-    """Return the chart of these rates; the bar of `card` is coloured, or all if it is empty."""
+def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:
+    """Return the chart of these rates; the bar of `card` is coloured, or all if it is empty. `source`: software, date."""
     names = {key: key if key == card or not card else "published" for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
-    foot = "1 run, 3 timed steps: rough" + "; other cards: from published figures" * bool(card)
+    foot = f"{source}; 1 run, 3 timed steps: rough" + "; other cards: from published figures" * bool(card)
     return Bars(name, title, subtitle, bars, "images/s", winner=card, foot=foot)
 
 

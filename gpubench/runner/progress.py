@@ -1,7 +1,6 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
 import time
-from datetime import datetime, timedelta
 from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -9,7 +8,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gpubench.console import Screen
 from gpubench.printed import duration, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
-from gpubench.runner.forecast import moment
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
@@ -105,12 +103,6 @@ class TrialProgress:
             return ""
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
         return f"{duration(round(spent / (self._timed + fraction) * (self.total - self._done - fraction)))} left"
-
-    def time_left(self, now: datetime) -> str:
-        """Return how long the rest takes at the rate so far."""
-        seconds = self._spent / max(1, self._timed) * (self.total - self._done)
-        end = moment(now + timedelta(seconds=seconds), now)
-        return f"about {duration(round(seconds))} left; ends about {end}"
 
 
 def describe(row: Row, unit: str) -> str:
