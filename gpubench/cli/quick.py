@@ -1,5 +1,6 @@
 """The end of `gpubench run --quick`: both rates, their ratio, the card beside published ones, and one chart."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
     on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
     card = name if on_cpu else short_name(name)
-    batches, first = trials["batch_size"], trials.iloc[0]
-    source = f"torch {first['torch']}, {str(first['started'])[:10]}".rstrip(", ")
+    batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
     lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
@@ -44,9 +44,8 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
         shown = neighbours(card, rates[mixed])
         lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
         lines.append(expected_sentence(card, rates[mixed]))
-        chart = bars_of(
-            shown, card, f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision", path.stem, source
-        )
+        title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
+        chart = bars_of(shown, card, title, path.stem, source)
     if len(shown) > 1:
         lines.append(f"chart: {drawn(chart, path)}")
     return lines
@@ -84,7 +83,10 @@ def expected_sentence(card: str, rate: float) -> str:
 
 
 def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:
-    """Return the chart of these rates; the bar of `card` is coloured, or all if it is empty. `source`: software, date."""
+    """Return the chart of these rates; the bar of `card` is coloured, or all bars if it is empty.
+
+    `source`: the software and the date.
+    """
     names = {key: key if key == card or not card else "published" for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"

@@ -67,6 +67,7 @@ def run(
 def show(session: Session, console: Console, run_child: RunChild) -> RunSummary:
     """Print the plan of a run; measures nothing."""
     runner = TrialRunner(session, read_earlier(session, console), run_child)
+    console.print(subject_of(session), markup=False, soft_wrap=True)
     print_plan(session.cases, session.options, session.path, runner.rounds.outlook())
     return RunSummary(0)
 
