@@ -150,7 +150,7 @@ class StopAt:
         self.left = number
 
     def __call__(self, task, **options):
-        self.left -= 1
+        self.left -= task["task"] != "import"
         if self.left < 0:
             raise KeyboardInterrupt
         return run_inside(task, **options)
@@ -229,7 +229,7 @@ class Accident:
         self.left, self.happens = number, happens
 
     def __call__(self, task, **options):
-        self.left -= 1
+        self.left -= task["task"] != "import"
         if self.left < 0:
             self.happens()
         return run_inside(task, **options)
@@ -443,7 +443,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "rounds" in done.stdout
-    assert re.search(r"24 trials.* 8 min.* \d\d:\d\d", done.stdout)
+    assert re.search(r"24 trials.* 12 min.* \d\d:\d\d", done.stdout)
     assert not (tmp_path / "a.csv").exists()
 
 
