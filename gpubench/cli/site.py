@@ -31,6 +31,7 @@ def write_site(paths: Sequence[Path], out: Path) -> str:
     """
     from importlib.resources import files
 
+    from gpubench.rows.spreadsheet import neutral_table
     from gpubench.show.site.pages import pages
     from gpubench.studies.ranked_cases import contents_of
 
@@ -40,7 +41,7 @@ def write_site(paths: Sequence[Path], out: Path) -> str:
     contents = contents_of(paths, licensed=bool(licences))
     say(*contents.answer.problems, err=True)
     speeds = files("gpubench.studies.cards") / "public_speeds.csv"
-    data = {"rows.csv": contents.answer.table(None), "published.csv": speeds.read_bytes()}
+    data = {"rows.csv": neutral_table(contents.answer.table(None)), "published.csv": speeds.read_bytes()}
     if licences:
         data["LICENSE.txt"] = licences[0].read_bytes()
     written = {name: text.encode() for name, text in pages(contents)}

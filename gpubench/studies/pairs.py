@@ -10,7 +10,7 @@ from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.verdicts import Comparison
+from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, policy_text
 from gpubench.studies.pair_charts import charts_of, pictures
@@ -120,7 +120,7 @@ def _result(
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), stats.mean_interval(ratios)
+    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
@@ -233,6 +233,8 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
+    if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
+        yield OUT_OF_TURN
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )
