@@ -337,6 +337,17 @@ def export(rng: Random, folder: Path) -> None:
 
 
 PRICES = b'["RTX 4090"]\nhourly = 0.44\n\n["RTX 2080 Ti"]\nprice = 450\nyears = 3\nuse = 0.5\n'
+SCHEDULE = b"""
+lr_batch = 128
+[[phase]]
+epochs = [0, 3]
+size = 48
+copies = 64
+batch = 16
+[[ramp]]
+epochs = [0, 3]
+lr = [0.2, 0.4]
+"""
 ODD_TOML = [
     *(b"[" * 50_000, b"x = " + b"[" * 50_000, b"x = " + b"9" * 5000, b"x = 0x" + b"f" * 5000, b"a.b.c = 1"),
     *(b"1e308", b"-1", b"nan", b"inf", b"'x'", b"[[phase]]", b"\xff", b"\0", b"1979-05-27", b"{a={a={a=1}}}"),
@@ -347,11 +358,10 @@ def toml(rng: Random, folder: Path) -> None:
     """Schedules of phases and tables of prices."""
     from gpubench.analysis.metrics import read_prices
     from gpubench.data import schedules
-    from gpubench.data.built_in_schedules import TINY, TITAN_RTX
     from gpubench.errors import UserError
 
     prices = rng.random() < 0.5
-    content = PRICES if prices else rng.choice([TITAN_RTX, TINY]).encode()
+    content = PRICES if prices else SCHEDULE
     for _ in range(rng.choice([1, 1, 2, 3])):
         if rng.random() < 0.5:
             at = [found.span() for found in NUMBER.finditer(content)] or [(0, 0)]

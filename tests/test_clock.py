@@ -7,11 +7,10 @@ import pytest
 from facts import lacking
 
 from gpubench.errors import UserError
-from gpubench.suite.trial import Lap
 from gpubench.training.clock.clock import Clock, Notes
-from gpubench.training.clock.loader import first_dimension
+from gpubench.training.clock.laps import first_dimension
 from gpubench.training.clock.peers import Peers
-from gpubench.training.clock.sampling import drift, sampling_for
+from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.clock.timer import Timer
 
 
@@ -89,36 +88,6 @@ def test_a_sample_projects_a_scripted_run_exactly(case, epochs):
     assert spent < real
 
 
-def test_a_long_epoch_is_sampled_in_a_tenth_of_its_time():
-    sampled, spent = train("sampled", 1, lambda e, s: 0.2, steps=400, valid=0.1)
-    assert spent < 0.1 * sampled["seconds"] + 2.5
-
-
-def test_the_rate_is_samples_over_wall_time_of_the_timed_laps_only():
-    summary, _ = train("sampled", 1, lambda e, s: 5.0 if s == 0 else 0.1)
-    assert summary["samples_per_second"] == pytest.approx(100)
-    kinds = [lap.kind for lap in summary["laps"] if lap.kind != "resident"]
-    assert kinds == sorted(kinds, key=["warmup", "timed"].index)
-    assert (summary["steady"].startswith("flat"), summary["unsteady"]) == (True, False)
-
-
-def test_waiting_and_stall_are_told_apart_from_computing():
-    summary, _ = train("sampled", 1, lambda e, s: 0.1, wait=0.1)
-    assert summary["loader_wait"] == pytest.approx(0.5)
-    assert summary["data_stall"] == pytest.approx(0.5)
-
-
-def test_steps_that_never_settle_are_called_unsteady():
-    summary, _ = train("sampled", 1, lambda e, s: 0.3 * 1.2 ** min(s, 30))
-    assert (summary["steady"].startswith("unsteady"), summary["unsteady"]) == (True, True)
-
-
-def test_short_data_is_measured_not_projected():
-    summary, real = train("sampled", 1, lambda e, s: 0.01, steps=5)
-    assert summary["measured"]
-    assert summary["seconds"] == pytest.approx(real)
-
-
 def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
     summary, _ = train("quick", 30, lambda e, s: 2.0 if s == 0 else 0.1, valid=0.1)
     laps = [(lap.phase, lap.kind, lap.steps) for lap in summary["laps"]]
@@ -129,11 +98,6 @@ def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
         ("train", "resident", 1),
     ]
     assert summary["seconds"] == pytest.approx(2.0 + 399 * 0.1 + 29 * 40 + 30 * 4)
-
-
-def test_quick_stops_sooner_when_steps_are_long():
-    summary, _ = train("quick", 1, lambda e, s: 6.0)
-    assert [lap.kind for lap in summary["laps"]] == ["warmup", "timed", "resident"]
 
 
 def test_a_probe_runs_no_resident_laps_on_a_cpu_and_one_on_an_accelerator():
@@ -169,13 +133,6 @@ def test_validation_after_a_training_is_warm_but_for_its_first_lap():
     assert [lap.steps for lap in warm] == [1, 1]
 
 
-def test_a_sample_of_short_epochs_has_seconds_of_those_after_the_first():
-    summary, _ = train("sampled", 30, lambda e, s: 0.002, steps=1000)
-    counted = [lap for lap in summary["laps"] if lap.epoch > 0 and lap.kind == "timed" and lap.phase == "train"]
-    assert sum(lap.seconds for lap in counted) >= 4
-    assert {lap.epoch for lap in counted} == {1, 2, 3}
-
-
 def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
     heard, time = [], Time()
 
@@ -195,16 +152,6 @@ def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
     for _ in clock.resident():
         time.now += 1
     assert heard == [("trained", 1), ("resting", 16)]
-
-
-def test_a_probe_times_short_steps_for_half_a_second_and_long_ones_for_ten_at_most():
-    def timed(step):
-        laps = [lap for lap in train("probe", 1, lambda e, s: step)[0]["laps"] if lap.kind == "timed"]
-        return sum(lap.steps for lap in laps), sum(lap.seconds for lap in laps)
-
-    assert timed(0.005)[1] >= 0.5
-    assert timed(1.0) == (2, pytest.approx(2.0))
-    assert timed(20.0) == (1, pytest.approx(20.0))
 
 
 @pytest.mark.parametrize("samples", [74, None])
@@ -251,29 +198,6 @@ def test_a_loader_without_a_length_needs_samples_only_where_it_is_cut():
     assert len(list(full.steps(NoLength(5), "train"))) == 5
 
 
-def test_samples_that_no_batch_holds_have_their_time_scaled():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(8, time), "train", samples=81):
-            time.now += 1.0
-    summary = clock.summary()
-    assert summary["seconds"] == pytest.approx(8.1)
-    assert not summary["measured"]
-
-
-def test_it_synchronises_at_lap_boundaries_only():
-    time, calls = Time(), []
-    clock = Clock(sampling_for("full", accelerator=True), synchronize=lambda: calls.append(1), now=time)
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(3200, time), "train"):
-            time.now += 0.001
-    laps = [lap for lap in clock.summary()["laps"] if lap.kind != "resident"]
-    assert sum(lap.steps for lap in laps) == 3200
-    assert len(calls) <= len(laps) + 5
-    assert len(laps) < 40
-
-
 class Card(Time):
     """A device that takes `step_seconds` for each step it is given, while the host goes on."""
 
@@ -310,12 +234,6 @@ def test_a_short_epoch_of_a_full_run_drains_the_card_once():
     summary = clock.summary()
     assert (summary["seconds"], summary["samples"]) == (pytest.approx(real), 9 * 250)
     assert summary["samples_per_second"] == pytest.approx(10 / 0.011)
-
-
-def test_each_phase_of_an_epoch_has_its_own_laps():
-    drains, clock, real = drains_of(4, 25, valid_steps=80)
-    assert drains[1:] == [2 + 1] * 3, "80 steps of 5 ms are a lap of 64 and what is left"
-    assert clock.summary()["seconds"] == pytest.approx(real)
 
 
 def test_a_long_epoch_keeps_its_laps():
@@ -396,18 +314,6 @@ def test_a_host_that_runs_ahead_shows_no_rate():
     assert {each["rate"] for each in told} == {None}
 
 
-def test_a_sampled_run_asks_the_card_how_long_its_laps_were():
-    card = Card()
-    clock = Clock(sampling_for("sampled", accelerator=True), synchronize=card.synchronize, now=card)
-    for _ in clock.runs(2, lambda: CardEvent(card)):
-        for _ in clock.epochs(3):
-            for _ in clock.steps(Loader(250, card), "train"):
-                card.work(0.11)
-    assert card.drains > 2
-    laps = [lap for lap in clock.summary()["laps"] if lap.kind != "resident"]
-    assert sum(lap.seconds for lap in laps) == pytest.approx(0.11 * sum(lap.steps for lap in laps))
-
-
 def test_closing_an_early_stopped_loader_is_in_no_sum():
     time = Time()
 
@@ -423,17 +329,6 @@ def test_closing_an_early_stopped_loader_is_in_no_sum():
         for _ in clock.steps(Slow(1000, time), "train", samples=10_000):
             time.now += 0.1
     assert clock.summary()["seconds"] == pytest.approx(100)
-
-
-def test_a_suite_may_break_out_of_its_steps():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
-    for _ in clock.epochs(1):
-        for step, _ in enumerate(clock.steps(Loader(100, time), "train")):
-            time.now += 1.0
-            if step == 9:
-                break
-    assert clock.summary()["samples"] >= 90
 
 
 def test_a_suite_may_break_out_of_its_epochs():
@@ -477,17 +372,6 @@ def test_an_epoch_that_nobody_ended_does_not_hold_the_resident_steps():
     assert clock.summary()["seconds"] == pytest.approx(10)
 
 
-def test_a_suite_without_epochs_is_measured_too():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
-    for _ in clock.steps(Loader(50, time), "train"):
-        time.now += 0.1
-    summary = clock.summary()
-    assert summary["measured"]
-    assert summary["seconds"] == summary["train_seconds"] == pytest.approx(5)
-    assert summary["samples_per_second"] == pytest.approx(100)
-
-
 def test_what_would_count_time_twice_is_refused():
     time = Time()
     clock = Clock(sampling_for("full", accelerator=False), now=time)
@@ -498,84 +382,6 @@ def test_what_would_count_time_twice_is_refused():
     next(outer)
     with pytest.raises(UserError, match='inside the phase "train"'):
         next(clock.steps(Loader(2, time), "valid"))
-
-
-def test_setup_ends_where_the_first_step_begins_and_news_is_rare():
-    time, news = Time(), []
-    clock = Clock(sampling_for("sampled", accelerator=False), now=time, report=news.append)
-    time.now += 3.0
-    for _ in clock.epochs(3):
-        for _ in clock.steps(Loader(1000, time), "train"):
-            time.now += 0.01
-    assert clock.summary()["setup_seconds"] == pytest.approx(3)
-    assert len(news) <= (time.now - 3) * 4 + 2
-    fractions = [event["fraction"] for event in news]
-    assert fractions == sorted(fractions)
-    assert set(news[0]) == {"phase", "epoch", "epochs", "fraction", "rate"}
-    assert news[-1]["rate"] == pytest.approx(1000)
-
-
-def test_a_phase_too_short_to_be_flat_says_so():
-    summary, _ = train("sampled", 1, lambda e, s: 0.1, steps=3)
-    assert (summary["steady"].startswith("short"), summary["unsteady"]) == (True, False)
-
-
-def test_phases_outside_epochs_count_once():
-    time = Time()
-    clock = Clock(sampling_for("sampled", accelerator=False), now=time)
-    for _ in clock.epochs(10):
-        for _ in clock.steps(Loader(100, time), "train", samples=1000):
-            time.now += 0.1
-    for _ in clock.steps(Loader(100, time), "final", samples=1000):
-        time.now += 0.2
-    assert clock.summary()["seconds"] == pytest.approx(10 * 10 + 20)
-
-
-def test_the_watched_step_is_untimed_and_proves():
-    time, seen = Time(), []
-
-    class Watch:
-        def __enter__(self):
-            seen.append("in")
-
-        def __exit__(self, *error):
-            seen.append("out")
-
-    clock = Clock(sampling_for("quick", accelerator=False), now=time, watch=Watch)
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(10, time), "train", samples=100):
-            time.now += 0.1
-    for number, _ in enumerate(clock.resident()):
-        time.now += 100.0 if number == 0 else 0.1
-    assert seen == ["in", "out"]
-    assert clock.proved
-    assert clock.summary()["seconds"] == pytest.approx(1.0)
-
-
-def test_first_dimension():
-    assert first_dimension(([1, 2, 3], "labels")) == 3
-    assert first_dimension([7]) == 1
-    assert first_dimension({"ids": [0] * 32, "mask": [0] * 32}) == 32
-    assert first_dimension((([0] * 16, [0] * 16), [0] * 16)) == 16
-    assert first_dimension(["a sentence", "another", "a third"]) == 3
-
-
-def timed(*seconds):
-    return [Lap("train", 0, "timed", 4, 64, each, 0.0) for each in seconds]
-
-
-def test_timed_laps_that_slow_down_are_not_steady():
-    assert lacking(drift(timed(1, 1, 1.5, 1.5)), "unsteady", "+50%") == []
-    assert drift(timed(1.5, 1.5, 1, 1)).startswith("unsteady")
-    assert drift(timed(1, 1.1, 1.05, 1.1)) == ""
-    assert drift(timed(1, 9)) == ""  # too few to say
-
-
-def test_epochs_too_short_to_show_much_are_followed_by_more():
-    summary, _ = train("sampled", 30, lambda e, s: 0.01, steps=20)
-    timed = [lap for lap in summary["laps"] if lap.phase == "train" and lap.kind == "timed"]
-    assert sum(lap.seconds for lap in timed) >= 4.0
-    assert not summary["measured"]
 
 
 def test_a_rate_that_drifts_between_epochs_is_not_steady():
@@ -620,30 +426,6 @@ def test_the_run_with_the_median_time_stands_for_the_runs_of_a_process(run_secon
 def test_one_run_is_enough_for_a_sample():
     clock = Clock(sampling_for("quick", accelerator=False), now=Time())
     assert list(clock.runs(5)) == [0]
-
-
-def warmed(settles_at, seconds=100):
-    """The steady text and the warm-up of a training whose card settles after so many seconds."""
-    time = Time()
-    sampling = replace(sampling_for("sampled", accelerator=True), train_seconds=4.0)
-    clock = Clock(sampling, now=time, settled=lambda: time.now >= settles_at)
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(seconds * 10, time), "train"):
-            time.now += 0.1
-    summary = clock.summary()
-    return summary["steady"], sum(lap.seconds for lap in summary["laps"] if lap.kind == "warmup")
-
-
-def test_the_warm_up_lasts_until_the_card_has_settled_too():
-    steady, warmup = warmed(settles_at=12.0)
-    assert steady.startswith("flat")
-    assert 12.0 <= warmup < 13.0
-
-
-def test_a_card_that_never_settles_is_waited_for_thirty_seconds_and_called_unsteady():
-    steady, warmup = warmed(settles_at=1e9)
-    assert lacking(steady, "unsteady", "clock", "temperature") == []
-    assert 30.0 <= warmup < 31.0
 
 
 def test_laps_know_when_they_began():
@@ -698,18 +480,6 @@ def test_each_stage_is_sampled_and_the_whole_projected_exactly(epochs):
     assert sampled.stage_seconds() == pytest.approx(full.stage_seconds())
     assert sum(full.stage_seconds().values()) == pytest.approx(real["seconds"])
     assert not projected["unsteady"]
-
-
-def test_the_rate_counts_each_stage_with_its_samples():
-    summary = grow("sampled", (0.08, 0.24, 0.72), (10, 10, 10))[0].summary()
-    assert summary["samples_per_second"] == pytest.approx(10 / (1.25 * (0.08 + 0.24 + 0.72) / 3))
-    assert summary["loader_wait"] == pytest.approx(0.2)
-
-
-def test_a_resident_batch_of_each_stage():
-    clock, _, _ = grow("sampled", (0.1, 0.4, 0.9))
-    laps = [lap for lap in clock.summary()["laps"] if lap.kind == "resident"]
-    assert sorted({lap.epoch for lap in laps}) == [0, 13, 25]
 
 
 def test_a_run_that_goes_on_has_the_time_of_both_parts():
@@ -790,19 +560,6 @@ def test_news_by_hand():
     first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
     assert fractions == pytest.approx([0, 0, 0, *first, *[0.5 + each for each in first]])
     assert [event["epochs"] for event in news] == [1, 1, 1, *[2] * 12]
-
-
-def test_news_of_a_sample_is_of_the_epochs_that_it_takes():
-    news = []
-    clock, time = clock_of("sampled", report=news.append)
-    for _ in clock.epochs(30):
-        steps(clock, time, 4, 1.0)
-    began, *news = news
-    assert (began["rate"], began["fraction"]) == (None, 0)
-    assert {event["epochs"] for event in news} == {2}
-    # The second epoch has but three timed seconds, so that a third follows that nobody reckoned with.
-    fractions = [0.1125, 0.225, 0.3375, 0.45, 0.6125, 0.725, 0.8375, 0.95, 1, 1, 1, 1]
-    assert [event["fraction"] for event in news] == pytest.approx(fractions)
 
 
 def test_news_comes_four_times_a_second_at_most():
@@ -996,11 +753,14 @@ def test_the_seconds_of_a_step_are_those_of_timed_laps():
     assert (clock.step_seconds("train"), clock.step_seconds("valid")) == (1.5, 0.5)
 
 
-def test_a_training_that_never_took_a_step_was_setting_up():
+def test_setup_ends_where_the_first_step_begins():
     clock, time = clock_of()
     time.now += 6
     found = clock.summary()
     assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)
+    for _ in clock.epochs(1):
+        steps(clock, time, 3, 2.0)
+    assert clock.summary()["setup_seconds"] == 6
 
 
 def test_how_a_short_phase_is_called_and_that_the_first_one_decides():
@@ -1075,24 +835,6 @@ def test_what_talking_costs_and_who_is_slower():
     assert found["communication_share"] == pytest.approx(1 - 0.6 / 1.5)
 
 
-def test_without_a_timed_training_step_the_steps_alone_tell_who_is_slower():
-    time = Time()
-    clock = Clock(sampling_for("quick", accelerator=False), now=time, peers=Peers(Talking(time), ("rank 0", "rank 1")))
-    for _ in clock.epochs(1):
-        for _ in clock.steps(Loader(1, time, wait=0.25), "train"):  # its only step warms up
-            time.now += 0.25
-    for _ in clock.resident():
-        time.now += 0.5 if clock.together else 0.2
-    assert clock.summary()["rank_spread"] == pytest.approx(0.6 / 0.2 - 1)
-
-
-def test_one_process_says_nothing_of_others():
-    clock, time = clock_of()
-    for _ in clock.epochs(1):
-        steps(clock, time, 3, 0.5)
-    assert not {"rank_spread", "straggler", "communication_share"} & set(clock.summary())
-
-
 class Shaped:
     """Something that has a shape, as a tensor has, and a length where that is more than a number's."""
 
@@ -1119,6 +861,8 @@ class Shaped:
         (range(8), 8),
         (object(), 1),
         ({"a": 3, "b": 4}, 2),
+        ({"ids": [0] * 32, "mask": [0] * 32}, 32),
+        ((([0] * 16, [0] * 16), [0] * 16), 16),
     ],
 )
 def test_how_many_samples_a_batch_has(batch, samples):
@@ -1131,33 +875,3 @@ def test_a_count_of_the_suites_own():
         for _ in clock.steps([3, 4, 5], "train", count=lambda batch: batch):
             time.now += 1.0
     assert clock.summary()["samples"] == 12
-
-
-def test_a_loader_that_has_no_close_or_that_ended_is_not_closed():
-    closed = []
-
-    class Batches:
-        def __init__(self, count):
-            self.left = count
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            if not self.left:
-                raise StopIteration
-            self.left -= 1
-            return [0] * 10
-
-        def close(self):
-            closed.append(self.left)
-
-    clock, time = clock_of("quick")
-    for count, phase in ((9, "train"), (1, "valid"), (3, "final")):
-        for _ in clock.steps(Batches(count), phase, samples=90):
-            time.now += 1.0
-    assert closed == [5, 0, 2]
-    full, time = clock_of()
-    for _ in full.steps(Batches(3), "train"):
-        time.now += 1.0
-    assert closed == [5, 0, 2]

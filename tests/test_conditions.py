@@ -119,16 +119,14 @@ def test_recorded_cards():
     assert len(RECORDED) == 4
 
 
-QUIET = Host(16, "performance", 0.2, "none", True, 0, 64 << 30)
+QUIET = Host(16, "performance", 0.2, "none", True, 64 << 30)
 ON_HOST = {
     "governor": (replace(QUIET, cpu_governor="powersave"), "fix", "powersave", "cpupower frequency-set -g performance"),
     "load": (replace(QUIET, load_average=9.0), "fix", "load average 9.0 on 16 CPUs", "top"),
     "few CPUs": (replace(QUIET, cpu_count=2), "note", "2 CPU(s)", "--cpus"),
-    "swap": (replace(QUIET, swap_used_bytes=3_000_000_000), "note", "3.0 GB", "swapoff"),
     "hidden processes": (
         replace(QUIET, container="docker", all_processes_visible=False), "note", "container (docker)", "--pid=host",
     ),
-    "hidden energy": (replace(QUIET, cpu_energy_hidden=True), "note", "cpu_energy_joules", "chmod a+r"),
     "small shared memory": (replace(QUIET, shared_memory_bytes=64 << 20), "fix", "64 MiB", "--shm-size"),
 }  # fmt: skip
 

@@ -59,11 +59,6 @@ def test_the_official_archives_file_names(folder, cache):
     assert numbers(folder, cache) == EXPECTED
 
 
-def test_blocks_do_not_show(folder, cache, monkeypatch):
-    monkeypatch.setattr(corpus, "_BLOCK_CHARACTERS", 5)
-    assert numbers(folder, cache) == EXPECTED
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -13,7 +13,6 @@ from gpubench.runner.devices import choose_devices
 from gpubench.training import device
 
 CUDNN_REFUSES = "cuDNN version 92600 is not compatible with devices with SM < 7.5. Please install another"
-CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 
 
 @pytest.fixture
@@ -45,7 +44,6 @@ def cards(monkeypatch):
         monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
         monkeypatch.setattr(torch.accelerator, "device_count", lambda: len(known))
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: known[index])
-        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
         monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
         zeros = torch.zeros

@@ -20,13 +20,6 @@ def test_governors_are_named_once_each(tmp_path):
     assert host.cpu_governor(tmp_path) == "performance+powersave"
 
 
-def test_numa_nodes_are_counted(tmp_path):
-    assert host.numa_nodes(tmp_path) is None
-    for node in (0, 1):
-        (tmp_path / f"node{node}").mkdir()
-    assert host.numa_nodes(tmp_path) == 2
-
-
 def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path):
     write(tmp_path / "0000:c1:00.0/numa_node", "1\n")
     write(tmp_path / "0000:01:00.0/numa_node", "-1\n")
@@ -79,13 +72,6 @@ def test_cpu_energy_sums_packages_and_survives_the_counters_turn(tmp_path):
     assert read() == pytest.approx(20)
     (tmp_path / "intel-rapl:1/energy_uj").unlink()  # only root may read it on most machines
     assert read() is None
-
-
-def test_the_reference_is_a_time_and_the_host_is_described():
-    assert 0.001 < host.reference_seconds() < 5
-    here = host.host(4)
-    assert here.cpu_count == 4
-    assert here.load_average >= 0
 
 
 @pytest.mark.parametrize(("busy", "own", "others"), [(40.0, 40.0, 0.0), (40.0, 30.0, 0.5), (10.0, 12.0, 0.0)])

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
-from gpubench.hardware.makers.nvidia import library, reason_names
+from gpubench.hardware.makers.nvidia import reason_names
 from gpubench.hardware.readers import readers, untold
 from gpubench.hardware.state import CardState, Processes, Reading
 
@@ -104,11 +104,6 @@ def test_reasons_have_names_and_unknown_ones_their_number():
     assert reason_names(0) == frozenset()
     assert reason_names(0x4 | 0x40) == {"power_cap", "hw_thermal"}
     assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
-
-
-def test_no_driver_is_no_library():
-    found = library()
-    assert found is None or found is pynvml
 
 
 def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from gpubench.suite.precisions import PRECISIONS
-from gpubench.training import operands, precision
+from gpubench.training import precision
 from gpubench.training.operands import OperandWatch
-from gpubench.training.precision import KINDS, PrecisionError, Probe, mode_of
+from gpubench.training.precision import KINDS, PrecisionError, mode_of
 
 
 @pytest.fixture(autouse=True)
@@ -15,16 +14,12 @@ def flags():
     precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
 
 
-def test_every_precision_of_the_plan_has_a_kind():
-    assert list(KINDS) == list(PRECISIONS)
-
-
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
 def test_the_probe_proves_the_label_on_this_cpu(name):
     found = precision.probe(name, "cpu", mode_of(name, "cpu"))
     low, high = KINDS[name].band
-    assert all(low <= error <= high for error in found.errors.values())
-    assert set(found.errors) == {"matmul", "convolution", "RNN"}
+    assert all(low <= error <= high for error in found.values())
+    assert set(found) == {"matmul", "convolution", "RNN"}
 
 
 @pytest.mark.parametrize(
@@ -35,24 +30,10 @@ def test_a_substituted_mode_fails_the_probe(asked, got):
         precision.probe(asked, "cpu", mode_of(got, "cpu"))
 
 
-def test_tf32_under_the_label_fp32_is_caught():
-    """A substituted probe: what a card with TF32 left on would answer."""
-    with pytest.raises(PrecisionError, match=r"convolution has a relative error of 2.9e-04, which looks like tf32"):
-        precision.check_probe("fp32", Probe({"matmul": 2e-7, "convolution": 2.9e-4, "RNN": 2e-7}))
-
-
 def test_no_rnn_speaks_for_bf16_on_cuda_where_autocast_computes_them_in_fp16():
     assert set(precision.parts_of(mode_of("bf16", "cuda:0"))) == {"matmul", "convolution"}
     assert set(precision.parts_of(mode_of("fp16", "cuda:0"))) == {"matmul", "convolution", "RNN"}
     assert set(precision.parts_of(mode_of("bf16", "cpu"))) == {"matmul", "convolution", "RNN"}
-
-
-def test_tf32_may_leave_a_small_problem_exact_but_not_all_of_them():
-    precision.check_probe("tf32", Probe({"matmul": 2.9e-4, "convolution": 2e-7, "RNN": 2.9e-4}))
-    with pytest.raises(PrecisionError, match=r"asked for tf32.*looks like fp32"):
-        precision.check_probe("tf32", Probe({"matmul": 2e-7, "convolution": 2e-7, "RNN": 2e-7}))
-    with pytest.raises(PrecisionError, match="looks like bf16"):
-        precision.check_probe("tf32", Probe({"matmul": 3e-3, "convolution": 2e-7, "RNN": 2.9e-4}))
 
 
 def test_a_probe_leaves_the_random_state_alone():
@@ -82,31 +63,6 @@ def test_less_precise_products_are_caught_however_they_were_asked_for(less):
     precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
     assert torch.get_float32_matmul_precision() == "highest"
     precision.check_flags("fp32")
-
-
-def test_every_switch_has_to_stand_as_it_did():
-    before = precision.flags()
-    precision.check_flags("fp32", before)
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True
-    precision.check_flags("fp32")
-    with pytest.raises(PrecisionError, match="allow_fp16_reduced_precision_reduction was changed to True"):
-        precision.check_flags("fp32", before)
-
-
-def test_reduced_reductions_are_switched_and_16_bit_accumulation_stays_off():
-    precision.set_flags("fp16", reduced_reduction=True, cudnn_benchmark=False)
-    found = {key.rpartition(".")[2]: value for key, value in precision.flags().items()}
-    assert found["allow_fp16_reduced_precision_reduction"] == "True"
-    assert found["allow_bf16_reduced_precision_reduction"] == "True"
-    assert found.get("allow_fp16_accumulation", "False") == "False"
-
-
-def test_torchs_own_defaults_would_not_do():
-    """cuDNN's TF32 is on by default; set_flags turns it off, and on again for tf32."""
-    precision.set_flags("tf32", reduced_reduction=False, cudnn_benchmark=True)
-    precision.check_flags("tf32")
-    with pytest.raises(PrecisionError):
-        precision.check_flags("fp32")
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32"])
@@ -190,21 +146,6 @@ def test_a_step_on_another_device_is_caught():
         watch.check("fp32", "cpu")
 
 
-def test_a_step_without_any_such_call_proves_nothing():
-    watch = OperandWatch()
-    with watch:
-        torch.ones(3) + 1
-    with pytest.raises(PrecisionError, match="no matmul"):
-        watch.check("fp32")
-
-
-def test_which_precisions_scale_their_loss():
-    scaled = {name: mode_of(name, "cpu").scaler() for name in KINDS}
-    assert [name for name, scaler in scaled.items() if scaler.is_enabled()] == ["fp16", "fp16-master"]
-    assert scaled["fp16"].get_scale() == 2**16
-    assert mode_of("fp16", "cpu").scaler(128).get_scale() == 128
-
-
 @pytest.mark.parametrize(
     ("name", "linear", "norm"),
     [
@@ -224,33 +165,6 @@ def test_a_model_gets_the_weights_of_its_precision(name, linear, norm, affine):
     assert mode.input(torch.ones(2, 4)).dtype == linear
     assert mode.input(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
     assert model(mode.input(torch.ones(2, 4))).dtype == linear
-
-
-def test_weights_that_contradict_the_label_are_caught():
-    of_masters = {"model float16": 4, "BatchNorm float32": 4, "optimizer float32": 6}
-    assert precision.check_weights("fp16-master", of_masters).startswith("weights BatchNorm float32 x4")
-    with pytest.raises(PrecisionError, match="6 of the weights of the optimizer are float16, not float32"):
-        precision.check_weights("fp16-master", {"model float16": 4, "optimizer float16": 6})
-    with pytest.raises(PrecisionError, match="asked for fp32, but 4 of the weights of the model are float16"):
-        precision.check_weights("fp32", of_masters)
-    with pytest.raises(PrecisionError, match="the weights of fp16-pure cannot be checked"):
-        precision.check_weights("fp16-pure", {})
-    assert precision.check_weights("bf16", {}) == ""
-
-
-@pytest.mark.parametrize(
-    ("call", "family"),
-    [
-        ("mm", "matmul"), ("baddbmm", "matmul"), ("linear", "matmul"), ("mkldnn_linear_backward", "matmul"),
-        ("_scaled_dot_product_flash_attention_backward", "matmul"), ("_scaled_dot_product_cudnn_attention", "matmul"),
-        ("convolution_backward", "convolution"), ("cudnn_convolution_relu", "convolution"), ("conv2d", "convolution"),
-        ("_cudnn_rnn", "RNN"), ("mkldnn_rnn_layer_backward", "RNN"), ("_thnn_fused_lstm_cell", "RNN"),
-        ("upsample_bilinear2d", ""), ("upsample_linear1d_backward", ""), ("cummax", ""), ("lgamma", ""),
-    ],
-)  # fmt: skip
-def test_calls_belong_to_their_family(call, family):
-    """By the names torch gives them; resizing an image is no matmul, for all that it is called bilinear."""
-    assert operands.family_of(call) == family
 
 
 def test_the_watch_sees_into_a_compiled_model():

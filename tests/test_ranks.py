@@ -20,16 +20,25 @@ SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e
 
 
+ASKED = [
+    *("--suite", str(SUITES / "ranks.py"), "--device", "cpu", "--precision", "fp32", "--processes", "2"),
+    *("--out", "a.csv"),
+]
+
+
+def started_run(folder):
+    """A run of two processes that hang."""
+    command = [sys.executable, "-m", "gpubench", "run", *ASKED, "--set", "what=hangs"]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+
+
 @pytest.fixture
 def trial(cli_process, tmp_path, left_over):
     """Runs tests/suites/process_group.py with these --set values; returns the rows. No process may be left."""
 
     def run(*arguments, **settings):
         pairs = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        done = cli_process(
-            "run", "--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--quick",
-            "--out", "a.csv", "--processes", 2, *arguments, *pairs,
-        )  # fmt: skip
+        done = cli_process("run", *ASKED, "--quick", *arguments, *pairs)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.stdout == ""
         assert not left_over()
@@ -64,18 +73,7 @@ def test_a_straggler_is_named(trial):
 
 
 def test_a_goal_that_all_miss_is_the_groups_row(cli_process, tmp_path, left_over):
-    asked = [
-        "--suite",
-        SUITES / "ranks.py",
-        "--device",
-        "cpu",
-        "--precision",
-        "fp32",
-        "--full",
-        "--processes",
-        2,
-    ]
-    done = cli_process("run", *asked, "--set", "goal=99", "--out", "a.csv")
+    done = cli_process("run", *ASKED, "--full", "--set", "goal=99")
     assert done.returncode == 4, done.stderr
     assert not left_over()
     row = load([tmp_path / "a.csv"]).frame.iloc[0]
@@ -133,11 +131,7 @@ def test_resnet_trains_in_two_processes(cli_process, tmp_path, pipeline):
 
 
 def test_no_process_outlives_a_killed_run(tmp_path, left_over):
-    command = [
-        sys.executable, "-m", "gpubench", "run", "--suite", str(SUITES / "ranks.py"), "--device", "cpu",
-        "--precision", "fp32", "--processes", "2", "--out", "a.csv", "--set", "what=hangs",
-    ]  # fmt: skip
-    parent = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    parent = started_run(tmp_path)
     deadline = time.monotonic() + 60
     # the parent, the agent, who watches over it, and its two processes
     while len(left_over(0)) < 5 and time.monotonic() < deadline:
@@ -149,11 +143,7 @@ def test_no_process_outlives_a_killed_run(tmp_path, left_over):
 
 
 def test_nothing_listens_beyond_loopback(tmp_path, left_over):
-    command = [
-        sys.executable, "-m", "gpubench", "run", "--suite", str(SUITES / "ranks.py"), "--device", "cpu",
-        "--precision", "fp32", "--processes", "2", "--out", "a.csv", "--set", "what=hangs",
-    ]  # fmt: skip
-    parent = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    parent = started_run(tmp_path)
     try:
         listening = {}
         # The store's socket, and those of two processes that have joined the group and then hang.

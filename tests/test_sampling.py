@@ -6,35 +6,11 @@ import pytest
 from facts import lacking
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.sampling import DRIFT, FLAT, Sampling, Stop, drift, sampling_for
+from gpubench.training.clock.sampling import Stop, drift, sampling_for
 
 
 def lap(seconds, samples=10, steps=1):
     return Lap("train", 0, "warmup", steps, samples, seconds, 0.0)
-
-
-def test_the_bounds_that_the_documentation_gives():
-    assert (FLAT, DRIFT) == (0.05, 0.2)
-
-
-@pytest.mark.parametrize(
-    ("mode", "accelerator", "expected"),
-    [
-        ("full", False, Sampling(None, 0.25, 3.0, None, None, 0, 2, 1.0, most_laps=32)),
-        (
-            "full",
-            True,
-            Sampling(None, 0.25, 30.0, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=5.0, long_laps=True),
-        ),
-        ("sampled", False, Sampling(2, 0.25, 3.0, 4.0, 1.5, 3, 2, 1.0)),
-        ("sampled", True, Sampling(2, 0.25, 30.0, 2.0, 0.75, 2, 1, 0.5, least_warmup_seconds=5.0)),
-        ("quick", True, Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)),
-        ("probe", False, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 0, 0.0, steps=True, timed_steps=2, train_limit=10.0)),
-        ("probe", True, Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, 1, 0.0, steps=True, timed_steps=2, train_limit=10.0)),
-    ],
-)
-def test_what_each_mode_measures(mode, accelerator, expected):
-    assert sampling_for(mode, accelerator=accelerator) == expected
 
 
 SAMPLED = sampling_for("sampled", accelerator=False)

@@ -76,7 +76,6 @@ def test_an_edit_of_a_module_that_runs_the_training_changes_it(tmp_path, monkeyp
     monkeypatch.setattr(timed_code, "PACKAGE", package)
     assert digest(tmp_path, SUITE) == before
     clock = package / "training/clock/clock.py"
-    timed_code._package_source.cache_clear()
     clock.write_text(clock.read_text().replace("perf_counter", "monotonic"))
     assert digest(tmp_path, SUITE) != before
 

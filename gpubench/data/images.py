@@ -11,9 +11,9 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -109,17 +109,10 @@ def find_tree(root: Path) -> Path | None:
 
 
 def _has_class(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    for entry in os.scandir(folder):
-        if _is_class(entry) and any(name.lower().endswith(ENDINGS) for name in _few(entry.path)):
-            return True
-    return False
-
-
-def _few(folder: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [entry.name for entry, _ in zip(entries, range(100), strict=False)]
+    return folder.is_dir() and any(
+        _is_class(entry) and any(file.suffix.lower() in ENDINGS for file in Path(entry.path).iterdir())
+        for entry in os.scandir(folder)
+    )
 
 
 def _divided(root: Path) -> Tree:
@@ -199,35 +192,37 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
     """
     from PIL import Image
 
-    # MOST_PIXELS replaces PIL's limit, which only warns.
-    Image.MAX_IMAGE_PIXELS = None
-    try:
+    with _bad_images(), warnings.catch_warnings():
         content = Path(path).read_bytes()
-        with warnings.catch_warnings(), Image.open(io.BytesIO(content)) as image:
-            warnings.simplefilter("ignore")  # of odd metadata; decoding errors raise
+        warnings.simplefilter("ignore")  # of odd metadata; decoding errors raise
+        with Image.open(io.BytesIO(content)) as image:
             _check_size(image.size)
             if decode and image.format == "JPEG" and image.mode == "RGB":
                 with suppress(RuntimeError):
                     return decode(content), "RGB"
             return image.convert("RGB"), image.mode
-    except (BadImage, *FAULTS):
-        raise
-    except Exception as error:  # a broken file may raise nearly anything
-        raise BadImage(_why(error)) from None
 
 
 def size_of(path: str | Path) -> tuple[int, int]:
     """Return width and height in pixels from the file's header; raises BadImage."""
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = None
+    with _bad_images(), Image.open(path) as image:
+        _check_size(image.size)
+        return image.size
+
+
+@contextmanager
+def _bad_images() -> Iterator[None]:
+    """Raise BadImage for errors of an image file."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limit, which only warns
     try:
-        with Image.open(path) as image:
-            _check_size(image.size)
-            return image.size
+        yield
     except (BadImage, *FAULTS):
         raise
-    except Exception as error:
+    except Exception as error:  # a broken file may raise nearly anything
         raise BadImage(_why(error)) from None
 
 

@@ -5,26 +5,60 @@ content, and is never executed. Phases come from fast.ai's and DIUx's ImageNet t
 had them in Python code.
 """
 
-import math
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gpubench.data.built_in_schedules import BUILT_IN
 from gpubench.errors import UserError
+
+TITAN_RTX = """\
+lr_batch=4096;
+phase:epochs=[0,13],size=128,batch=512,copies=160;
+phase:epochs=[13,25],size=224,batch=224,copies=320,min_scale=0.087;
+phase:epochs=[25,28],size=288,batch=128,min_scale=0.5,rect_val=true;
+ramp:epochs=[0,7],lr=[1,2];
+ramp:epochs=[7,13],lr=[2,0.25];
+ramp:epochs=[13,22],lr=[1,0.1];
+ramp:epochs=[22,25],lr=[0.1,0.01];
+ramp:epochs=[25,28],lr=[0.01,0.001]"""
+"""For one machine with 8 cards: cybertronai/imagenet18, train.py, and lambdal/imagenet18 for 8 Titan RTX."""
+
+TINY = """\
+lr_batch=128;
+phase:epochs=[0,3],size=48,batch=16,copies=64;
+phase:epochs=[3,5],size=64,batch=12,copies=96,min_scale=0.087;
+phase:epochs=[5,6],size=96,batch=8,min_scale=0.5,rect_val=true;
+ramp:epochs=[0,2],lr=[0.2,0.4];
+ramp:epochs=[2,5],lr=[0.4,0.04];
+ramp:epochs=[5,6],lr=[0.04,0.004]"""
+"""A small version, to try it on a CPU with a few hundred images."""
+
+FOUR_MINUTES = """\
+lr_batch=65536;
+phase:epochs=[0,90],size=224,batch=32;
+ramp:epochs=[0,5],lr=[0,20];
+ramp:epochs=[5,90],lr=[20,0],power=2"""
+"""The schedule of "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205).
+
+90 epochs in steps of 64K images, 32 for each of 2,048 cards. A warm-up (Goyal and others 2017, arXiv 1706.02677), then
+a polynomial of power 2 (You and others 2017, arXiv 1708.03888). The paper does not state its rates: this one is for
+LARS, and should be tuned (`lr`).
+"""
+
+BUILT_IN: Mapping[str, str] = {"titan-rtx": TITAN_RTX, "tiny": TINY, "four-minutes": FOUR_MINUTES}
+"""The built-in schedules by name, as rows store them: one line, here with line ends."""
 
 MOST_BYTES = 65536
 """Largest size of a phases file."""
 MOST_PIXELS = 2048
-LARGEST = 10**9
-"""Largest number allowed in a schedule."""
+MOST_EPOCHS = 10_000
 
 
 @dataclass(frozen=True)
@@ -117,10 +151,10 @@ class Schedule:
 def read(text: str) -> str:
     """Return the one-line schedule for rows from a built-in name, a file or such a line (`--set phases=`).
 
-    Raises UserError that names the faulty line.
+    Raises UserError that names the faulty phase or ramp.
     """
     if text in BUILT_IN:
-        return line_of(parse(BUILT_IN[text], text))
+        return line_of(parse(_unfolded(BUILT_IN[text]), text))
     if text.startswith("lr_batch="):
         return line_of(parse(_unfolded(text), "phases"))
     path = Path(text)
@@ -129,19 +163,17 @@ def read(text: str) -> str:
             raise UserError(f"{text}: not a file")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UserError(f"{text}: larger than {MOST_BYTES} bytes, the limit for a phases file")
+        return line_of(parse(content.decode("utf-8"), text))
+    except UnicodeDecodeError:
+        raise UserError(f"{text}: not UTF-8 text") from None
     except (OSError, ValueError) as error:
         names = ", ".join(BUILT_IN)
         why = getattr(error, "strerror", None) or error
         raise UserError(
             f"phases={text}: cannot be read ({why}); use {names}, or a TOML file (docs/imagenet.md)"
         ) from None
-    if len(content) > MOST_BYTES:
-        raise UserError(f"{text}: larger than {MOST_BYTES} bytes, the limit for a phases file")
-    try:
-        return line_of(parse(content.decode("utf-8"), text))
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise UserError(f"{text}, line {line}: not UTF-8 text") from None
 
 
 def schedule_of(line: str, epochs: int = 0) -> Schedule:
@@ -166,7 +198,7 @@ def line_of(schedule: Schedule) -> str:
 def _unfolded(line: str) -> str:
     """Return the line as TOML with one key per line."""
     lines = []
-    for part in line.split(";"):
+    for part in line.replace("\n", "").split(";"):
         name, colon, rest = part.partition(":")
         if colon:
             lines.append(f"[[{name}]]")
@@ -175,154 +207,109 @@ def _unfolded(line: str) -> str:
     return "\n".join(lines)
 
 
-_PHASE_KEYS = {"epochs", "size", "batch", "copies", "min_scale", "rect_val"}
-_RAMP_KEYS = {"epochs", "lr", "power"}
-
-
 def parse(text: str, name: str) -> Schedule:
-    """Return the schedule in a TOML text; raises UserError `NAME, line N: what is wrong`."""
+    """Return the schedule in a TOML text; raises UserError `NAME: phase 2: what is wrong`."""
     try:
         data = tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or int() refuses thousands of digits
-        match = re.search(r"line (\d+)", str(error))
-        line = match[1] if match else str(text.count("\n") + 1)  # "at end of document"
-        reason = re.sub(r" \(at .*\)$", "", str(error))
-        raise UserError(f"{name}, line {line}: {reason[:1].lower()}{reason[1:]}") from None
-    except RecursionError:
-        raise UserError(f"{name}, line 1: nested too deep") from None
-    return _Reader(text, name).schedule(data)
-
-
-Table = Mapping[str, object]
-
-
-class _Reader:
-    """Checks the data of a TOML text; errors have the line number of the key."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.lines, self.name = text.splitlines(), name
-
-    def schedule(self, data: Table) -> Schedule:
-        for key in data:
-            if key not in {"lr_batch", "phase", "ramp"}:
-                self.fail(self.line(key), f"{key}: there is lr_batch, [[phase]] and [[ramp]]")
-        lr_batch = self.whole(data.get("lr_batch"), "lr_batch", self.line("lr_batch"), 1, 2**20)
-        tables: dict[str, list[Table]] = {}
-        for kind in ("phase", "ramp"):
-            value = data.get(kind)
-            if not isinstance(value, list) or not value or not all(isinstance(table, dict) for table in value):
-                self.fail(self.line(kind), f"write each {kind} as a table [[{kind}]], at least one")
-            if len(self.headers(kind)) != len(value):
-                self.fail(self.line(kind), f"write each {kind} under a separate line [[{kind}]]")
-            tables[kind] = value
-        phases = tuple(self.phase(index, table) for index, table in enumerate(tables["phase"]))
-        ramps = tuple(self.ramp(index, table) for index, table in enumerate(tables["ramp"]))
-        self.joined("phase", [(phase.first, phase.end) for phase in phases])
-        self.joined("ramp", [(ramp.first, ramp.end) for ramp in ramps])
+        _check_keys(data, {"lr_batch": int, "phase": list, "ramp": list}, {})
+        _check_range(data, "lr_batch", 1, 2**20)
+        phases = _tables(data, "phase", _phase)
+        ramps = _tables(data, "ramp", _ramp)
         if ramps[-1].end != phases[-1].end:
-            self.fail(
-                self.line("epochs", "ramp", len(ramps) - 1),
-                f"the ramps end at epoch {ramps[-1].end:g} and the phases at {phases[-1].end}",
-            )
-        return Schedule(phases, ramps, lr_batch, phases[0].batch)
+            raise ValueError(f"the ramps end at epoch {ramps[-1].end:g} and the phases at {phases[-1].end}")
+    except RecursionError:
+        raise UserError(f"{name}: nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError too, with its line
+        raise UserError(f"{name}: {error}") from None
+    return Schedule(phases, ramps, data["lr_batch"], phases[0].batch)
 
-    def phase(self, index: int, table: Table) -> Phase:
-        line = self.line_finder(table, "phase", index, _PHASE_KEYS, {"epochs", "size", "batch"})
-        first, end = self.span(table, "phase", index)
-        if not (isinstance(first, int) and isinstance(end, int)):
-            self.fail(line("epochs"), f"epochs = [{first:g}, {end:g}]: a phase has whole epochs")
-        rect_val = table.get("rect_val", False)
-        if not isinstance(rect_val, bool):
-            self.fail(line("rect_val"), "rect_val is true or false")
-        size = self.whole(table["size"], "size", line("size"), 16, MOST_PIXELS)
-        copies = self.whole(table.get("copies", 0), "copies", line("copies"), 0, 2 * MOST_PIXELS)
-        if copies and copies < size:
-            self.fail(line("copies"), f"copies = {copies}: they are smaller than size = {size}")
-        scale = self.number(table.get("min_scale", Phase.min_scale), "min_scale", line("min_scale"))
-        if not 0 < scale <= 1:
-            self.fail(line("min_scale"), f"min_scale = {scale:g}: it is a share of the area, above 0 and at most 1")
-        batch = self.whole(table["batch"], "batch", line("batch"), 1, 2**16)
-        return Phase(int(first), int(end), size, batch, copies, scale, rect_val)
 
-    def ramp(self, index: int, table: Table) -> Ramp:
-        line = self.line_finder(table, "ramp", index, _RAMP_KEYS, {"epochs", "lr"})
-        first, end = self.span(table, "ramp", index)
-        start, stop = self.pair(table["lr"], "lr", line("lr"))
-        if start < 0 or stop < 0 or max(start, stop) > 1000:
-            self.fail(line("lr"), f"lr = [{start:g}, {stop:g}]: a learning rate is between 0 and 1000")
-        power = self.number(table.get("power", Ramp.power), "power", line("power"))
-        if not 0 < power <= 10:
-            self.fail(line("power"), f"power = {power:g}: it is above 0 and at most 10")
-        return Ramp(float(first), float(end), (float(start), float(stop)), float(power))
+Table = Mapping[str, Any]
+Span = TypeVar("Span", Phase, Ramp)
 
-    def joined(self, kind: str, spans: Sequence[tuple[float, float]]) -> None:
-        """Fail unless each span begins where the previous one ends, and the first at 0."""
-        before: float = 0
-        for index, (first, end) in enumerate(spans):
-            line = self.line("epochs", kind, index)
-            if first > before:
-                self.fail(line, f"a gap: no {kind} has the epochs from {before:g} to {first:g}")
-            if first < before:
-                self.fail(
-                    line, f"an overlap: the previous {kind} ends at epoch {before:g}, this one begins at {first:g}"
-                )
-            before = end
 
-    def line_finder(
-        self, table: Table, kind: str, index: int, keys: set[str], needed: set[str]
-    ) -> Callable[[str], int]:
-        """Fail unless the table has the right keys; return a function from key to line number."""
-        for key in table:
-            if key not in keys:
-                self.fail(self.line(key, kind, index), f"{key}: a {kind} has {', '.join(sorted(keys))}")
-        for key in sorted(needed - set(table)):
-            self.fail(self.line("", kind, index), f"this {kind} has no {key}")
-        return lambda key: self.line(key, kind, index)
+def _tables(data: Table, kind: str, make: Callable[[Table], Span]) -> tuple[Span, ...]:
+    """Return what `make` returns for each table `[[kind]]`; raises ValueError if their epochs do not join."""
+    if not data[kind]:
+        raise ValueError(f"no [[{kind}]]")
+    spans: list[Span] = []
+    before: float = 0
+    for number, table in enumerate(data[kind], start=1):
+        try:
+            span = make(table)
+            if span.first > before:
+                raise ValueError(f"a gap: no {kind} has the epochs from {before:g} to {span.first:g}")
+            if span.first < before:
+                raise ValueError(f"an overlap: it begins at {span.first:g}, the previous {kind} ends at {before:g}")
+        except ValueError as error:
+            raise ValueError(f"{kind} {number}: {error}") from None
+        before = span.end
+        spans.append(span)
+    return tuple(spans)
 
-    def span(self, table: Table, kind: str, index: int) -> tuple[float, float]:
-        line = self.line("epochs", kind, index)
-        first, end = self.pair(table["epochs"], "epochs", line)
-        if not 0 <= first < end <= 10_000:
-            self.fail(line, f"epochs = [{first:g}, {end:g}]: write the first epoch, from 0, and the one after the last")
-        return first, end
 
-    def pair(self, value: object, key: str, line: int) -> tuple[float, float]:
-        if not isinstance(value, list) or len(value) != 2:
-            self.fail(line, f"{key} is two numbers, as in {key} = [0, 7]")
-        return self.number(value[0], key, line), self.number(value[1], key, line)
+def _phase(table: Table) -> Phase:
+    _check_keys(
+        table,
+        {"epochs": list, "size": int, "batch": int},
+        {"copies": int, "min_scale": float, "rect_val": bool},
+    )
+    first, end = _pair(table, "epochs", 0, MOST_EPOCHS, int)
+    _check_range(table, "size", 16, MOST_PIXELS)
+    _check_range(table, "batch", 1, 2**16)
+    if table.get("copies"):
+        _check_range(table, "copies", table["size"], 2 * MOST_PIXELS)
+    if "min_scale" in table:
+        _check_range(table, "min_scale", 1e-6, 1)
+    return Phase(first, end, **{key: value for key, value in table.items() if key != "epochs"})
 
-    def number(self, value: object, key: str, line: int) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
-            self.fail(line, f"{key}: {_short(value)} is not a number")
-        if abs(value) > LARGEST:
-            self.fail(line, f"{key}: {_short(value)} is larger than {LARGEST:,}")
-        return value
 
-    def whole(self, value: object, key: str, line: int, least: int, most: int) -> int:
-        if value is None:
-            self.fail(line, f"{key} is missing")
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.fail(line, f"{key} = {_short(value)}: it is a whole number from {least} to {most}")
-        return value
+def _ramp(table: Table) -> Ramp:
+    _check_keys(table, {"epochs": list, "lr": list}, {"power": float})
+    first, end = _pair(table, "epochs", 0, MOST_EPOCHS, float)
+    lr = _pair(table, "lr", 0, 1000, float)
+    if "power" in table:
+        _check_range(table, "power", 1e-6, 10)
+    return Ramp(first, end, lr, float(table.get("power", Ramp.power)))
 
-    def headers(self, kind: str) -> list[int]:
-        """Return the line numbers, from 0, at which tables of this kind begin."""
-        return [n for n, line in enumerate(self.lines) if re.match(rf"\s*\[\[\s*{kind}\s*\]\]", line)]
 
-    def line(self, key: str, kind: str = "", index: int = 0) -> int:
-        """Return the line number, from 1, of a key at the top or in table `index` of a kind, or of the table."""
-        headers = self.headers(kind) if kind else []
-        start = headers[index] if index < len(headers) else 0
-        for number in range(start, len(self.lines)):
-            line = self.lines[number]
-            if number > start and kind and line.lstrip().startswith("["):
-                break
-            if key and re.match(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""", line):
-                return number + 1
-        return start + 1
+def _check_keys(table: Table, required: Mapping[str, type], optional: Mapping[str, type]) -> None:
+    """Raise ValueError unless `table` is a table with the required keys, no unknown ones, and values of these types."""
+    if not isinstance(table, dict):
+        raise ValueError("write it as a table")
+    types = {**required, **optional}
+    if missing := sorted(required.keys() - table.keys()):
+        raise ValueError(f"no {missing[0]}")
+    if unknown := sorted(table.keys() - types.keys()):
+        raise ValueError(f"{unknown[0]}: unknown; there is {', '.join(types)}")
+    for key, value in table.items():
+        if not _is(value, types[key]):
+            raise ValueError(f"{key}: {_short(value)} is not {KINDS[types[key]]}")
 
-    def fail(self, line: int, what: str) -> NoReturn:
-        raise UserError(f"{self.name}, line {line}: {what}")
+
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+
+
+def _is(value: object, kind: type) -> bool:
+    """Return whether a TOML value is of this type; a float may be written as a whole number."""
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    return isinstance(value, int | float if kind is float else kind)
+
+
+def _check_range(table: Table, key: str, least: float, most: float) -> None:
+    if not least <= table[key] <= most:  # a NaN is refused too
+        raise ValueError(f"{key} = {_short(table[key])}: it is from {least:g} to {most:g}")
+
+
+def _pair(table: Table, key: str, least: float, most: float, kind: type) -> Any:
+    """Return the two numbers of a key; raises ValueError if they are others, or epochs that do not follow."""
+    pair = table[key]
+    if len(pair) != 2 or not all(_is(number, kind) and least <= number <= most for number in pair):
+        raise ValueError(f"{key} = {_short(pair)}: it is two of: {KINDS[kind]} from {least:g} to {most:g}")
+    if key == "epochs" and pair[0] >= pair[1]:
+        raise ValueError(f"epochs = {_short(pair)}: write the first epoch, from 0, and the one after the last")
+    return tuple(map(kind, pair))
 
 
 def _short(value: object) -> str:

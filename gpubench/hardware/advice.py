@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.hardware.apex import LAST_WITH_AMP, Apex
-from gpubench.hardware.environment import DeviceFacts, TorchFacts
+from gpubench.hardware.apex import Apex
+from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import Check
 from gpubench.suite.precisions import PRECISIONS
 
@@ -44,15 +44,16 @@ def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
     build = f"CUDA {facts['cuda']}, cuDNN {cudnn}" if facts["cuda"] else "no CUDA"
     checks = [Check("ok", f"torch {facts['torch']} ({build})")]
     # A CUDA device without a capability is not visible to torch.
-    visible = [device for device in facts["devices"] if device["kind"] != "cuda" or device["capability"]]
-    if cards and not any(device["kind"] == "cuda" for device in visible):
+    devices = devices_of(facts)
+    visible = [device for device in devices if device.kind != "cuda" or device.capability]
+    if cards and not any(device.kind == "cuda" for device in visible):
         card, refusal = cards[0], facts.get("cuda_refusal", "")
         supports = f", which supports CUDA {card.driver_cuda}" if card.driver_cuda else ""
         text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{supports})"
         why = "; ".join(filter(None, (card.problem, refusal)))
         checks.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
     for device in visible:
-        checks += _check_device(device, facts)
+        checks += _check_device(device, facts, devices)
     return checks
 
 
@@ -67,66 +68,41 @@ def unseen_advice(card: Card, cuda: str) -> str:
     return "unset CUDA_VISIBLE_DEVICES; start a container with the card (docker run --gpus all)"
 
 
-def _check_device(device: DeviceFacts, facts: TorchFacts) -> list[Check]:
-    memory = f", {device['memory_bytes'] / 2**30:.1f} GiB" if device["memory_bytes"] else ""
-    driver = f", driver {device['driver']}" if device["driver"] else ""
-    name = f"{device['device']}: {device['card']}{memory}{driver}"
-    capability, problem = device["capability"], device.get("problem", "")
-    if capability and not has_kernels(capability, facts["arch_list"]):
-        architecture = f"sm_{capability.replace('.', '')}"
-        supported = ", ".join(facts["arch_list"])
-        return [
-            Check(
-                "fix",
-                f"{name}: torch {facts['torch']} has no kernels for {architecture}, only for {supported}",
-                _other_build(capability),
-            )
-        ]
+def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) -> list[Check]:
+    memory = f", {device.memory_bytes / 2**30:.1f} GiB" if device.memory_bytes else ""
+    driver = f", driver {device.driver}" if device.driver else ""
+    name = f"{device.device}: {device.card}{memory}{driver}"
+    capability, problem = device.capability, device.problem
+    if problem and capability and _lacks_kernels(device, facts["cuda"]):
+        text = f"{name}: torch {facts['torch']} has no kernels for sm_{capability.replace('.', '')} ({problem})"
+        return [Check("fix", text, _other_build(capability))]
     if problem:
         advice = "update the driver, then restart the machine"
         if problem == facts.get("cudnn_refusal"):
-            advice = _without_old_cards(facts["devices"])
+            advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    unsupported = device["unsupported"]
+    unsupported = device.unsupported
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     checks = [Check("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: cases in this precision become `unsupported` rows"
-    checks += [Check("note", f"{device['device']}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return checks
 
 
-def _without_old_cards(devices: Sequence[DeviceFacts]) -> str:
+def _without_old_cards(devices: Sequence[Device]) -> str:
     """Return advice to hide older cards: cuDNN refuses all cards if the oldest visible one is too old for it."""
-    cards = [device for device in devices if device["kind"] == "cuda"]
-    newer = [card for card in cards if _version(card["capability"]) >= OLDEST_OF_CUDA_13]
+    cards = [device for device in devices if device.kind == "cuda"]
+    newer = [card for card in cards if _version(card.capability) >= OLDEST_OF_CUDA_13]
     if not newer or len(newer) == len(cards):
         return f"install a build with an older cuDNN: {LEGACY_BUILD}"
-    names = [f"GPU-{card['uuid']}" if card.get("uuid") else card["device"].partition(":")[2] for card in newer]
+    names = [f"GPU-{card.uuid}" if card.uuid else card.device.partition(":")[2] for card in newer]
     return f"hide the older card from torch: export CUDA_VISIBLE_DEVICES={','.join(names)}"
 
 
-def has_kernels(capability: str, arch_list: Sequence[str]) -> bool:
-    """Return whether a build with `arch_list` has code for a card of compute capability `capability` ("8.6").
-
-    Binaries (sm_XY) run on the same major version from that minor version on; those with a letter (sm_90a)
-    only on that version; PTX (compute_XY) on everything newer. Return True for an empty list and for one without
-    NVIDIA names.
-    """
-    wanted = _version(capability)
-    nvidia = [arch.split("_") for arch in arch_list if arch.startswith(("sm_", "compute_"))]
-    for kind, number in nvidia:
-        exact = number[-1].isalpha()
-        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-        built_for = (int(digits[:-1]), int(digits[-1]))
-        if exact:
-            if built_for == wanted:
-                return True
-        elif kind == "compute":
-            if built_for <= wanted:
-                return True
-        elif built_for[0] == wanted[0] and built_for <= wanted:
-            return True
-    return not nvidia
+def _lacks_kernels(device: Device, cuda: str) -> bool:
+    """Return whether the problem of a card is that torch, built for CUDA version `cuda`, has no kernels for it."""
+    too_old = bool(cuda) and _version(cuda) >= (13, 0) and _version(device.capability) < OLDEST_OF_CUDA_13
+    return too_old or "no kernel image" in device.problem
 
 
 def _other_build(capability: str) -> str:
@@ -146,22 +122,10 @@ def of_apex(apex: Apex | None) -> Check:
     """Return the check of the installed `apex` (see `apex.installed`); gpubench does not need it."""
     if apex is None:
         return Check("ok", "no apex package, and none is needed (docs/wordlm.md)")
-    name = f"apex {apex.version}".rstrip()
-    if not apex.real:
-        return Check(
-            "note",
-            f"{name}: this is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)",
-            "nothing here imports it; `pip uninstall apex` if NVIDIA's was meant (docs/wordlm.md)",
-        )
-    built = "with its CUDA extensions" if apex.extensions else "without its CUDA extensions (no fused optimizers)"
-    text = f"NVIDIA {name}, {built}; it has {', '.join(apex.parts)}"
-    if apex.can_fp16_optimizer:
+    text = f"{f'apex {apex.version}'.rstrip()} (modules: {', '.join(apex.parts) or 'none'})"
+    if not apex.why_not:
         return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
-    return Check(
-        "note",
-        f"{text}; {apex.why_not}",
-        f"nothing here needs it; for `--set engine=apex` of wordlm build {LAST_WITH_AMP} (docs/wordlm.md)",
-    )
+    return Check("note", f"{text}: {apex.why_not}", "nothing here needs it, except `--set engine=apex` of wordlm")
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:

@@ -9,13 +9,14 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import platformdirs
+import psutil
 
 import gpubench
 from gpubench.hardware import host
@@ -31,11 +32,12 @@ class Device:
     kind: str
     """cuda, cpu, mps or xpu."""
     card: str
-    memory_bytes: int | None
-    capability: str
-    driver: str
-    device_hash: str
-    unsupported: Mapping[str, str]
+    memory_bytes: int | None = None
+    capability: str = ""
+    driver: str = ""
+    device_hash: str = ""
+    """Salted hash of its serial number, not of its ordinal: CUDA_VISIBLE_DEVICES renumbers cards."""
+    unsupported: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why torch cannot compute on it in any precision, or empty."""
     uuid: str = ""
@@ -56,23 +58,6 @@ class Device:
         return "bf16" if self.kind == "cpu" else "fp16"
 
 
-class DeviceFacts(TypedDict):
-    """A Device as a child process describes it; `identity` is not hashed yet."""
-
-    device: str
-    kind: str
-    card: str
-    memory_bytes: int | None
-    capability: str
-    driver: str
-    identity: str
-    unsupported: Mapping[str, str]
-    problem: NotRequired[str]
-    uuid: NotRequired[str]
-    bus: NotRequired[str]
-    integrated: NotRequired[bool]
-
-
 class TorchFacts(TypedDict):
     """Facts about torch and its devices, collected by a child process."""
 
@@ -80,8 +65,8 @@ class TorchFacts(TypedDict):
     cuda: str
     """Version of CUDA or ROCm that torch was built for; empty for none."""
     cudnn: str
-    arch_list: Sequence[str]
-    devices: list[DeviceFacts]
+    devices: list[dict[str, Any]]
+    """Fields of each Device."""
     cudnn_refusal: NotRequired[str]
     """Why cuDNN refuses all cards, or empty."""
     cuda_refusal: NotRequired[str]
@@ -112,24 +97,8 @@ class Environment:
 
 
 def devices_of(facts: TorchFacts) -> list[Device]:
-    """Return the devices that the child described, with salted and hashed identities."""
-    return [
-        Device(
-            device=fact["device"],
-            kind=fact["kind"],
-            card=fact["card"],
-            memory_bytes=fact["memory_bytes"],
-            capability=fact["capability"],
-            driver=fact["driver"],
-            device_hash=salted_hash(fact["identity"]),  # not the ordinal: CUDA_VISIBLE_DEVICES renumbers cards
-            unsupported=fact["unsupported"],
-            problem=fact.get("problem", ""),
-            uuid=fact.get("uuid", ""),
-            bus=fact.get("bus", ""),
-            integrated=fact.get("integrated", False),
-        )
-        for fact in facts["devices"]
-    ]
+    """Return the devices that the child described."""
+    return [Device(**fields) for fields in facts["devices"]]
 
 
 def environment_of(facts: TorchFacts) -> Environment:
@@ -161,27 +130,19 @@ def switches(environ: Mapping[str, str]) -> str:
 
 def cpu_facts() -> TorchFacts:
     """Return facts with the CPU as the only device and no torch, for suites that do not use torch."""
-    return {
-        "torch": "",
-        "cuda": "",
-        "cudnn": "",
-        "arch_list": [],
-        "devices": [cpu_device()],
-    }
+    return {"torch": "", "cuda": "", "cudnn": "", "devices": [asdict(cpu_device())]}
 
 
-def cpu_device() -> DeviceFacts:
-    """Return the CPU's facts, in the form of other devices."""
-    return {
-        "device": "cpu",
-        "kind": "cpu",
-        "card": cpu_name(),
-        "memory_bytes": _host_memory(),
-        "capability": "",
-        "driver": "",
-        "identity": _machine_id(),
-        "unsupported": unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()}),
-    }
+def cpu_device() -> Device:
+    """Return the CPU."""
+    return Device(
+        "cpu",
+        "cpu",
+        cpu_name(),
+        int(psutil.virtual_memory().total),
+        device_hash=salted_hash(machine_id()),
+        unsupported=unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()}),
+    )
 
 
 def cpu_count() -> int:
@@ -280,19 +241,14 @@ def _cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _machine_id() -> str:
+def machine_id() -> str:
+    """Return an identity of this machine, which goes nowhere without the salted hash."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
             return Path(path).read_text().strip()
         except OSError:
             continue
-    return platform.node()  # hashed with the salt before it goes anywhere
-
-
-def _host_memory() -> int | None:
-    import psutil
-
-    return int(psutil.virtual_memory().total)
+    return platform.node()
 
 
 def _version(package: str) -> str:

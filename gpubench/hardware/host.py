@@ -24,9 +24,7 @@ def host(cpu_count: int) -> Host:
         load_average=load_average(),
         container=container(),
         all_processes_visible=all_processes_visible(),
-        swap_used_bytes=int(psutil.swap_memory().used),
         shared_memory_bytes=shutil.disk_usage(shm).total if shm.exists() else None,
-        cpu_energy_hidden=bool(cpu_packages()) and cpu_energy()() is None,
     )
 
 

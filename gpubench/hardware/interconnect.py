@@ -1,6 +1,7 @@
 """Describes how the processes of a trial are connected, without machine names. Never imports torch."""
 
 import contextlib
+import re
 import socket
 from collections.abc import Sequence
 from itertools import combinations
@@ -82,3 +83,20 @@ def _nvlinks(card: object) -> int:
         with contextlib.suppress(pynvml.NVMLError):
             active += bool(pynvml.nvmlDeviceGetNvLinkState(card, link))
     return active
+
+
+NCCL_LOG = "nccl.log"
+NCCL_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+"""Environment variables that make NCCL write its log."""
+
+
+def nccl_facts(log: Path) -> str:
+    """Return a short description from the log of one process; empty if the log has no information."""
+    if not log.exists():
+        return ""
+    text = log.read_text(errors="replace")
+    version = re.search(r"NCCL version (\S+)", text)
+    parts = [f"NCCL {version[1]}"] if version else []
+    if "via NET/" in text:
+        parts.append(f"GPUDirect RDMA {'used' if '/GDRDMA' in text else 'not used'}")
+    return ", ".join(parts)

@@ -28,9 +28,6 @@ BUSY_SHARE = 0.25
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
 
-ROOMY_SWAP_BYTES = 500_000_000
-"""Up to about this much swap is normal: pages of sleeping programs."""
-
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 """Loader workers pass batches through /dev/shm; a container's default of 64 MiB causes a bus error."""
 
@@ -134,10 +131,7 @@ class Host:
     """docker, podman, kubernetes, another name, or `none`."""
     all_processes_visible: bool
     """Whether process ids here are the kernel's, which the driver reports too."""
-    swap_used_bytes: int
     shared_memory_bytes: int | None
-    cpu_energy_hidden: bool = False
-    """Whether the CPU has an energy counter that this user may not read."""
 
 
 def of_card(check: CardCheck) -> list[Check]:
@@ -246,16 +240,10 @@ def of_host(host: Host, *, accelerator: bool) -> list[Check]:
     if accelerator and host.cpu_count < FEW_CPUS:
         text = f"only {host.cpu_count} CPU(s) for an accelerator: it may wait for data (data_stall in the rows)"
         checks.append(Check("note", text, "give the machine or container more CPUs, for example docker run --cpus 8"))
-    if host.swap_used_bytes > ROOMY_SWAP_BYTES:
-        text = f"{host.swap_used_bytes / 1e9:.1f} GB of swap in use: memory is or was full"
-        checks.append(Check("note", text, "end programs that fill the memory, then sudo swapoff -a && sudo swapon -a"))
     if accelerator and not host.all_processes_visible:
         where = f"a container ({host.container})" if host.container != "none" else "a separate process namespace"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
         checks.append(Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
-    if host.cpu_energy_hidden:
-        text = "only root may read the CPU's energy counter: cpu_energy_joules stays empty"
-        checks.append(Check("note", text, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"))
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm has only {shared / 2**20:.0f} MiB: loader workers may crash with a bus error"

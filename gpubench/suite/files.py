@@ -1,6 +1,5 @@
 """Finds, loads and checks the files of suites; errors are one line. Called by the runner and by workers; no torch."""
 
-import ast
 import importlib.resources
 import importlib.util
 import sys
@@ -111,7 +110,6 @@ def load(path: Path) -> LoadedSuite:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
     try:
-        trees = {file: ast.parse(file.read_bytes(), str(file)) for file in files}
         spec.loader.exec_module(module)
     except OSError as error:
         raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
@@ -125,10 +123,6 @@ def load(path: Path) -> LoadedSuite:
     if not isinstance(suite, Suite):
         raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
     _check(path, suite)
-    if suite.torch and not any(map(_may_be_resident, trees.values())):
-        raise UserError(
-            f"{path} has no loop over clock.resident(), which checks the precision in its first step; {DOCS}"
-        )
     return LoadedSuite(path.stem, path, timed_code.digest_of(files), suite)
 
 
@@ -157,22 +151,6 @@ def _check(path: Path, suite: Suite) -> None:
         raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
     if isinstance(suite.goal, str) and suite.goal not in suite.params:
         raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
-
-
-TAKE_CLOCKS = {"Stepper", "callbacks"}
-"""Functions of gpubench that get the clock and do not loop over `clock.resident()`."""
-
-
-def _may_be_resident(tree: ast.Module) -> bool:
-    """Return whether a file names `resident` or `train_resident`, or passes its clock to a function that may."""
-    for node in ast.walk(tree):
-        if getattr(node, "attr", getattr(node, "id", None)) in {"resident", "train_resident"}:
-            return True
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) not in TAKE_CLOCKS:
-            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if any(isinstance(argument, ast.Name) and argument.id == "clock" for argument in arguments):
-                return True
-    return False
 
 
 def _module_name(path: Path) -> str:

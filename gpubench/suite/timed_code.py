@@ -30,7 +30,7 @@ def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
     """Return the SHA-256 of each timed file, by path: inside the package, or `suite/` and the path inside the suite."""
     folder = suite_files[0].parent
     digests = {f"suite/{file.relative_to(folder).as_posix()}": _source(file).digest for file in suite_files}
-    return digests | {module: _package_source(PACKAGE / module).digest for module in modules_behind(suite_files)}
+    return digests | {module: _source(PACKAGE / module).digest for module in modules_behind(suite_files)}
 
 
 def _hash(text: str) -> str:
@@ -45,7 +45,7 @@ def modules_behind(suite_files: Sequence[Path]) -> set[str]:
         module = waiting.pop()
         if module not in modules:
             modules.add(module)
-            waiting |= _package_source(PACKAGE / module).imported
+            waiting |= _source(PACKAGE / module).imported
     return modules
 
 
@@ -67,10 +67,6 @@ def _of_text(text: str) -> _Source:
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = frozenset(module for node in imports for module in _modules(node) if module.startswith(TIMED_ROOMS))
     return _Source(_hash(_without_prose(text, tree)), modules)
-
-
-_package_source = cache(_source)
-"""`_source` with a cache, for modules of gpubench, which do not change while it runs."""
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:

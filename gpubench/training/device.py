@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 
 from gpubench.hardware import environment
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
-from gpubench.hardware.environment import DeviceFacts, TorchFacts
+from gpubench.hardware.environment import Device, TorchFacts, machine_id, salted_hash
 from gpubench.suite.precisions import unsupported
 
 
@@ -21,8 +22,7 @@ def describe() -> TorchFacts:
     cudnn, refusal = _cudnn()
     accelerators = _accelerators()
     if refusal:  # cuDNN refuses all cards if one is too old
-        for accelerator in accelerators:
-            accelerator["problem"] = accelerator.get("problem") or refusal
+        accelerators = [replace(device, problem=device.problem or refusal) for device in accelerators]
     cuda_refusal = "" if accelerators else _cuda_refusal()
     return {
         "torch": torch.__version__,
@@ -30,8 +30,7 @@ def describe() -> TorchFacts:
         "cudnn": cudnn,
         "cudnn_refusal": refusal,
         "cuda_refusal": cuda_refusal,
-        "arch_list": torch.cuda.get_arch_list(),
-        "devices": [*(accelerators or _unseen(cuda_refusal)), environment.cpu_device()],
+        "devices": [asdict(one) for one in (*(accelerators or _unseen(cuda_refusal)), environment.cpu_device())],
     }
 
 
@@ -44,7 +43,7 @@ def _cuda_refusal() -> str:
     return "torch counts no device"
 
 
-def _unseen(refusal: str) -> list[DeviceFacts]:
+def _unseen(refusal: str) -> list[Device]:
     """Return the NVIDIA cards that torch cannot use, so that no run silently uses the CPU instead.
 
     Return none if they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
@@ -52,17 +51,14 @@ def _unseen(refusal: str) -> list[DeviceFacts]:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
         return []
     return [
-        {
-            "device": f"cuda:{index}",
-            "kind": "cuda",
-            "card": card.name,
-            "memory_bytes": None,
-            "capability": "",
-            "driver": card.driver,
-            "identity": _nth(card.name, index),
-            "unsupported": {},
-            "problem": "; ".join(filter(None, (card.problem, refusal, unseen_advice(card, torch.version.cuda or "")))),
-        }
+        Device(
+            f"cuda:{index}",
+            "cuda",
+            card.name,
+            driver=card.driver,
+            device_hash=_hash_of_nth(card.name, index),
+            problem="; ".join(filter(None, (card.problem, refusal, unseen_advice(card, torch.version.cuda or "")))),
+        )
         for index, card in enumerate(nvidia_cards())
     ]
 
@@ -75,7 +71,7 @@ def _cudnn() -> tuple[str, str]:
         return "", _first_line(error)
 
 
-def _accelerators() -> list[DeviceFacts]:
+def _accelerators() -> list[Device]:
     # torch 2.6 raises if there is no accelerator.
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
@@ -85,7 +81,7 @@ def _accelerators() -> list[DeviceFacts]:
     return [describe_one(kind, index) for index in range(torch.accelerator.device_count())]
 
 
-def _cuda(kind: str, index: int) -> DeviceFacts:
+def _cuda(kind: str, index: int) -> Device:
     properties = torch.cuda.get_device_properties(index)
     lacking = {}
     if torch.version.cuda and properties.major < 8:
@@ -100,20 +96,21 @@ def _cuda(kind: str, index: int) -> DeviceFacts:
                 lacking["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
-    return {
-        "device": f"{kind}:{index}",
-        "kind": kind,
-        "card": properties.name,
-        "memory_bytes": int(properties.total_memory),
-        "capability": f"{properties.major}.{properties.minor}",
-        "driver": _amd_driver() if torch.version.hip else _nvidia_driver(),
-        "identity": str(getattr(properties, "uuid", "")) or _nth(properties.name, index),
-        "unsupported": unsupported(lacking),
-        "problem": problem,
-        "uuid": str(getattr(properties, "uuid", "")),
-        "bus": bus_address(properties),
-        "integrated": bool(getattr(properties, "is_integrated", False)),
-    }
+    uuid = str(getattr(properties, "uuid", ""))
+    return Device(
+        f"{kind}:{index}",
+        kind,
+        properties.name,
+        int(properties.total_memory),
+        capability=f"{properties.major}.{properties.minor}",
+        driver=_amd_driver() if torch.version.hip else _nvidia_driver(),
+        device_hash=salted_hash(uuid) if uuid else _hash_of_nth(properties.name, index),
+        unsupported=unsupported(lacking),
+        problem=problem,
+        uuid=uuid,
+        bus=bus_address(properties),
+        integrated=bool(getattr(properties, "is_integrated", False)),
+    )
 
 
 def bus_address(properties: object) -> str:
@@ -123,29 +120,25 @@ def bus_address(properties: object) -> str:
     return "{:04x}:{:02x}:{:02x}".format(*numbers) if len(numbers) == len(parts) else ""
 
 
-def _xpu(kind: str, index: int) -> DeviceFacts:
+def _xpu(kind: str, index: int) -> Device:
     properties = torch.xpu.get_device_properties(index)
-    return {
-        **_other(kind, index),
-        "card": properties.name,
-        "identity": _nth(properties.name, index),
-        "memory_bytes": int(properties.total_memory),
-        "driver": str(getattr(properties, "driver_version", "")),
-    }
+    return replace(
+        _other(kind, index),
+        card=properties.name,
+        device_hash=_hash_of_nth(properties.name, index),
+        memory_bytes=int(properties.total_memory),
+        driver=str(getattr(properties, "driver_version", "")),
+    )
 
 
-def _other(kind: str, index: int) -> DeviceFacts:
-    cpu = environment.cpu_device()
-    return {
-        "device": f"{kind}:{index}",
-        "kind": kind,
-        "card": f"{cpu['card']} ({kind})",
-        "memory_bytes": None,
-        "capability": "",
-        "driver": "",
-        "identity": _nth(kind, index),
-        "unsupported": unsupported({"tf32": f"{kind} has no TF32"}),
-    }
+def _other(kind: str, index: int) -> Device:
+    return Device(
+        f"{kind}:{index}",
+        kind,
+        f"{environment.cpu_name()} ({kind})",
+        device_hash=_hash_of_nth(kind, index),
+        unsupported=unsupported({"tf32": f"{kind} has no TF32"}),
+    )
 
 
 def _amd_driver() -> str:
@@ -157,9 +150,9 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _nth(name: str, index: int) -> str:
-    """Return an identity for a device without a serial number: machine, name and index."""
-    return f"{environment.cpu_device()['identity']} {name} {index}"
+def _hash_of_nth(name: str, index: int) -> str:
+    """Return the hash for a device without a serial number: of machine, name and index."""
+    return salted_hash(f"{machine_id()} {name} {index}")
 
 
 def _nvidia_driver() -> str:
@@ -240,39 +233,29 @@ class MemoryUse:
 
     def resting(self) -> None:
         """Read the resting memory, before the steps on a resident batch."""
-        self._retries_before = allocator_retries(self._device)
+        self._retries_before = self._all_retries()
         if self._device.type == "cuda":
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     @property
     def peak_bytes(self) -> int | None:
-        """Peak memory so far."""
-        return peak_memory_bytes(self._device)
+        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory."""
+        kind = self._device.type
+        if kind == "cpu":
+            return peak_resident_bytes()
+        if kind in {"cuda", "xpu"}:
+            return int(getattr(torch, kind).max_memory_allocated(self._device))
+        return None
 
     @property
     def retries(self) -> int:
-        """How often the allocator had to free its cache and retry, so far."""
-        return allocator_retries(self._device) - self._retries_before
+        """How often the allocator had to free its cache and retry, so far: a batch that needs this does not fit."""
+        return self._all_retries() - self._retries_before
 
-
-def peak_memory_bytes(device: torch.device) -> int | None:
-    """Return an accelerator's peak memory allocated by torch, or on a CPU this process's peak resident memory."""
-    if device.type == "cpu":
-        return peak_resident_bytes()
-    if hasattr(torch.accelerator, "max_memory_allocated") and device.type != "mps":
-        return int(torch.accelerator.max_memory_allocated(device))
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if device.type == "xpu":
-        return int(torch.xpu.max_memory_allocated(device))
-    return None
-
-
-def allocator_retries(device: torch.device) -> int:
-    """Return how often the allocator had to free its cache and retry: a batch that needs this does not fit."""
-    if device.type != "cuda":
-        return 0
-    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+    def _all_retries(self) -> int:
+        if self._device.type != "cuda":
+            return 0
+        return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
 
 def peak_resident_bytes() -> int:

@@ -1,8 +1,8 @@
 """Precision and clock as fastai callbacks, for suites that train with fastai."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from fastai.callback.core import Callback, CancelFitException, CancelStepException
 from fastai.learner import Learner
@@ -33,7 +33,7 @@ class PrecisionCallback(Callback):
 
     def before_fit(self) -> None:
         """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
-        self._leave()
+        self.after_loss()
         if self._opt is self.opt:
             return  # a second fit continues with the same master weights
         self.mode.prepare(self.model)
@@ -54,7 +54,11 @@ class PrecisionCallback(Callback):
 
     def after_loss(self) -> None:
         """Leave autocast: the backward pass uses the forward's dtypes without it."""
-        self._leave()
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+    after_cancel_batch = after_fit = after_loss
 
     def before_backward(self) -> None:
         """Scale the loss, so that small fp16 gradients do not become zero."""
@@ -65,19 +69,6 @@ class PrecisionCallback(Callback):
         if not self.stepper.plain:
             self.stepper.step()
             raise CancelStepException
-
-    def after_cancel_batch(self) -> None:
-        """Leave autocast after a cancelled batch."""
-        self._leave()
-
-    def after_fit(self) -> None:
-        """Leave autocast after a cancelled fit."""
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._context is not None:
-            self._context.__exit__(None, None, None)
-            self._context = None
 
 
 class ClockCallback(Callback):
@@ -134,20 +125,10 @@ class WeighCallback(Callback):
             self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
 
 
-class Loader(Protocol):
-    """The methods of a loader that the clock uses."""
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-
-    def __iter__(self) -> Iterator[object]:
-        """Iterate over the batches."""
-
-
 class _Timed:
     """A loader whose batches pass through the clock."""
 
-    def __init__(self, loader: Loader, clock: Clock, phase: str, samples: int) -> None:
+    def __init__(self, loader: Collection[object], clock: Clock, phase: str, samples: int) -> None:
         self._loader, self._clock, self._phase, self._samples = loader, clock, phase, samples
 
     def __len__(self) -> int:
@@ -174,9 +155,8 @@ def share(learn: Learner, trial: Trial) -> None:
     Call it after freezing layers. Does nothing for a single process.
     """
     if trial.case.processes > 1:
-        mode_of(trial.case.precision, trial.case.device).prepare(
-            learn.model
-        )  # before DDP, which keeps references to the weights
+        # Before DDP, which keeps references to the weights.
+        mode_of(trial.case.precision, trial.case.device).prepare(learn.model)
         learn.model = distributed(learn.model, trial)
         learn.add_cb(WeighCallback())
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypedDict
+from typing import Any
 
 import torch
 
@@ -79,17 +79,7 @@ class Work(TorchDispatchMode):
             self.odd_flops += flops
 
 
-class WorkFields(TypedDict, total=False):
-    """Fields of a Measurement that are computed from a watched step."""
-
-    step_samples: int
-    flops_per_sample: float | None
-    bytes_per_sample: float
-    ops_per_step: int
-    odd_flops_share: float | None
-
-
-def work_fields(work: Work | None, samples: int, of_suite: float | None) -> WorkFields:
+def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
     """Return the fields from a watched step of `samples` samples; `work` is None if it was not counted.
 
     `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.

@@ -4,7 +4,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from operator import attrgetter
+from typing import Any
 
 import torch
 from fastai.fp16_utils import convert_network
@@ -108,13 +109,13 @@ def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None
 
     By default torch allows TF32 in cuDNN, so that "fp32" convolutions use TF32 from Ampere on.
     """
-    wanted = "tf32" if KINDS[name].tf32 else "ieee"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # deprecated, but torch.compile and cudnn.flags still read them
         # torch raises if these and the newer switches differ (pytorch/pytorch#166387): set both, these first.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = KINDS[name].tf32
-    for key, switch in _tf32_switches().items():
-        switch.set(wanted if "mkldnn" not in key else "ieee")
+    for key, value in _tf32_values(name).items():
+        if key.endswith("fp32_precision"):
+            _owner_of(key).fp32_precision = value
     for key in _reductions():
         # 16-bit accumulation of whole products (off by default in torch) always stays off.
         setattr(torch.backends.cuda.matmul, key, reduced_reduction and "reduction" in key)
@@ -123,7 +124,11 @@ def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None
 
 def flags() -> dict[str, str]:
     """Return the current value of every switch that `set_flags` sets, by its name in torch."""
-    values = {key: switch.get() for key, switch in _tf32_switches().items()}
+    values = {}
+    for key in _tf32_switches():
+        owner, is_newer = _owner_of(key), key.endswith("fp32_precision")
+        # "none" at every level means no TF32.
+        values[key] = owner.fp32_precision.replace("none", "ieee") if is_newer else ("ieee", "tf32")[owner.allow_tf32]
     for key in _reductions():
         values[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
     values["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
@@ -136,9 +141,7 @@ def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
     `before` has the values of `flags` at the start of the trial: the other switches must not have changed.
     """
     now = flags()
-    wanted = "tf32" if KINDS[name].tf32 else "ieee"
-    expected = {key: wanted if "mkldnn" not in key else "ieee" for key in _tf32_switches()}
-    for key, value in {**(before or {}), **expected}.items():
+    for key, value in {**(before or {}), **_tf32_values(name)}.items():
         if now[key] != value:
             raise PrecisionError(f"asked for {name}, but {key} was changed to {now[key]} during the trial")
 
@@ -153,68 +156,27 @@ def _reductions() -> list[str]:
     return [name for name in names if hasattr(torch.backends.cuda.matmul, name)]
 
 
-@dataclass(frozen=True)
-class _Switch:
-    get: Callable[[], str]
-    set: Callable[[str], None]
+def _tf32_switches() -> list[str]:
+    """Return the names of this torch's TF32 switches: from 2.9 on it has one for each kind of operation."""
+    if not hasattr(torch.backends, "fp32_precision"):
+        return ["torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"]
+    owners = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+    return [f"torch.backends.{owner}.fp32_precision" for owner in owners]
 
 
-def _tf32_switches() -> dict[str, _Switch]:
-    """Return the TF32 switches of this torch by name: fp32_precision since 2.9, allow_tf32 before."""
-    backends = torch.backends
-    if hasattr(backends, "fp32_precision"):
-        owners = {
-            "cuda.matmul": backends.cuda.matmul,
-            "cudnn.conv": backends.cudnn.conv,  # type: ignore[attr-defined]
-            "cudnn.rnn": backends.cudnn.rnn,
-            "mkldnn.matmul": backends.mkldnn.matmul,  # type: ignore[attr-defined]
-            "mkldnn.conv": backends.mkldnn.conv,  # type: ignore[attr-defined]
-            "mkldnn.rnn": backends.mkldnn.rnn,  # type: ignore[attr-defined]
-        }
-        return {
-            f"torch.backends.{key}.fp32_precision": _attribute(owner, "fp32_precision", _resolved, str)
-            for key, owner in owners.items()
-        }
-    owners = {"cuda.matmul": backends.cuda.matmul, "cudnn": backends.cudnn}
-    return {
-        f"torch.backends.{key}.allow_tf32": _attribute(
-            owner, "allow_tf32", lambda on: "tf32" if on else "ieee", lambda text: text == "tf32"
-        )
-        for key, owner in owners.items()
-    }
+def _tf32_values(name: str) -> dict[str, str]:
+    """Return the value of each TF32 switch that a precision needs: `tf32` or `ieee`, which oneDNN's always are."""
+    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    return {key: "ieee" if "mkldnn" in key else wanted for key in _tf32_switches()}
 
 
-def _resolved(text: str) -> str:
-    """Return the precision that torch uses: "none" at every level means no TF32."""
-    return "ieee" if text == "none" else text
+def _owner_of(switch: str) -> Any:
+    """Return the object with the switch of this name."""
+    return attrgetter(switch.removeprefix("torch.").rpartition(".")[0])(torch)
 
 
-Value = TypeVar("Value", bool, str)
-
-
-def _attribute(owner: object, name: str, read: Callable[[Value], str], write: Callable[[str], Value]) -> _Switch:
-    return _Switch(lambda: read(getattr(owner, name)), lambda text: setattr(owner, name, write(text)))
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Relative errors of three small computations against float64."""
-
-    errors: dict[str, float]
-
-    @property
-    def worst(self) -> float:
-        """The largest error."""
-        return max(self.errors.values())
-
-    @property
-    def proof(self) -> str:
-        """The errors as text for the row."""
-        return "probe " + ", ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
-
-
-def probe(name: str, device: str, mode: Mode) -> Probe:
-    """Compute a small matmul, convolution and GRU in `mode`, compare them with float64, and return the errors.
+def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
+    """Return the relative errors of a small matmul, convolution and GRU in `mode`, compared with float64, by name.
 
     Raises PrecisionError if an error is outside the precision's band. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.
@@ -224,19 +186,19 @@ def probe(name: str, device: str, mode: Mode) -> Probe:
     try:
         with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
             torch.default_generator.manual_seed(0)  # torch.manual_seed would also seed the accelerator
-            result = Probe({part: _error(make(), device, mode) for part, make in parts_of(mode).items()})
+            errors = {part: _error(make(), device, mode) for part, make in parts_of(mode).items()}
     finally:
         torch.backends.cudnn.benchmark = racing
-    check_probe(name, result)
-    return result
+    check_probe(name, errors)
+    return errors
 
 
-def check_probe(name: str, result: Probe) -> None:
-    """Raise PrecisionError if an error of `result` is outside the band of precision `name`."""
+def check_probe(name: str, errors: Mapping[str, float]) -> None:
+    """Raise PrecisionError if one of the relative errors is outside the band of precision `name`."""
     low, high = KINDS[name].band
-    if KINDS[name].tf32 and result.worst >= low:
+    if KINDS[name].tf32 and max(errors.values()) >= low:
         low = 0.0  # cuDNN may use an exact algorithm for some of these small problems under TF32, but not for all
-    for part, error in result.errors.items():
+    for part, error in errors.items():
         if not low <= error <= high:
             looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
             raise PrecisionError(

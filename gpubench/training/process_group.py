@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from gpubench.hardware import host, nccl
-from gpubench.hardware.interconnect import interconnect, interface_of
+from gpubench.hardware import host
+from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect, interface_of
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.peers import Peers
 from gpubench.training.device import bus_address
@@ -25,10 +25,10 @@ from gpubench.training.device import bus_address
 
 
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
-    """The model whose gradients are averaged over all processes (DDP, with `options`); alone, the model itself.
+    """Return the model with gradients averaged over all processes (DDP, with `options`); the model itself if alone.
 
-    Call it when it is on its device and all that is frozen is frozen. Gradients are views of what is sent, so that
-    none is copied to be sent.
+    Call it after moving it to its device and freezing layers. Gradients are views of the buffers that are sent, so
+    that none is copied.
     """
     if trial.case.processes == 1:
         return model
@@ -37,25 +37,24 @@ def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.n
 
 
 def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[object]:
-    """The context of a step: without communication where `together` (the clock's) is false."""
+    """Return the context of a step, without communication if `together` (of the clock) is false."""
     if together or not isinstance(model, DistributedDataParallel):
         return nullcontext()
     return model.no_sync()
 
 
 def weighted_mean(values: Sequence[float], weight: float, trial: Trial) -> list[float]:
-    """Means over all processes, each value counted `weight` (the samples behind it) times."""
-    every = _gather([*(value * weight for value in values), weight]) if trial.case.processes > 1 else None
-    if every is None:
+    """Return the means over all processes; `weight` is the number of samples behind this process's values."""
+    if trial.case.processes == 1:
         return list(values)
-    total = sum(each[-1] for each in every)
-    return [sum(each[at] for each in every) / total for at in range(len(values))]
+    *sums, total = map(sum, zip(*_gather([*(value * weight for value in values), weight]), strict=True))
+    return [value / total for value in sums]
 
 
 def loopback_store(timeout_seconds: float) -> dist.TCPStore:
-    """Open a store that only programs of this machine can reach.
+    """Return a new store that only programs of this machine can reach.
 
-    torch itself binds a store to every interface, whatever address it is given, so the socket is made here.
+    torch itself would bind it to every interface, whatever its address, so the socket is made here.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -81,7 +80,7 @@ def stay_on_loopback() -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process meets the others: the store, and the names of the run and of itself."""
+    """Where a process meets the others."""
 
     port: int
     """Port of the store, or of the relay to it, on this machine's loopback address."""
@@ -89,30 +88,33 @@ class Place:
     """Name of this trial in the store; every trial has another."""
     node: int
     address: str
-    """This machine's own, as the others see it."""
+    """This machine's address, as the others see it."""
     scratch: str
-    """A folder of this machine that goes with the trial."""
+    """A folder of this machine that is deleted after the trial."""
     collective_seconds: float
-    """How long a process waits in a collective for the others before it says that they are lost."""
+    """Longest wait in a collective for the other processes, in seconds."""
 
 
 def connect(place: Place) -> dist.Store:
-    """The store's keys of this trial."""
-    limit = timedelta(seconds=place.collective_seconds)
-    return dist.PrefixStore(place.run, dist.TCPStore("127.0.0.1", place.port, is_master=False, timeout=limit))
+    """Return the store's keys of this trial."""
+    return dist.PrefixStore(place.run, store_at(place.port, place.collective_seconds))
+
+
+def store_at(port: int, timeout_seconds: float) -> dist.TCPStore:
+    """Return a connection to the store at this port of this machine."""
+    return dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=timeout_seconds))
 
 
 def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str, str]]:
-    """Join the process group; returns the peers, and `backend` and `interconnect` for the row.
+    """Join the process group; return the peers, and `backend` and `interconnect` for the row.
 
-    The group computes on the trial's device (NCCL where that is NVIDIA's, Gloo on a CPU, else what torch
-    names for it) and talks of laps on the CPU.
+    Tensors are sent by the backend of the trial's device (NCCL for NVIDIA's, Gloo for a CPU), laps by Gloo.
     """
     device = torch.device(trial.case.device)
     on_cpu = device.type == "cpu"
     backend = "gloo" if on_cpu else dist.get_default_backend_for_device(device)
     if backend == "nccl" and trial.rank == 0 and "NCCL_DEBUG" not in os.environ:
-        os.environ.update(nccl.settings(trial.case.mode), NCCL_DEBUG_FILE=str(Path(place.scratch) / nccl.LOG))
+        os.environ.update(NCCL_SETTINGS, NCCL_DEBUG_FILE=str(Path(place.scratch) / NCCL_LOG))
     with _silence():
         dist.init_process_group(
             backend if on_cpu else f"cpu:gloo,{device.type}:{backend}",
@@ -127,14 +129,14 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
         where = f", {device.type}:{index:.0f}" if index >= 0 else ""
         names.append(f"rank {rank} (node {node:.0f}{where})")
     between = interconnect(_cards(trial, device), trial.case, place.address)
-    if all(each[0] for each in _gather([_is_bound(device)])):
+    if all(bound for (bound,) in _gather([_is_bound(device)])):
         between += "; each process on the CPUs beside its card"
     facts = {"backend": backend, "interconnect": between}
     return Peers(_gather, tuple(names)), facts
 
 
 def _cards(trial: Trial, device: torch.device) -> list[str]:
-    """UUIDs of the NVIDIA cards that this machine's processes train on, as the first of them sees it."""
+    """Return the UUIDs of the NVIDIA cards that this machine's processes train on, in its first process."""
     if device.type != "cuda" or trial.rank or not torch.version.cuda:
         return []
     first = device.index or 0
@@ -143,7 +145,7 @@ def _cards(trial: Trial, device: torch.device) -> list[str]:
 
 
 def _is_bound(device: torch.device) -> bool:
-    """Whether this process may run on the CPUs beside its card alone, where the machine has others."""
+    """Return whether this process may only run on the CPUs near its card, although the machine has others."""
     if device.type != "cuda" or not torch.version.cuda:
         return False
     properties = torch.cuda.get_device_properties(device)
@@ -152,21 +154,21 @@ def _is_bound(device: torch.device) -> bool:
 
 
 LETTING_GO_SECONDS = 0.2
-"""A group's own thread lets go of the last tensors after their sum, and needs the interpreter for that. In torch 2.6
-who destroys the group holds the interpreter and waits for that thread: now and then both waited for ever."""
+"""A thread of the group frees the last tensors after their sum, and needs the interpreter for that. torch 2.6 holds
+the interpreter while it destroys the group and waits for that thread: now and then both waited for ever."""
 
 
 def leave() -> None:
-    """Leave the process group in order, when every process has answered."""
+    """Leave the process group, after every process has answered."""
     time.sleep(LETTING_GO_SECONDS)
     dist.destroy_process_group()
 
 
-def _gather(own: Sequence[float]) -> list[list[float]]:
-    numbers = torch.tensor([*own, 0.0], dtype=torch.float64)  # never empty: an empty one would wait for nobody
-    every = [torch.empty_like(numbers) for _ in range(dist.get_world_size())]
-    dist.all_gather(every, numbers)
-    return [each[:-1].tolist() for each in every]
+def _gather(numbers: Sequence[float]) -> list[list[float]]:
+    sent = torch.tensor([*numbers, 0.0], dtype=torch.float64)  # never empty: an empty one would wait for nobody
+    gathered = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, sent)
+    return [received[:-1].tolist() for received in gathered]
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from fastai.fp16_utils import master_params_to_model_params
@@ -11,30 +11,11 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 from gpubench.training.clock.clock import Clock, Notes
-from gpubench.training.precision import BATCH_NORMS, KINDS, Mode
+from gpubench.training.precision import BATCH_NORMS, KINDS, Mode, dtype_name
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
 """Growth interval of a fixed loss scale, in steps: practically infinite."""
-
-
-class ScaleState(TypedDict):
-    """The state of a LossScale in a checkpoint."""
-
-    scaler: dict[str, float | int]
-    """The state of GradScaler."""
-    skipped: int
-
-
-class StepperState(TypedDict):
-    """The state of a Stepper in a checkpoint."""
-
-    scale: ScaleState
-    masters: list[torch.Tensor]
-    steps: int
-    nonfinite_losses: int
-    losses: int
-    """Number of all losses."""
 
 
 class Stepper:
@@ -102,8 +83,9 @@ class Stepper:
             # `float` keeps the layout of the weight, which fused optimizers need.
             master.grad, half.grad = None if half.grad is None else half.grad.float(), None
         if self._factor != 1:
-            for gradient in self._gradients():
-                gradient.div_(self._factor)
+            for weight in self._parameters():
+                if weight.grad is not None:
+                    weight.grad.div_(self._factor)
         if self._clip_norm is not None:
             self._scale.unscale(self._optimizers)
             clip_grad_norm_(self._parameters(), self._clip_norm)
@@ -112,8 +94,8 @@ class Stepper:
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
-    def state(self) -> StepperState:
-        """Return the state that a later process needs to continue, besides those of model and optimizer."""
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint needs besides the states of model and optimizer: scale, masters and counts."""
         return {
             "scale": self._scale.state(),
             "masters": [master.detach() for master in self._masters],
@@ -122,7 +104,7 @@ class Stepper:
             "losses": self._losses.total,
         }
 
-    def restore(self, state: StepperState) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from such a `state`, after model and optimizer have been restored."""
         self._scale.restore(state["scale"])
         with torch.no_grad():
@@ -154,9 +136,6 @@ class Stepper:
 
     def _parameters(self) -> list[nn.Parameter]:
         return [p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]]
-
-    def _gradients(self) -> list[torch.Tensor]:
-        return [p.grad for p in self._parameters() if p.grad is not None]
 
 
 class LossScale:
@@ -199,11 +178,11 @@ class LossScale:
             self._scaler.update(self.fixed)
             self._now = before
 
-    def state(self) -> ScaleState:
+    def state(self) -> dict[str, Any]:
         """Return GradScaler's state and the number of skipped steps."""
         return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
 
-    def restore(self, state: ScaleState) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from such a state."""
         self._scaler.load_state_dict(state["scaler"])
         self._before = state["skipped"]
@@ -240,7 +219,8 @@ class Tally:
     @property
     def count(self) -> int:
         """Number of values that were infinite or not a number, read from the device."""
-        bad = sum(not math.isfinite(value) for value in self._read())
+        values = torch.stack(self._pending).tolist() if self._pending else []
+        bad = sum(not math.isfinite(value) for value in values)
         return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
 
     @property
@@ -256,9 +236,6 @@ class Tally:
         bad = torch.stack(self._pending).isfinite().logical_not().sum()
         self._counted = bad if self._counted is None else self._counted + bad
         self._pending.clear()
-
-    def _read(self) -> list[float]:
-        return [float(value) for value in torch.stack(self._pending).tolist()] if self._pending else []
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -303,11 +280,11 @@ def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> 
     BatchNorm's weights are not counted again for the optimizers.
     """
     norms = {id(p) for module in model.modules() if isinstance(module, BATCH_NORMS) for p in module.parameters()}
-    counts = Counter(f"{owner} {_plain(tensor)}" for owner, tensors in _owners(model) for tensor in tensors)
+    counts = Counter(f"{owner} {dtype_name(tensor.dtype)}" for owner, tensors in _owners(model) for tensor in tensors)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             weights = [p for p in group["params"] if p.requires_grad and id(p) not in norms]
-            counts.update(f"optimizer {_plain(p)}" for p in weights)
+            counts.update(f"optimizer {dtype_name(p.dtype)}" for p in weights)
     return dict(counts)
 
 
@@ -317,7 +294,3 @@ def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
         norm = isinstance(module, BATCH_NORMS)
         tensors = [*module.parameters(recurse=False), *(module.buffers(recurse=False) if norm else ())]
         yield "BatchNorm" if norm else "model", [tensor for tensor in tensors if tensor.is_floating_point()]
-
-
-def _plain(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

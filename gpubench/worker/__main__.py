@@ -17,8 +17,7 @@ from gpubench.worker.tasks import answer_to
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments: the socket's file descriptor; the descriptor of a pipe that closes when the parent ends; this process's
-    temporary folder.
+    Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     _signal_when_parent_dies(signal.SIGKILL)

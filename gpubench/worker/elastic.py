@@ -1,4 +1,4 @@
-"""A trial in several processes: torch starts them and ends them together, and their answers become one."""
+"""Runs a trial in several processes, which torch starts and ends together, and combines their answers."""
 
 import json
 import logging
@@ -19,27 +19,24 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, RunProcsResult, start_processes
 
 from gpubench.hardware.host import numa_nodes
-from gpubench.hardware.interconnect import interface_of
-from gpubench.hardware.nccl import LOG, told
+from gpubench.hardware.interconnect import NCCL_LOG, interface_of, nccl_facts
 from gpubench.suite.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect, loopback_store, stay_on_loopback
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
 
 REPORT_SECONDS = 5.0
-"""How long after a failure the other machines may take to say what they saw of it."""
-
-
+"""Longest wait for the reports of other machines after a failure, in seconds."""
 LOOK_SECONDS = 0.1
-"""How often it is looked whether a process has ended."""
+"""Time between two looks at whether a process has ended, in seconds."""
 END_SECONDS = 5
-"""How long a process has to end before it is killed."""
+"""Seconds that a process has to end before it is killed."""
 
 
 def run(task: Message, channel: socket.socket) -> Message:
-    """Run this machine's share of the processes of the trial in `task`; returns the answer of all of them.
+    """Run this machine's share of the processes of the trial in `task`; return the answer of all of them.
 
-    `channel` goes to every process: the first one tells the parent of its laps, and all end with the parent.
+    Every process gets `channel`: the first one reports its laps to the parent, and all end with the parent.
     """
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)
@@ -61,7 +58,7 @@ def run(task: Message, channel: socket.socket) -> Message:
     for index, failure in result.failures.items() if result else ():
         if failure.exitcode < 0:
             name = f"rank {place.node * local + index}"
-            failures.append(_failure(failure.timestamp, name, _signal(-failure.exitcode)))
+            failures.append(Failure(failure.timestamp, name, failed(_signal(-failure.exitcode))))
     answer = _answer(connect(place), case, place, failures)
     del server
     return answer
@@ -117,7 +114,7 @@ def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
 
 
 def _place(task: Message) -> tuple[Place, dist.Store | None]:
-    """Where the processes meet: on a single machine, a store that is opened for this trial and returned too."""
+    """Return where the processes meet; on a single machine also the store, which is opened for this trial."""
     seconds = float(task["collective_seconds"])
     if task["place"]:
         return Place(**task["place"], scratch=task["scratch"], collective_seconds=seconds), None
@@ -126,7 +123,7 @@ def _place(task: Message) -> tuple[Place, dist.Store | None]:
 
 
 def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> Message:
-    """One answer of what the processes left in the store, and of what their machines saw."""
+    """Return one answer from those of the processes in the store and from the failures that the machines saw."""
     names = {f"answer/{rank}": f"rank {rank}" for rank in range(case.processes)}
     others = {f"report/{node}": f"node {node}" for node in range(case.nodes) if node != place.node}
     if others and not failures:
@@ -134,39 +131,35 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         deadline = time.monotonic() + place.collective_seconds
         while time.monotonic() < deadline and not store.check(list(names)) and not _read(store, others):
             time.sleep(LOOK_SECONDS)
-    said = _read(store, names)
-    done = {int(key.partition("/")[2]): each for key, each in said.items() if _trained(each)}
+    answers = _read(store, names)
+    done = {rank: answers[key] for rank, key in enumerate(names) if _status(answers.get(key)) in TRAINED}
     if len(done) == case.processes:
-        measurement = together({rank: measurement_from_json(each["measurement"]) for rank, each in done.items()})
-        if words := told(Path(place.scratch) / LOG):
-            measurement = replace(measurement, interconnect=f"{measurement.interconnect}; {words}")
+        measurement = together({rank: measurement_from_json(answer["measurement"]) for rank, answer in done.items()})
+        if facts := nccl_facts(Path(place.scratch) / NCCL_LOG):
+            measurement = replace(measurement, interconnect=f"{measurement.interconnect}; {facts}")
         return {"measurement": asdict(measurement), "train_call_seconds": done[0]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):
         time.sleep(0.1)
-    said = _read(store, names)
-    reports = {key: each for key, each in _read(store, others).items() if each["measurement"]["reason"]}
-    for key, each in {**said, **reports}.items():
-        measurement = measurement_from_json(each["measurement"])
-        if measurement.fault == "crashed":  # a whole machine's part, and its last words may name another
+    answers = _read(store, names)
+    reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
+    for key, answer in {**answers, **reports}.items():
+        measurement = measurement_from_json(answer["measurement"])
+        if measurement.fault == "crashed":  # the share of a whole machine, whose last error may name another machine
             measurement = replace(measurement, fault=fault_of(measurement.reason) or "crashed")
-        if not _trained(each):
-            failures.append(Failure(each["at"], {**names, **others}[key], measurement))
-    heard = {failure.who for failure in failures}
-    missing = [name for key, name in names.items() if key not in said and name not in heard]
+        if measurement.status not in TRAINED:
+            failures.append(Failure(answer["at"], {**names, **others}[key], measurement))
+    reported = {failure.who for failure in failures}
+    missing = [name for key, name in names.items() if key not in answers and name not in reported]
     return {"measurement": asdict(cause(failures, missing))}
 
 
-def _trained(answer: Message) -> bool:
-    return answer["measurement"]["status"] in TRAINED
+def _status(answer: Message | None) -> str:
+    return answer["measurement"]["status"] if answer else ""
 
 
 def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
     return {key: json.loads(store.get(key)) for key in keys if store.check([key])}
-
-
-def _failure(at: float, who: str, reason: str) -> Failure:
-    return Failure(at, who, failed(reason))
 
 
 def _signal(number: int) -> str:

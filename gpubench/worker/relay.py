@@ -1,7 +1,7 @@
-"""The one open port of a run on several machines: an authenticated way to the store on node 0's loopback address.
+"""Forwards connections from other machines to the store on node 0's loopback address, after checking a secret.
 
-Every machine runs it, in the child process of `nodes.Nodes`. Both ends prove that they know the secret before a byte
-is passed on. The relay itself reads nothing of what it passes on.
+Its port is the only open one of a run on several machines. Every machine runs it, in the child process of
+`nodes.Nodes`. Both ends prove that they know the secret before a byte is forwarded, and no forwarded byte is read.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 GREETING = b"gpubench 1\n"
 NONCE_BYTES = PROOF_BYTES = 32
 HANDSHAKE_SECONDS = 5.0
-"""How long the other end may take to prove that it knows the secret."""
+"""Seconds in which the other end must prove that it knows the secret."""
 RETRY_SECONDS = 0.2
 CHUNK_BYTES = 1 << 16
 
@@ -30,7 +30,7 @@ class SecretError(Exception):
 
 
 def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
-    """Pass on what comes to `listener` to `port` of this machine, for those who know the secret; in a thread."""
+    """Forward connections of those who know the secret from `listener` to `port` of this machine, in a thread."""
 
     async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
@@ -39,7 +39,7 @@ def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
 
 
 def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
-    """Open a port on this machine's loopback address that leads to the relay at `host`; returns the port.
+    """Open a port on this machine's loopback address that forwards to the relay at `host`; return the port.
 
     Tries for `limit_seconds` to reach the relay. Raises SecretError if it has another secret, and OSError if there is
     no relay.
@@ -68,7 +68,7 @@ def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
 
 
 def _serve(listener: socket.socket, admit: Callable[..., Awaitable[None]], connect: Connect) -> None:
-    """Pass on each connection to `listener` that `admit` lets in, from a thread that ends with the process."""
+    """Forward each connection to `listener` that `admit` accepts, in a thread that ends with the process."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A refused or lost connection does not affect the others.
@@ -96,7 +96,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _check_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
-    """Have the client prove that it knows the secret, then prove it to the client. Raises SecretError."""
+    """Check the client's proof that it knows the secret, then send ours. Raises SecretError."""
     ours = secrets.token_bytes(NONCE_BYTES)
     writer.write(GREETING + ours)
     theirs = await reader.readexactly(NONCE_BYTES)
@@ -107,7 +107,7 @@ async def _check_client(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _authenticated(host: str, port: int, secret: bytes) -> Stream:
-    """A connection to the relay at `host`, when both ends have proved that they know the secret."""
+    """Return a connection to the relay at `host`, after both ends have proved that they know the secret."""
     return await asyncio.wait_for(_connect(host, port, secret), HANDSHAKE_SECONDS)
 
 
@@ -131,5 +131,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """What only somebody who knows the secret can compute; the two sides' proofs differ, so none can be sent back."""
+    """Return a proof of knowing the secret; those of the two sides differ, so that none can be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

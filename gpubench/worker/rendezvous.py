@@ -1,6 +1,6 @@
-"""How the machines of a run talk to each other: through one torch store on the first machine, behind `relay`.
+"""Connects the machines of a run: through one torch store on the first machine, behind `relay`.
 
-It runs in the child process of `nodes.Nodes`, which lives as long as the run does.
+Runs in the child process of `nodes.Nodes`, which lasts as long as the run.
 """
 
 import errno
@@ -15,20 +15,20 @@ from typing import Any
 
 import torch.distributed as dist
 
-from gpubench.training.process_group import loopback_store
+from gpubench.training.process_group import loopback_store, store_at
 from gpubench.worker import relay
 from gpubench.worker.run_trial import Message, Send
 
 BEAT_SECONDS = 2.0
-"""How often a machine says that it lives."""
+"""Time between two signs of life of a machine, in seconds."""
 SILENCE_SECONDS = 15.0
-"""A machine that has not said so for this long is lost."""
+"""A machine without a sign of life for so many seconds is lost."""
 WAIT_SECONDS = 5.0
-"""How long one question for the next task waits before it says that there is none yet."""
+"""Longest wait for the next task in one question, in seconds."""
 
 
 def serve(task: Message, requests: Any, send: Send) -> None:
-    """Meet the other machines, then answer the parent's questions until it is gone."""
+    """Connect to the other machines, then answer the parent's questions until it ends."""
     questions: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:
@@ -57,7 +57,7 @@ class MeetingError(Exception):
 
 
 class Meeting:
-    """One machine's side of the meeting."""
+    """The connection of one machine to the others."""
 
     def __init__(self, task: Message) -> None:
         self.host, self.port, self.nodes = str(task["host"]), int(task["port"]), int(task["nodes"])
@@ -68,12 +68,12 @@ class Meeting:
         self._terms, self._local = task["terms"], bool(task["local"])
         self._limit = float(task["limit_seconds"])
         self.node: int | None = None
-        """0 opened the store, decides what is run, and writes the rows."""
+        """Number of this machine; 0 opened the store, chooses the trials, and writes the rows."""
         self.run = ""
         self._number = 0
 
     def open(self) -> None:
-        """Open the store or connect to it, and agree with all the others that they are the same."""
+        """Open the store or connect to it; raises MeetingError unless all machines come and are alike."""
         self._store = self._first_store() if self._local else self._connect()
         self.node = self._store.add("nodes", 1) - 1
         if self.node >= self.nodes:
@@ -92,10 +92,12 @@ class Meeting:
             raise MeetingError(trouble)
 
     def answer(self, question: Message) -> Message:
-        """The answer to one question of the parent's."""
+        """Return the answer to one question of the parent."""
         ask = question["ask"]
         if ask == "begin":
-            return self._begin(question["task"])
+            self._post(question["task"])
+            lost = " and ".join(f"node {node}" for node in self._acknowledged(None))
+            return {"lost": f"{lost} no longer answers at {self.where}"} if lost else {"number": self._number}
         if ask == "end":
             self._post({"end": question["code"], "text": question["text"]})
             self._acknowledged(WAIT_SECONDS)
@@ -107,19 +109,12 @@ class Meeting:
             return {}
         return self._next()
 
-    def _begin(self, task: Message) -> Message:
-        self._post(task)
-        lost = self._acknowledged(None)
-        if lost:
-            return {"lost": f"{' and '.join(f'node {node}' for node in lost)} no longer answers at {self.where}"}
-        return {"number": self._number}
-
     def _post(self, task: Message) -> None:
         self._number += 1
         self._store.set(f"task/{self._number}", json.dumps(task))
 
     def _acknowledged(self, limit: float | None) -> list[int]:
-        """Wait until every machine has the task, as long as it lives; returns those that are lost."""
+        """Wait until every machine has the task; return those that were lost."""
         waiting = {f"ack/{self._number}/{node}": node for node in range(1, self.nodes)}
         began = time.monotonic()
         beats = dict.fromkeys(waiting.values(), (-1, began))
@@ -172,19 +167,15 @@ class Meeting:
             ) from None
         except OSError:
             raise MeetingError(f"nobody opened {self.where} within {self._limit:.0f} s") from None
-        return self._store_at(self._limit)
-
-    def _store_at(self, timeout_seconds: float) -> dist.TCPStore:
-        limit = timedelta(seconds=timeout_seconds)
-        return dist.TCPStore("127.0.0.1", self.store_port, is_master=False, timeout=limit)
+        return store_at(self.store_port, self._limit)
 
     def _all_came(self) -> str:
         deadline = time.monotonic() + self._limit
         keys = [f"terms/{node}" for node in range(self.nodes)]
         while not self._store.check(keys):
             if time.monotonic() > deadline:
-                came = sum(self._store.check([key]) for key in keys)
-                return f"only {came} of {self.nodes} machines came to {self.where} within {self._limit:.0f} s"
+                connected = sum(self._store.check([key]) for key in keys)
+                return f"only {connected} of {self.nodes} machines came to {self.where} within {self._limit:.0f} s"
             time.sleep(0.1)
         return ""
 
@@ -198,7 +189,7 @@ class Meeting:
         return ""
 
     def _beat(self) -> None:
-        store = self._store_at(SILENCE_SECONDS)
+        store = store_at(self.store_port, SILENCE_SECONDS)
         while True:
             try:
                 store.add(f"beat/{self.node}", 1)

@@ -30,16 +30,14 @@ from gpubench.worker.failures import CONSEQUENCES, failed
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
 
-    from gpubench.training.precision import Probe
-
 Message = Mapping[str, Any]
-"""What a child and its parent tell each other: plain data, for JSON."""
+"""An event or an answer between child and parent: plain data, for JSON."""
 NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
-"""Takes how to wait for the device, the context that sees one step's operands, who trains along, who watches memory."""
+"""Makes a clock from the functions `synchronize` and `watch`, the peers, and the measurement of memory."""
 Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
 Join = Callable[[], tuple[Peers, Message]]
-"""Joins the other processes of the trial; returns them, and what the row says of the way to them."""
+"""Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
@@ -47,7 +45,7 @@ HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
 
 def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local: int) -> None:
-    """One of several processes of a trial, started by `elastic.run`: leaves its answer in the store."""
+    """Run one of several processes of a trial (see `elastic.run`), and write its answer to the store."""
     from gpubench.training import process_group
 
     faulthandler.enable()
@@ -67,24 +65,23 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
 
 
 def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
-    """The trial as one of its processes runs it: each on the device after the one before."""
+    """Return the trial of one of its processes, whose devices are numbered in the order of their local ranks."""
     kind, colon, first = trial.case.device.partition(":")
     device = f"{kind}:{int(first) + local}" if colon else kind
     return replace(trial, rank=rank, case=replace(trial.case, device=device))
 
 
 def sender(channel: socket.socket) -> Send:
+    """Return a function that sends an event to the parent."""
+
     def send(event: Message) -> None:
         channel.sendall(json.dumps(event).encode() + b"\n")
 
     return send
 
 
-def _alone() -> tuple[Peers, Message]:
-    return Peers(), {}
-
-
-def measure(trial: Trial, new_clock: NewClock, join: Join = _alone) -> dict[str, Any]:
+def measure(trial: Trial, new_clock: NewClock, join: Join = lambda: (Peers(), {})) -> dict[str, Any]:
+    """Run the trial in this process; return its measurement and the seconds that `train` took."""
     span: dict[str, float] = {}
     try:
         measurement = _run_suite(trial, new_clock, join, span)
@@ -117,23 +114,23 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
 
 
 def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
-    """`goal_missed` where a full run on real data ends below the suite's goal; says which runs reached it.
+    """Return the measurement as `goal_missed` if a full run on real data ended below the suite's goal.
 
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
-    found = measurement.quality.get(suite.quality)
+    value = measurement.quality.get(suite.quality)
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
-    if not goal or found is None or measurement.status != "ok" or not trial.teaches:
+    if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
-    quality = {"success_rate": float(found >= goal), **measurement.quality}
-    if found >= goal or quality["success_rate"] == 1:
+    quality = {"success_rate": float(value >= goal), **measurement.quality}
+    if value >= goal or quality["success_rate"] == 1:
         return replace(measurement, quality=quality)
-    reason = "; ".join(filter(None, [f"{suite.quality} {found:.4f}, and the goal is {goal:g}", measurement.reason]))
+    reason = "; ".join(filter(None, [f"{suite.quality} {value:.4f}, and the goal is {goal:g}", measurement.reason]))
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
 
 
-def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "Probe | None"]:
-    """Open the device and set what the precision needs: the device, torch's flags, and a proof if one is wanted."""
+def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, float] | None"]:
+    """Open the device and set its precision; return the device, torch's flags, and the errors of the probe, if any."""
     case = trial.case
     if case.device == "cpu" and case.params["huge_pages"]:
         os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
@@ -196,48 +193,42 @@ def _run_torch_suite(
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"
         )
-    own_data = case.data in {"synthetic", "+".join(suite.data)}  # another corpus has another vocabulary
-    of_suite = suite.flops(case.model, case.params) if suite.flops and own_data else None
-    seen = watch.check(case.precision, case.device)
-    proofs = [proof.proof, seen, precision.check_weights(case.precision, notes.weights)]
+    probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
+    operands = watch.check(case.precision, case.device)
+    weights = precision.check_weights(case.precision, notes.weights)
     # After a kill the first step is of another phase of the schedule, with other work in it.
     whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
-        precision_error=proof.worst,
-        precision_proof="; ".join(text for text in proofs if text),
-        **work_fields(work if whole else None, clock.watched_samples, of_suite),
+        precision_error=max(proof.values()),
+        precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
+        **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    diverged = notes.diverged or _lost(quality)
+    lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
+    diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
 
 
-def _lost(quality: Mapping[str, float]) -> str:
-    """That a trained model's quality is no number; empty where all are."""
-    lost = [f"{name} {value}" for name, value in quality.items() if not math.isfinite(value)]
-    return f"the trained model has {', '.join(lost)}" if lost else ""
-
-
 def _diverged(measurement: Measurement, why: str) -> Measurement:
-    """The measurement without anything that could pass for a result."""
-    return Measurement(
-        status="failed",
-        reason=f"diverged: {why}",
-        fault="diverged",
-        epochs=measurement.epochs,
-        samples=measurement.samples,
-        precision_error=measurement.precision_error,
-        precision_proof=measurement.precision_proof,
-        loss_scale=measurement.loss_scale,
-        skipped_steps=measurement.skipped_steps,
-        nonfinite_losses=measurement.nonfinite_losses,
-        threads=measurement.threads,
-        memory_format=measurement.memory_format,
-    )
+    """Return the measurement without anything that could pass for a result."""
+    kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
+    return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
+
+
+def _declared_flops(suite: Suite, trial: Trial) -> float | None:
+    """Return the FLOPs per sample that the suite declares, or None; another corpus has another vocabulary."""
+    declared_data = trial.case.data in {"synthetic", "+".join(suite.data)}
+    return suite.flops(trial.case.model, trial.case.params) if suite.flops and declared_data else None
+
+
+KEPT_IF_DIVERGED = (
+    *("epochs", "samples", "precision_error", "precision_proof", "loss_scale", "skipped_steps", "nonfinite_losses"),
+    *("threads", "memory_format"),
+)
 
 
 def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> NewClock:
-    """What makes the trial's clock, once its device is open."""
+    """Return the function that makes the trial's clock, called once its device is open."""
     return lambda synchronize, watch, peers, memory: Clock(
         sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
         synchronize,
@@ -251,7 +242,7 @@ def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> N
 
 
 def _failure(error: Exception, trial: Trial) -> Measurement:
-    """A row's status and reason for an exception, with the line of the suite that raised it."""
+    """Return a failed measurement for an exception, with the line of the suite that raised it."""
     if isinstance(error, Unsupported):
         return Measurement(status="unsupported", reason=str(error))
     if "torch" in sys.modules:

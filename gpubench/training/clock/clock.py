@@ -10,16 +10,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpubench.errors import UserError
-from gpubench.training.clock.laps import Laps
-from gpubench.training.clock.loader import first_dimension, length_of
-from gpubench.training.clock.marks import Event
+from gpubench.training.clock.laps import Laps, first_dimension, length_of
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of, stage_seconds
 from gpubench.training.clock.reporter import Memory, Reporter
 from gpubench.training.clock.resident import Resident
 from gpubench.training.clock.runs import Run, median_run
 from gpubench.training.clock.sampling import Sampling, Stop
-from gpubench.training.clock.timer import Timer
+from gpubench.training.clock.timer import Event, Timer
 
 
 @dataclass(frozen=True)
@@ -349,10 +347,6 @@ class Clock:
     def watched_samples(self) -> int:
         """Number of samples in that step."""
         return self._resident.watched_samples
-
-    @watched_samples.setter
-    def watched_samples(self, samples: int) -> None:
-        self._resident.watched_samples = samples
 
     def step_seconds(self, phase: str) -> float:
         """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""

@@ -62,6 +62,16 @@ class Epoch:
         """Wall time outside the phases: loaders starting, metrics, callbacks."""
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
+    def projected_seconds(self, name: str | None) -> float:
+        """Return the seconds of the whole epoch, or of its phase `name`."""
+        between = self.between_seconds if name is None else 0.0
+        return between + sum(phase.projected_seconds for phase in self.phases if name in (None, phase.name))
+
+    def again_seconds(self, name: str | None) -> float:
+        """Return the seconds of another epoch, or of its phase `name`, without the start-up of this one's phases."""
+        between = self.between_seconds if name is None else 0.0
+        return between + sum(phase.again_seconds for phase in self.phases if name in (None, phase.name))
+
 
 def epoch_from_json(data: Mapping[str, Any]) -> Epoch:
     """Return an epoch from what `dataclasses.asdict` made of it."""
@@ -91,6 +101,19 @@ class Stage:
         trained = [_samples(epoch.phases) for epoch in self.epochs]
         return sum(trained) + max(0, self.planned - len(trained)) * (trained[-1] if trained else 0)
 
+    def seconds(self, name: str | None) -> float:
+        """Return the seconds of its planned epochs, or of their phase `name`, projected from those that ran.
+
+        Epochs that did not run take the mean of those after the first. If only the first ran, they take its time
+        without the start-up of its phases.
+        """
+        done = [epoch.projected_seconds(name) for epoch in self.epochs]
+        missing = self.planned - len(done)
+        if missing <= 0 or not done:
+            return sum(done)
+        later = done[1:] or [self.epochs[0].again_seconds(name)]
+        return sum(done) + missing * sum(later) / len(later)
+
 
 def summarise(
     epochs: Sequence[Epoch],
@@ -117,20 +140,26 @@ def summarise(
     stages = _stages(epochs, resident, planned, starts, sampled)
     by_rate = stages if epochs else [Stage((), 0, _timed(once), tuple(resident))]
     weights = [stage.samples for stage in stages] if epochs else [_samples(once)]
-    rate = _rate([stage.timed for stage in by_rate], weights)
-    resident_rate = _rate([stage.resident for stage in by_rate], weights)
-    train = _total(stages, "train") + _once(once, "train")
-    valid = _total(stages, "valid") + _once(once, "valid")
+    seconds_a_sample = _per_sample([stage.timed for stage in by_rate], weights, lambda lap: lap.seconds)
+    waited_a_sample = _per_sample([stage.timed for stage in by_rate], weights, lambda lap: lap.wait_seconds)
+    resident_a_sample = _per_sample([stage.resident for stage in by_rate], weights, lambda lap: lap.seconds)
+    rate = 1 / seconds_a_sample if seconds_a_sample else None
+    resident_rate = 1 / resident_a_sample if resident_a_sample else None
+
+    def seconds_of(name: str | None) -> float:
+        by_stage = sum(stage.seconds(name) for stage in stages)
+        return by_stage + sum(phase.projected_seconds for phase in once if name in (None, phase.name))
+
     return {
-        "seconds": _total(stages, None) + _once(once, None) + lost_seconds,
+        "seconds": seconds_of(None) + lost_seconds,
         "measured": measured,
-        "train_seconds": train,
-        "valid_seconds": valid,
+        "train_seconds": seconds_of("train"),
+        "valid_seconds": seconds_of("valid"),
         "samples_per_second": rate,
         "epochs": planned or 1,
         "samples": sum(phase.samples for phase in phases if phase.name == "train"),
-        "loader_wait": _wait([stage.timed for stage in by_rate], weights),
-        "data_stall": _stall(rate, resident_rate),
+        "loader_wait": waited_a_sample / seconds_a_sample if seconds_a_sample and waited_a_sample is not None else None,
+        "data_stall": 1 - rate / resident_rate if rate and resident_rate else None,
         "resident_samples_per_second": resident_rate,
         "run_samples": (sum(stage.samples for stage in stages) + _samples(once)) or None,
         "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
@@ -140,10 +169,6 @@ def summarise(
 def _short(phase: Phase) -> bool:
     """Return whether a pass left samples out (such as a single last one), so that its time is scaled."""
     return phase.total_samples > phase.samples
-
-
-def _once(phases: Sequence[Phase], name: str | None) -> float:
-    return sum(phase.projected_seconds for phase in phases if name in (None, phase.name))
 
 
 def _stages(
@@ -169,55 +194,20 @@ def _timed(phases: Sequence[Phase]) -> tuple[Lap, ...]:
 def stage_seconds(epochs: Sequence[Epoch], planned: int, starts: Sequence[int]) -> dict[int, float]:
     """Return the seconds of all epochs of each stage, by its first epoch; projected from those that ran."""
     return {
-        start: _total([stage], None)
+        start: stage.seconds(None)
         for start, stage in zip(starts, _stages(epochs, (), planned, starts, sampled=True), strict=True)
     }
 
 
-def _total(stages: Sequence[Stage], name: str | None) -> float:
-    return sum(_stage_total(stage.epochs, stage.planned, name) for stage in stages)
-
-
-def _stage_total(epochs: Sequence[Epoch], planned: int, name: str | None) -> float:
-    """Return the seconds of `planned` epochs (of their phase `name`, unless None), projected from those that ran.
-
-    Epochs that did not run take the mean of those after the first. If
-    only the first ran, they take its time without the start-up of its phases.
-    """
-    done = sum(_epoch_seconds(epoch, name) for epoch in epochs)
-    missing = planned - len(epochs)
-    if missing <= 0 or not epochs:
-        return done
-    if len(epochs) > 1:
-        later = [_epoch_seconds(epoch, name) for epoch in epochs[1:]]
-        return done + missing * sum(later) / len(later)
-    phases = [phase for phase in epochs[0].phases if name in (None, phase.name)]
-    between = epochs[0].between_seconds if name is None else 0.0
-    return done + missing * (between + sum(phase.again_seconds for phase in phases))
-
-
-def _epoch_seconds(epoch: Epoch, name: str | None) -> float:
-    phases = [phase for phase in epoch.phases if name in (None, phase.name)]
-    between = epoch.between_seconds if name is None else 0.0
-    return between + sum(phase.projected_seconds for phase in phases)
-
-
-def _rate(laps: Sequence[Sequence[Lap]], weights: Sequence[int]) -> float | None:
-    """Return the samples/s of a run with stages of `weights` samples, whose laps are `laps`."""
-    seconds = _mean([_pace(stage, lambda lap: lap.seconds) for stage in laps], weights)
-    return 1 / seconds if seconds else None
-
-
-def _wait(laps: Sequence[Sequence[Lap]], weights: Sequence[int]) -> float | None:
-    seconds = _mean([_pace(stage, lambda lap: lap.seconds) for stage in laps], weights)
-    waited = _mean([_pace(stage, lambda lap: lap.wait_seconds) for stage in laps], weights)
-    return waited / seconds if seconds and waited is not None else None
-
-
-def _pace(laps: Sequence[Lap], seconds_of: Callable[[Lap], float]) -> float | None:
-    """Return seconds per sample, or None without samples."""
-    samples = sum(lap.samples for lap in laps)
-    return sum(map(seconds_of, laps)) / samples if samples else None
+def _per_sample(
+    laps: Sequence[Sequence[Lap]], weights: Sequence[int], seconds_of: Callable[[Lap], float]
+) -> float | None:
+    """Return the seconds per sample of a run with stages of `weights` samples, whose laps are `laps`."""
+    paces: list[float | None] = []
+    for stage in laps:
+        samples = sum(lap.samples for lap in stage)
+        paces.append(sum(map(seconds_of, stage)) / samples if samples else None)
+    return _mean(paces, weights)
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
@@ -229,10 +219,6 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
         return present[0]
     total = sum(weights)
     return sum(value * weight for value, weight in zip(present, weights, strict=True)) / total if total else None
-
-
-def _stall(rate: float | None, resident: float | None) -> float | None:
-    return 1 - rate / resident if rate and resident else None
 
 
 def _samples(phases: Sequence[Phase]) -> int:
