@@ -210,10 +210,10 @@ def test_presets_give_sizes_and_batch_and_every_value_gives_way():
     assert WORDLM.resolve_params({}, "transformer")["lr"] == 5
     assert WORDLM.resolve_params({"lr": "1"}, "transformer")["lr"] == 1
     for device in (CPU, GPU):
-        assert choose_batch(WORDLM, Options(), device, "lstm", article) == ("fixed", 20)
-        assert choose_batch(WORDLM, Options(), device, "lstm", tensorcore) == ("fixed", 24)
-        assert choose_batch(WORDLM, Options(batch="7"), device, "lstm", tensorcore) == ("fixed", 7)
-    assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article) == ("max", None)
+        assert choose_batch(WORDLM, Options(), device, "lstm", article, "fp32") == ("fixed", 20)
+        assert choose_batch(WORDLM, Options(), device, "lstm", tensorcore, "fp32") == ("fixed", 24)
+        assert choose_batch(WORDLM, Options(batch="7"), device, "lstm", tensorcore, "fp32") == ("fixed", 7)
+    assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article, "fp32") == ("max", None)
 
 
 def test_the_vocabulary_is_padded(text):
@@ -338,10 +338,10 @@ def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):
     assert "NVIDIA Apex is not installed" in case.refusal
     install_apex(tmp_path, monkeypatch, "lib.py")
     (case,) = cases_with_apex(GPU, "fp16-master")
-    assert "unrelated apex" in case.refusal
+    assert "not NVIDIA Apex" in case.refusal
     install_apex(tmp_path, monkeypatch, "optimizers/__init__.py")
     (case,) = cases_with_apex(GPU, "fp16-master")
-    assert "left it after tag 25.05" in case.refusal
+    assert "25.05" in case.refusal
     install_apex(
         tmp_path, monkeypatch, *(f"{part}/__init__.py" for part in ("amp", "fp16_utils", "multi_tensor_apply"))
     )

@@ -12,7 +12,7 @@ from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablat
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, policy_text
+from gpubench.studies.cases import behind, cases_table, evidence_table, interval_of, policy_text
 from gpubench.studies.pair_charts import charts_of, pictures
 from gpubench.studies.section import (
     DECIDED,
@@ -151,7 +151,7 @@ def _result(
             filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        differences=tuple(_differences(comparisons)),
+        differences=tuple(differences_of(comparisons)),
         caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
         projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
@@ -161,6 +161,11 @@ def _result(
         unit="" if metric.name in {"seconds", "rate"} else metric.title,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
+
+
+def mixed_name(precision: str) -> str:
+    """Return the precision's name; the usual mixed ones are called mixed."""
+    return "mixed" if precision in {MASTER, "fp16", "bf16"} else precision
 
 
 def _is_mixed(workload: Workload) -> bool:
@@ -195,7 +200,10 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
-        *(", ".join(sorted(group.marks)) for group in (c.subject, c.other)),
+        ", ".join(sorted(c.subject.marks)),
+        ", ".join(sorted(c.other.marks)),
+        interval_of(c.subject, metric),
+        interval_of(c.other, metric),
     )
 
 
@@ -219,7 +227,7 @@ def _sentence(
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
-def _differences(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     if any(group.mode == "quick" for group in groups):
         yield "quick mode"

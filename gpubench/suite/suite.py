@@ -62,7 +62,9 @@ _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision
 # Fixed, recorded and the same for all precisions; every suite accepts them through --set.
 COMMON_PARAMS: Mapping[str, Param] = {
     "threads": Param(0, "CPU threads that torch computes with; 0: torch's default"),
-    "cudnn_benchmark": Param(True, "let cuDNN try its algorithms and keep the fastest"),
+    "cudnn_benchmark": Param(
+        True, "let cuDNN try its algorithms and keep the fastest; false on ROCm, where it takes minutes"
+    ),
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
@@ -127,8 +129,9 @@ class Suite:
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU."""
-    recipe_batch: Callable[[str, Mapping[str, ParamValue]], int] | None = None
-    """Given model and params, the recipe's batch size: the default on every device, instead of the two above."""
+    recipe_batch: Callable[[str, Mapping[str, ParamValue], str], int] | None = None
+    """Given model, params and precision, the recipe's batch size: the default on every device, instead of the two
+    above. 0: the recipe names none."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
     most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None

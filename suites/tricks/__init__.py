@@ -24,7 +24,7 @@ def refuse(case: Case) -> str:
     """Return why a case cannot run, or an empty string."""
     if find_spec("lightning") is None:
         return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
-    if case.precision in {"fp16-master", "fp16-pure"}:
+    if case.precision in {"fp16-master", "fp16-pure", "bf16-pure"}:
         return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
     if case.params["loss_scale"]:
         return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"
@@ -40,7 +40,7 @@ def refuse(case: Case) -> str:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.network", "blueprint"),
-    version=4,
+    version=5,
     models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},
@@ -50,7 +50,7 @@ SUITE = Suite(
     studies=("ablation",),
     quality="accuracy",
     unit="images",
-    recipe_batch=lambda model, params: 128,
+    recipe_batch=lambda model, params, precision: 128,
     train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )
