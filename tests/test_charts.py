@@ -207,7 +207,7 @@ def test_bars_that_do_not_fit_are_counted(light):
     count = sum(text.startswith("card ") for text in said)
     assert count > 12
     assert "card 69" in said, "the last one, which a ladder leads to"
-    assert f"One run each. And {70 - count} more" in said
+    assert f"One run each. And {70 - count} more before the last" in said
     assert "card 36" in words(figure_of(singles(70), width=4.6, framed=False))
     whole = BarGroup("resnet50", tuple(Bar(f"card {n}", 9.0 + n) for n in range(70)))
     said = words(figure_of(pairs(groups=(whole, BarGroup("mean", (), "1.42x", strong=True)))))

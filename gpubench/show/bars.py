@@ -26,7 +26,7 @@ Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
 """Distance between a bar and its text, in inches."""
-MORE = re.compile(r"And (\d+) more$")
+MORE = re.compile(r"And (\d+) more( before the last)?$")
 """The part of a foot with the number of bars that are left out."""
 AXIS = 0.3
 """Height of the numbers along an axis, in inches."""
@@ -134,11 +134,12 @@ def shortened(chart: Bars, most: float) -> Bars:
     more = sum(len(group.bars) for group in plain) - sum(len(group.bars) for group in kept)
     if not more:
         return chart
+    where = " before the last" if len(plain) > 1 else ""
     earlier = MORE.search(chart.foot)
     foot = MORE.sub("", chart.foot).rstrip(". ")
     more += int(earlier[1]) if earlier else 0
     groups = (*kept, *(group for group in chart.groups if group.strong))
-    return replace(chart, groups=groups, foot=f"{foot}{'. ' * bool(foot)}And {more} more")
+    return replace(chart, groups=groups, foot=f"{foot}{'. ' * bool(foot)}And {more} more{where}")
 
 
 def _weight(group: BarGroup) -> str:
