@@ -152,7 +152,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
             settings={"epochs": "1", "note": "a=b"}, tensorboard=Path("t"), dry_run=True,
         ),
         Options(until=0.02, budget_seconds=90.0),
-        Options(mode="quick"),
+        Options(mode="quick", suites=("reference",), models=("resnet50",)),
     ]  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     assert told == {
         "suite": "resnet",
         "batch": "408 (author)",
-        "samples/s": "887",
+        "samples/s": "851",
         "runs": "1",
         "source": "init27",
     }

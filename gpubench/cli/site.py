@@ -34,6 +34,7 @@ def write_site(paths: Sequence[Path], out: Path, url: str = "") -> str:
     """
     from importlib.resources import files
 
+    from gpubench.rows.spreadsheet import neutral_table
     from gpubench.show.site.pages import PREVIEW, pages, preview_of
     from gpubench.studies.ranked_cases import contents_of
 
@@ -43,7 +44,7 @@ def write_site(paths: Sequence[Path], out: Path, url: str = "") -> str:
     contents = contents_of(paths, licensed=bool(licences))
     say(*contents.answer.problems, err=True)
     speeds = files("gpubench.studies.cards") / "public_speeds.csv"
-    data = {"rows.csv": contents.answer.table(None), "published.csv": speeds.read_bytes()}
+    data = {"rows.csv": neutral_table(contents.answer.table(None)), "published.csv": speeds.read_bytes()}
     data[PREVIEW] = preview_of(contents.ranking)
     if licences:
         data["LICENSE.txt"] = licences[0].read_bytes()

@@ -55,9 +55,10 @@ class Block:
 
     @property
     def label(self) -> str:
-        """Kinds of its layers; of a residual block only those that compute."""
-        working = [layer for layer in self.main if layer.flops or not self.residual]
-        return _joined([layer.kind for layer in working or self.main])
+        """Kinds of its layers; of a residual block those that compute and those before the first of them."""
+        first = next((place for place, layer in enumerate(self.main) if layer.flops), 0)
+        shown = [layer for place, layer in enumerate(self.main) if layer.flops or place < first or not self.residual]
+        return _joined([layer.kind for layer in shown or self.main])
 
     @property
     def shortcut(self) -> str:

@@ -4,11 +4,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
@@ -101,6 +101,18 @@ def basis(result: Result) -> str:
     )
 
 
+def sides_of(result: Result, unit: str) -> str:
+    """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
+    if not result.parts:
+        return ""
+    sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    if unit == "s":
+        seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
+        sides = [side / seconds for side in sides]
+    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
+    return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
+
+
 def author(source: str) -> str:
     """Return who published a figure, from its source."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
@@ -136,21 +148,24 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
     }
 
 
-def result_of(group: Group, kind: str, subject: str, value: float, *, said: str, **more: Any) -> Result:
+def result_of(group: Group, kind: str, subject: str, value: float, figure: str, said: str, origin: str) -> Result:
     """Return a result about one group, which is not compared with another one."""
     return Result(
         kind=kind,
         suite=group.suite,
         subject=subject,
         value=value,
+        figure=figure,
         said=said,
+        origin=origin,
         models=(group.model,),
         trials=(max(group.trials, 1), 0),
         facts=facts_of(group),
+        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
         caveats=caveats_of([group]),
         projected=group.measured == "projected",
         cases=group.cases,
-        **more,
+        source=group.source,
     )
 
 
