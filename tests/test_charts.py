@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -213,6 +214,8 @@ def test_bars_that_do_not_fit_are_counted(light):
     said = words(figure_of(pairs(groups=(whole, BarGroup("mean", (), "1.42x", strong=True)))))
     assert {"resnet50", "card 12", "mean"} <= set(said)
     assert any(text.startswith("One run each. And ") for text in said)
+    several = pairs(groups=tuple(replace(whole, name=name) for name in "abcde"))
+    assert sum(text.startswith("card ") for text in words(figure_of(several, width=4.6, framed=False))) < 40
 
 
 def fills(svg):

@@ -124,17 +124,16 @@ def shortened(chart: Bars, most: float) -> Bars:
     listed, gap = _listed(chart), _gap(chart, crowded=True)
     plain = [group for group in chart.groups if not group.strong]
     left = most - sum(1 + gap for group in chart.groups if group.strong)
-    if len(plain) == 1:
+    sizes = [listed + len(group.bars) + gap for group in plain]
+    if len(plain) == 1 or sizes[0] + sizes[-1] > left:
         kept = [replace(plain[0], bars=plain[0].bars[: max(int(left) - listed, 1)])]
     else:
-        sizes = [listed + len(group.bars) + gap for group in plain]
-        left -= sizes[-1]
-        fits = sum(total <= left for total in itertools.accumulate(sizes[:-1]))
+        fits = sum(total <= left - sizes[-1] for total in itertools.accumulate(sizes[:-1]))
         kept = plain if fits == len(plain) - 1 else [*plain[:fits], plain[-1]]
     more = sum(len(group.bars) for group in plain) - sum(len(group.bars) for group in kept)
     if not more:
         return chart
-    where = " before the last" if len(plain) > 1 else ""
+    where = " before the last" if len(kept) > 1 else ""
     earlier = MORE.search(chart.foot)
     foot = MORE.sub("", chart.foot).rstrip(". ")
     more += int(earlier[1]) if earlier else 0
