@@ -26,7 +26,7 @@ Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
 """Distance between a bar and its text, in inches."""
-MORE = re.compile(r"And (\d+) more$")
+MORE = re.compile(r"And (\d+) more( before the last)?$")
 """The part of a foot with the number of bars that are left out."""
 AXIS = 0.3
 """Height of the numbers along an axis, in inches."""
@@ -120,25 +120,25 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
 
 
 def shortened(chart: Bars, most: float) -> Bars:
-    """Return the chart at most `most` bars high, without its last groups; its foot has the number of bars left out."""
-    listed = _listed(chart)
-    gap = _gap(chart, crowded=True)
-    left = most - sum(len(group.bars) + 1 + gap for group in chart.groups if group.strong)
-    groups: list[BarGroup] = []
-    for group in chart.groups:
-        size = listed + len(group.bars) + gap
-        if group.strong or size - gap <= left:
-            groups.append(group)
-        elif not groups:
-            groups.append(replace(group, bars=group.bars[: max(int(left) - listed, 1)]))
-        left -= 0 if group.strong else size
-    more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
+    """Return the chart at most `most` bars high; its foot has the number of bars that are left out before the last."""
+    listed, gap = _listed(chart), _gap(chart, crowded=True)
+    plain = [group for group in chart.groups if not group.strong]
+    left = most - sum(1 + gap for group in chart.groups if group.strong)
+    sizes = [listed + len(group.bars) + gap for group in plain]
+    if len(plain) == 1 or sizes[0] + sizes[-1] > left:
+        kept = [replace(plain[0], bars=plain[0].bars[: max(int(left) - listed, 1)])]
+    else:
+        fits = sum(total <= left - sizes[-1] for total in itertools.accumulate(sizes[:-1]))
+        kept = plain if fits == len(plain) - 1 else [*plain[:fits], plain[-1]]
+    more = sum(len(group.bars) for group in plain) - sum(len(group.bars) for group in kept)
     if not more:
         return chart
+    where = " before the last" if len(kept) > 1 else ""
     earlier = MORE.search(chart.foot)
     foot = MORE.sub("", chart.foot).rstrip(". ")
     more += int(earlier[1]) if earlier else 0
-    return replace(chart, groups=tuple(groups), foot=f"{foot}{'. ' * bool(foot)}And {more} more")
+    groups = (*kept, *(group for group in chart.groups if group.strong))
+    return replace(chart, groups=groups, foot=f"{foot}{'. ' * bool(foot)}And {more} more{where}")
 
 
 def _weight(group: BarGroup) -> str:

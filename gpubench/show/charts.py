@@ -3,7 +3,7 @@
 import csv
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,10 +82,14 @@ def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
 
 def dated(chart: Chart, answer: Answer) -> Chart:
     """Return the chart with the dates of its rows in its foot, where they have them."""
-    rows = csv.DictReader(io.StringIO(answer.table(chart.cases).decode()))
-    days = sorted({day for row in rows if (day := (row.get("started") or "")[:10])})
-    span = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
-    return replace(chart, foot="; ".join(filter(None, [chart.foot.rstrip(". "), span])))
+    days = days_of(csv.DictReader(io.StringIO(answer.table(chart.cases).decode())))
+    return replace(chart, foot="; ".join(filter(None, [chart.foot.rstrip(". "), days])))
+
+
+def days_of(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return the first and last day of rows as text, `2026-11-21 to 2026-11-22`; empty if no row has a date."""
+    days = sorted({row["started"][:10] for row in rows if row.get("started")})
+    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
 
 def _figures(chart: Chart) -> int:

@@ -17,7 +17,7 @@ from gpubench.analysis.groups import short
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
 from gpubench.rows.row import DIGEST
-from gpubench.show.charts import charts_of, dated, drawn, figure_of, first_charts
+from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import Answer, Chart, Section, Table
@@ -103,9 +103,7 @@ def measured_on(table: bytes) -> list[str]:
     for name in ("driver", "torch"):
         values = dict.fromkeys(row[name] for row in rows if row.get(name))
         facts += [f"{name} {_counted(list(values), 'versions')}"] if values else []
-    days = sorted({row["started"][:10] for row in rows if row.get("started")})
-    facts += [" to ".join(dict.fromkeys([days[0], days[-1]]))] if days else []
-    return [f"{fact}." for fact in facts]
+    return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
 
 
 def _counted(names: Sequence[str], what: str) -> str:

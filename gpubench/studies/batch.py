@@ -230,7 +230,8 @@ def _accuracy_section(
     )
     sizes = [s for line in lines.values() for s in line]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
-    measure = f"Accuracy on {words.listed(sorted(data))} in percent by samples per step; higher is better"
+    where = words.listed(map(words.data_name, sorted(data)))
+    measure = f"Accuracy on {where} in percent by samples per step; higher is better"
     chart = Lines(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
