@@ -26,8 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help=SUMMARY,
-    epilog="To try it: `gpubench run --quick --synthetic`. To measure: `gpubench run`, then `gpubench compare"
-    " results/*.csv`.",
+    epilog="To try it: `gpubench run --quick`. To measure: `gpubench run`, then `gpubench compare results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
