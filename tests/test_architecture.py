@@ -42,8 +42,8 @@ KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""
 SUITES = sorted(path for path in (ROOT / "suites").iterdir() if path.stem.isalnum())
 """Files and folders of suites; `__init__` and `__pycache__` are none."""
-IMPORTED_LATE = ("training", "network", "apex.fp16_utils", "torch.utils.tensorboard")
-"""What a suite imports inside a function: `train` and `blueprint` all that needs torch, a loop what may be missing."""
+IMPORTED_LATE = ("apex.fp16_utils", "torch.utils.tensorboard")
+"""What a suite imports inside a function, because it may be missing."""
 
 
 def imports(path: Path, *, top_level: bool = False) -> set[str]:

@@ -229,6 +229,15 @@ def test_a_reader_that_leaves_early_gets_no_traceback():
     assert done.stdout.startswith("| column |")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_that_finds_no_space_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpubench", "columns"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+
+
 EMPTY = """
 import typer
 app = typer.Typer()

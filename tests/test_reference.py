@@ -102,14 +102,6 @@ def test_rows_of_other_suites_have_no_reference():
     assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
 
 
-def test_each_batch_and_precision_is_compared_alone():
-    made = [row for batch in (64, 256) for row in rows([100.0] * 2, **{**CASE, "card": "NVIDIA GeForce RTX 4090",
-            "batch_size": batch, "samples_per_second": 1000.0 + batch})]  # fmt: skip
-    small, large = placing.reference_sentences(pd.DataFrame(made))
-    assert "with a batch of 64 trains" in small
-    assert "with a batch of 256 trains" in large
-
-
 def test_a_run_ends_with_the_comparison(tmp_path):
     made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
     write.append(tmp_path / "a.csv", made)

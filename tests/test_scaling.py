@@ -19,6 +19,7 @@ from gpubench.suites.scaling.allreduce import (
     wrong_sums,
 )
 from rows import row
+from small_trials import small_trial
 
 from gpubench.analysis.compare import once
 from gpubench.analysis.groups import completed
@@ -27,7 +28,6 @@ from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
 from gpubench.training.clock.clock import Clock
 
 SCALING = files.find("scaling")
@@ -305,13 +305,8 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
 
     monkeypatch.setattr(training, "Lars", Kept)
     settings = {"image_size": "63", "accumulate": "3", "train_images": "24", "lr": "0.25", "epochs": "1"}
-    case = Case(
-        suite="scaling", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=SCALING.resolve_params(settings), batch_policy="fixed", batch_size=4, mode="full",
-        data="synthetic",
-    )  # fmt: skip
-    clock = Clock(brief("full"), watch=nullcontext)
-    assert training.train_model(Trial(case, 0, 1), clock) == {}
+    clock = Clock(brief("full"), watch=lambda: [nullcontext()])
+    assert training.train(small_trial(SCALING, "resnet50", "fp32", settings, batch=4), clock) == {}
     assert not torch.equal(network[1].weight, before)
     (optimizer,) = made
     assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {(0.25, 0.9)}
@@ -351,12 +346,9 @@ def test_a_size_is_timed_for_half_a_second_and_twenty_calls(seconds):
 
 
 def test_a_step_of_64k_images_holds_no_more_of_them_than_one_of_32():
-    params = SCALING.resolve_params({"image_size": "63", "accumulate": "2048", "train_images": "131072"})
-    case = Case(
-        suite="scaling", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=params, batch_policy="fixed", batch_size=32, mode="full", data="synthetic",
-    )  # fmt: skip
-    loader = training.Images(Trial(case, 0, 1), torch.device("cpu"), torch.channels_last)
+    settings = {"image_size": "63", "accumulate": "2048", "train_images": "131072"}
+    trial = small_trial(SCALING, "resnet50", "fp32", settings, batch=32)
+    loader = training.Images(trial, torch.device("cpu"), torch.channels_last)
     steps = list(loader)
     assert (len(loader), len(steps), [len(parts) for parts in steps]) == (2, 2, [2048] * 2)
     assert loader.images_a_step == sum(len(labels) for _, labels in steps[0]) == 65_536

@@ -1,5 +1,6 @@
 """The Typer app: adds each command of this folder, and turns errors into exit codes."""
 
+import errno
 import os
 import resource
 import sys
@@ -48,6 +49,12 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except OSError as error:  # of files, each command names its own
+            if error.errno != errno.ENOSPC:
+                raise
+            say("gpubench: the output is cut: no space left where it goes", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(4) from None
         except KeyboardInterrupt:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.suite.precisions import PRECISIONS
@@ -42,13 +44,27 @@ class Param:
         return value
 
 
+def imported(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that imports `name` from `module` when it is called: so suites are listed without torch."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
+
+
+MEMORY_FORMAT = Param(
+    "auto",
+    "layout of images and weights; auto is the faster one in this precision on this device",
+    choices=("auto", "channels_last", "contiguous"),
+)
+"""The parameter `memory_format`, which `gpubench.training.layout` reads."""
+
 _SCALED = [name for name, precision in PRECISIONS.items() if precision.scaled]
 _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision.pure)
 
 # Fixed, recorded and the same for all precisions; every suite accepts them through --set.
 COMMON_PARAMS: Mapping[str, Param] = {
     "threads": Param(0, "CPU threads that torch computes with; 0: torch's default"),
-    "cudnn_benchmark": Param(True, "let cuDNN try its algorithms and keep the fastest"),
+    "cudnn_benchmark": Param(
+        True, "let cuDNN try its algorithms and keep the fastest; false on ROCm, where it takes minutes"
+    ),
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
@@ -113,8 +129,9 @@ class Suite:
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU."""
-    recipe_batch: Callable[[str, Mapping[str, ParamValue]], int] | None = None
-    """Given model and params, the recipe's batch size: the default on every device, instead of the two above."""
+    recipe_batch: Callable[[str, Mapping[str, ParamValue], str], int] | None = None
+    """Given model, params and precision, the recipe's batch size: the default on every device, instead of the two
+    above. 0: the recipe names none."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
     most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None

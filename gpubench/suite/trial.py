@@ -20,6 +20,8 @@ def rnn_refusal(precision: str, device: str) -> str:
     """
     if precision == "bf16" and device.startswith("cuda"):
         return "torch's autocast computes RNNs in fp16 on CUDA, not in bf16; ask for fp16"
+    if precision == "bf16-pure" and device.startswith("cuda"):
+        return "not all releases of cuDNN have RNNs in bf16; ask for fp16-pure"
     return ""
 
 

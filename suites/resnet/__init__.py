@@ -9,69 +9,81 @@ and 2,126 s on the GTX 1080 Ti.
 Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
 model, reading the dataset.
 
-To be read in this order: data.py, training.py, which has the networks first and then what trains them.
+Read data.py first, then training.py: the networks, and what trains them.
 """
 
 from collections.abc import Mapping
 
-from gpubench import Blueprint, Clock, Param, ParamValue, Suite, Trial
+from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, imported
 
-from .sizes import ARTICLE_VALID_IMAGES, TEST_IMAGES, TRAIN_IMAGES
+CLASSES = 100
+TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
+ARTICLE_VALID_IMAGES = 12_000
+"""A fifth of train and test together."""
+ARTICLE_BATCHES = {
+    "resnet18": (408, 720),
+    "resnet34": (248, 496),
+    "resnet50": (98, 164),
+    "resnet101": (64, 116),
+    "resnet152": (48, 88),
+}
+"""The notebooks' batches, in fp32 and mixed, the same on both cards."""
+CPU_PIXELS = 2**21
+"""Most pixels in a step of the article's recipe on a CPU."""
 
 
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
-    from .training import train_recipe
+def recipe_batch(model: str, params: Mapping[str, ParamValue], precision: str) -> int:
+    """Return the notebooks' batch for `recipe=article`, else 0: the recipe names none."""
+    if params["recipe"] != "article":
+        return 0
+    return ARTICLE_BATCHES[model][precision not in {"fp32", "tf32"}]
 
-    return train_recipe(trial, clock)
 
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
+def refuse(case: Case) -> str:
+    """Return why a case cannot run: the notebooks' batches would fill the memory of a CPU."""
+    pixels = (case.batch_size or 0) * int(case.params["image_size"]) ** 2
+    if case.device != "cpu" or case.params["recipe"] != "article" or pixels <= CPU_PIXELS:
+        return ""
+    return f"a step of {pixels / 1e6:.1f} million pixels is a card's; on a CPU, --batch 16"
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
-    """The weights the article's recipe starts from."""
+    """Return the name of the weights that the article's recipe starts from."""
     return f"{model}-imagenet1k-v1" if params["recipe"] == "article" else ""
 
 
 def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Images in one training epoch."""
-    there = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
-    return min(int(params["train_images"]) or there, there)
+    """Return the number of images in a training epoch."""
+    images = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
+    return min(int(params["train_images"]) or images, images)
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Of an image: the first convolution's 64 channels at half the size, which no later layer of a ResNet exceeds."""
+    """Return the elements per image after the first convolution: 64 channels at half the size, the most of a ResNet."""
     return 64 * (-(-int(params["image_size"]) // 2)) ** 2
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
-    version=5,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
+    version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
-        "lr": Param(3e-3, "peak learning rate of the one-cycle schedule"),
+        "lr": Param(0.0, "peak learning rate; 0 is the recipe's: 0.003, but 0.01 for the article's ResNet-18 in fp32"),
         "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
         "workers": Param(4, "loader processes of pipeline=workers"),
-        "memory_format": Param(
-            "auto",
-            "layout of images and weights; auto is the faster one in this precision on this device",
-            choices=("auto", "channels_last", "contiguous"),
-        ),
+        "memory_format": MEMORY_FORMAT,
         "compile": Param(False, "torch.compile the model"),
         "train_images": Param(0, "train on the first so many images only; 0 is all"),
         "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
     },
-    presets={"recipe": {"article": {"pipeline": "workers"}}},
+    presets={"recipe": {"article": {"pipeline": "workers", "loss_scale": 512}}},
     weights=pretrained,
+    recipe_batch=recipe_batch,
+    refuse=refuse,
     quality="accuracy",
     processes=True,
     unit="images",

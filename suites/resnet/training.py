@@ -19,31 +19,20 @@ from torchvision.models import resnet
 
 from gpubench import Blueprint, Clock, Trial
 from gpubench.data.datasets import locate_weights
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import layout, mode_of, weighted_mean
 from gpubench.training.fastai import callbacks, share, train_resident
 
+from . import CLASSES, samples_of
 from .data import DeviceLoader, load_images, split, worker_loader
-from .sizes import CLASSES
 
-
-def weights_file(trial: Trial) -> Path:
-    """The state dict of torchvision's ImageNet weights, version 1, for the trial's model."""
-    path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
-    assert path is not None  # the parent found it before it planned this trial
-    return path
-
-
-def body_and_head(model: torch.nn.Sequential) -> list[list[torch.nn.Parameter]]:
-    """Two parameter groups, so that `freeze` can hold the first."""
-    return [list(model[0].parameters()), list(model[1].parameters())]
+FULL_RATE, ARTICLE_RATE, ARTICLE_NAMED_RATE = 3e-3, 3e-3, 1e-2
+"""Peak learning rates of `lr=0`."""
 
 
 def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
-    """The Learner of both recipes: AdamW with true weight decay 0.01, as fastai v1 used it through torch's Adam.
-
-    Without a clock it is not to train.
-    """
-    # fastai v1's own, of which the one cycle sets the first; torch's are (0.9, 0.999).
+    """Return the Learner of both recipes: AdamW with weight decay 0.01; without a clock it is only drawn."""
+    # fastai 1's betas, the first of which the one cycle sets; torch's are (0.9, 0.999).
     betas = {"betas": (0.9, 0.99)} if trial.params.recipe == "article" else {}
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
@@ -62,17 +51,13 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.n
     )
 
 
-def full_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """torchvision's network with all weights random and all of them training."""
-    model = getattr(resnet, trial.case.model)(num_classes=CLASSES)
-    return learner(trial, data, clock, model)
-
-
 def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """The 2019 `create_cnn`: pretrained body, frozen but for its BatchNorm, and fastai's head of that time."""
+    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen but for its BatchNorm, and a new head."""
     network = getattr(resnet, trial.case.model)()
     if trial.case.weights != "random":
-        network.load_state_dict(torch.load(weights_file(trial), weights_only=True))
+        path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
+        assert path is not None  # the parent located it before it planned this trial
+        network.load_state_dict(torch.load(path, weights_only=True))
     features = 2 * network.fc.in_features  # average and maximum pooling side by side
     body = nn.Sequential(*list(network.children())[:-2])
     head = nn.Sequential(
@@ -86,28 +71,42 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Lea
         nn.Dropout(0.5),
         nn.Linear(512, CLASSES),
     )
-    for part in head:
-        if isinstance(part, nn.Linear):
-            nn.init.kaiming_normal_(part.weight)
-    learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=body_and_head)
-    learn.freeze()
+    for layer in head:
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    groups = [list(part.parameters()) for part in (body[:6], body[6:], head)]
+    learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=lambda model: groups)
+    learn.freeze()  # all but the last group, and BatchNorm
     return learn
 
 
 def learner_of(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """The recipe's Learner."""
-    return (article_learner if trial.params.recipe == "article" else full_learner)(trial, data, clock)
+    """Return the recipe's Learner; `full` trains all weights of torchvision's network from random values."""
+    if trial.params.recipe == "article":
+        return article_learner(trial, data, clock)
+    return learner(trial, data, clock, getattr(resnet, trial.case.model)(num_classes=CLASSES))
 
 
 def one_cycle(learn: Learner, trial: Trial) -> None:
-    """Train all epochs, with the recipe's momentum."""
-    params = trial.params
-    momentum = {"moms": (0.95, 0.85, 0.95), "pct_start": 0.3} if params.recipe == "article" else {}
-    learn.fit_one_cycle(params.epochs, params.lr, **momentum)
+    """Train all epochs of the recipe's cycle."""
+    epochs, lr = trial.params.epochs, trial.params.lr
+    if trial.params.recipe == "full":
+        learn.fit_one_cycle(epochs, lr or FULL_RATE)
+        return
+    steps = epochs * max(1, samples_of(trial.case.params) // (trial.batch_size * trial.case.processes))
+    # Its notebooks name a rate, which all groups get, for ResNet-18 in fp32 alone; by default a slice gives the body a
+    # tenth of the head's.
+    named = trial.case.model == "resnet18" and PRECISIONS[trial.case.precision].full
+    rate = lr or (ARTICLE_NAMED_RATE if named else slice(ARTICLE_RATE))
+    # The rise of fastai 1 has whole steps, and the fall ends at 1 / 10,000 of the first rate.
+    learn.fit_one_cycle(
+        epochs, rate, moms=(0.95, 0.85, 0.95), pct_start=max(1, int(0.3 * steps)) / steps, div_final=25e4
+    )
 
 
-class Unfitted(Callback):
-    """Keeps the schedule of a fit and ends it before anything else happens."""
+class KeepSchedule(Callback):
+    """Keeps the schedule of a fit, and ends the fit before its first step."""
 
     order = -1000
 
@@ -116,15 +115,15 @@ class Unfitted(Callback):
         raise CancelFitException
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The Learner's network, and what fastai's one cycle moves."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the Learner's network, and the learning rate and momentum of fastai's one cycle."""
     nothing, epochs, size = SimpleNamespace(samples=0), trial.params.epochs, trial.params.image_size
     learn = learner_of(trial, DataLoaders(nothing, nothing), None)
-    unfitted = Unfitted()
-    learn.add_cb(unfitted)
+    keep = KeepSchedule()
+    learn.add_cb(keep)
     with learn.no_bar(), learn.no_logging():
         one_cycle(learn, trial)
-    rates, momenta = unfitted.schedule["lr"], unfitted.schedule["mom"]
+    rates, momenta = keep.schedule["lr"], keep.schedule["mom"]
     return Blueprint(
         network=learn.model,
         inputs=(torch.zeros(2, 3, size, size),),
@@ -137,16 +136,13 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_recipe(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
-    params = trial.params
-    device = torch.device(trial.case.device)
-    images = load_images(trial)
-    train_images, valid_images = split(images, trial)
-    loader = DeviceLoader if params.pipeline == "device" else worker_loader
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train by the recipe; return accuracy (fraction) and loss on the validation images."""
+    train_images, valid_images = split(load_images(trial), trial)
+    loader = DeviceLoader if trial.params.pipeline == "device" else worker_loader
     train_loader = loader(*train_images, trial, augment=True)
     valid_loader = loader(*valid_images, trial, augment=False)
-    data = DataLoaders(train_loader, valid_loader, device=device)
+    data = DataLoaders(train_loader, valid_loader, device=torch.device(trial.case.device))
     learn = learner_of(trial, data, clock)
     share(learn, trial)
     with learn.no_bar(), learn.no_logging():

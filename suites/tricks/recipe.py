@@ -10,7 +10,7 @@ TRICKS = ("loading", "ddp", "mixed", "stopping", "sharded", "evaluation")
 
 
 def cumulative(number: int) -> dict[str, ParamValue]:
-    """The parameters of all tricks up to the one of this number; sharding takes the place of DDP."""
+    """Return the parameters of all tricks up to the one of this number; sharding replaces DDP."""
     on: dict[str, ParamValue] = {name: True for name in TRICKS[: number + 1] if name != "mixed"}
     return on | {"ddp": False} if "sharded" in on else on
 
@@ -19,7 +19,7 @@ PARAMS = {
     "loading": Param(False, "trick 1: loader processes prepare the batches, in pinned memory"),
     "ddp": Param(False, "trick 2: several processes, one a device (on a CPU they share its cores)"),
     "stopping": Param(False, "trick 4: stop when the validation loss has not improved for `patience` epochs"),
-    "sharded": Param(False, "trick 5: several processes that share weights, gradients and moments (FSDP)"),
+    "sharded": Param(False, "trick 5: several processes, each with a share of gradients and moments (FSDP)"),
     "evaluation": Param(False, "trick 6: validate and test without gradients, in larger batches"),
     "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
     "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
@@ -36,13 +36,14 @@ PARAMS = {
 MODELS: dict[ParamValue, dict[str, ParamValue]] = {
     "plain": {},
     **{name: {name: True} if name in PARAMS else {} for name in TRICKS},
-    **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS) if number},
+    **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS[:-1]) if number},
+    "all-six": cumulative(len(TRICKS) - 1),
 }
 # Lightning's ModelParallelStrategy knows bf16-mixed, but not 16-mixed.
 MIXED = dict.fromkeys(("mixed", "with-mixed", "with-stopping"), "mixed")
-MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
+MIXED |= dict.fromkeys(("with-sharded", "all-six"), "bf16")
 
 
 def ranks_of(params: Mapping[str, ParamValue]) -> int:
-    """Training processes of a run with these parameters."""
+    """Return the number of training processes of a run with these parameters."""
     return int(params["ranks"]) if params["ddp"] or params["sharded"] else 1

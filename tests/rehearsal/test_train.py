@@ -82,7 +82,7 @@ def test_a_trial_on_the_cpu_stays_there_beside_a_card(pipeline):
     of_suite, trial = trial_of("resnet", "resnet18", "fp32", "cpu", **few)
     watch = operands.OperandWatch()
     with on("cpu", "fp32"):
-        of_suite.train(trial, Clock(sampling_for("quick", accelerator=False), watch=lambda: watch))
+        of_suite.train(trial, Clock(sampling_for("quick", accelerator=False), watch=lambda: [watch]))
     assert watch.check("fp32", "cpu")
 
 
