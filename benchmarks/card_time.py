@@ -23,11 +23,10 @@ from gpubench.hardware import environment
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
 from gpubench.runner import measured_peaks
-from gpubench.runner.cases import cases_of
+from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.data import Data
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome
-from gpubench.runner.recipes import recipes_of
 from gpubench.runner.run import lead
 from gpubench.runner.session import Session
 from gpubench.suite import files

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from gpubench.suites.imagenet.data import Files
+from gpubench.suites.imagenet.data import Source
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
@@ -56,7 +56,7 @@ def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int
     )  # fmt: skip
     if imagenet.suite.check:
         imagenet.suite.check(params, arguments.data, name)
-    source = Files(Trial(case, 0, 1, data_dir=str(arguments.data)))
+    source = Source(Trial(case, 0, 1, data_dir=str(arguments.data)))
     phase = schedule_of(str(params["phases"])).phases[0]
     return source.train(0, phase, arguments.batch).batches
 

@@ -71,8 +71,6 @@ class Ground:
     folder: Path
     dice: Random
     problems: list[str] = field(default_factory=list)
-    outlived: int = 0
-    """Stopped children that were still there five seconds after their parent."""
 
     def __post_init__(self) -> None:
         self.temporary = self.folder / "temporary"
@@ -162,7 +160,7 @@ def killed(ground: Ground, count: int) -> None:
                 if code in (0, 2):
                     break
         ground.check(out)
-    print(f"{hits} kills of {ground.files} runs; {ground.outlived} stopped children were ended by the next run")
+    print(f"{hits} kills of {ground.files} runs")
 
 
 def strike(ground: Ground, process: subprocess.Popen[str], kind: str, whom: str) -> bool:
@@ -184,10 +182,6 @@ def strike(ground: Ground, process: subprocess.Popen[str], kind: str, whom: str)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE_SECONDS)
         ground.expect(true=process.poll() is not None, otherwise=f"{kind} of {whom} does not end the run")
-        deadline = time.monotonic() + 5
-        while (left := [each for each in children if lives(each)]) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        ground.outlived += bool(left)
     return True
 
 

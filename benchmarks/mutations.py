@@ -59,7 +59,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/training/clock/projection.py": ("test_projection", "test_clock"),
     "gpubench/runner/cases.py": ("test_plan",),
     "gpubench/runner/devices.py": ("test_plan", "test_device"),
-    "gpubench/runner/recipes.py": ("test_plan",),
     "gpubench/runner/rounds.py": ("test_plan",),
     "gpubench/training/operands.py": ("test_precision",),
     "gpubench/training/precision.py": ("test_precision_rules", "test_precision"),

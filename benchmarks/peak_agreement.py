@@ -17,6 +17,7 @@ from gpubench.hardware.environment import devices_of
 from gpubench.runner import measured_peaks
 from gpubench.runner.devices import choose_devices
 from gpubench.runner.process import describe
+from gpubench.runner.warm_up import SOAK_SECONDS
 
 LIMIT = 0.1
 INDEPENDENT = """
@@ -65,7 +66,7 @@ def main() -> int:
             if side == "theirs":
                 found[side] = independent(arguments)
             else:
-                soak = measured_peaks.soak_seconds(device)
+                soak = measured_peaks.CPU_SOAK_SECONDS if device.kind == "cpu" else SOAK_SECONDS
                 ours = measured_peaks.measure(
                     device, facts["torch"], arguments.precision, arguments.threads, soak, print
                 )

@@ -19,7 +19,7 @@ from statistics import fmean, median
 from gpubench.analysis import stats
 from gpubench.analysis.gate import surely_above
 from gpubench.interval import median_interval
-from gpubench.runner.stopping import half_width
+from gpubench.runner.rounds import half_width
 
 SDS = (0.003, 0.01, 0.02, 0.044)
 """Of processes: a quiet card, a usual one, a busy host, a shared two-core CPU."""

@@ -14,10 +14,12 @@ from gpubench.errors import UserError as UserError
 if TYPE_CHECKING:
     from gpubench.rows.read import Loaded
     from gpubench.studies.section import Answer
+    from gpubench.suite.suite import MEMORY_FORMAT as MEMORY_FORMAT
     from gpubench.suite.suite import Blueprint as Blueprint
     from gpubench.suite.suite import Param as Param
     from gpubench.suite.suite import ParamValue as ParamValue
     from gpubench.suite.suite import Suite as Suite
+    from gpubench.suite.suite import imported as imported
     from gpubench.suite.trial import Case as Case
     from gpubench.suite.trial import Trial as Trial
     from gpubench.training.clock.clock import Clock as Clock
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 _HOME_OF = {
+    "MEMORY_FORMAT": "suite.suite",
     "Blueprint": "suite.suite",
     "Case": "suite.trial",
     "Clock": "training.clock.clock",
@@ -32,6 +35,7 @@ _HOME_OF = {
     "ParamValue": "suite.suite",
     "Suite": "suite.suite",
     "Trial": "suite.trial",
+    "imported": "suite.suite",
 }
 
 

@@ -1,4 +1,7 @@
-"""Prints text without characters that control a terminal, hide text or reverse it. All output passes through here."""
+"""Prints text without characters that control a terminal, hide text or reverse it. All output passes through here.
+
+Durations, sizes and long names are written here too, for every room.
+"""
 
 import re
 import sys
@@ -29,3 +32,31 @@ def say(*lines: str, err: bool = False, exact: bool = False) -> None:
     show = shown if not exact else shown_lines if stream.isatty() else str
     if lines:
         print("\n".join(map(show, lines)), file=stream, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as text: `2.1 s`, `1 min 40 s`, `35 min`, `1 h 45 min`."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 570:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return " ".join([f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes))
+
+
+def size_text(size: float) -> str:
+    """Return bytes as text in B, KiB, MiB or GiB."""
+    unit = "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"
+
+
+def shortened(text: str, characters: int) -> str:
+    """Return the text without control characters; if too long, without its middle: the end of a name often matters."""
+    text = shown(text)
+    head = (characters - 2) * 3 // 5
+    return text if len(text) <= characters else f"{text[:head].rstrip()}..{text[head + 2 - characters :].lstrip()}"

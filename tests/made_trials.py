@@ -129,6 +129,7 @@ def made_row(mode, rng, *, accelerator=False, precision="fp32", **wishes):
         flops_per_sample=1.5e6,
         bytes_per_sample=2.5e4,
         ops_per_step=77,
+        startup_seconds=rng.uniform(1.4, 1.9),
         **summary,
     )
     setting = Setting(device, CardState(), HOST, columns.get("session", "s1"), band=(0.9, 1.1))
@@ -137,7 +138,6 @@ def made_row(mode, rng, *, accelerator=False, precision="fp32", **wishes):
         measurement,
         setting,
         started=columns.get("started", "2026-11-21T10:00:00+00:00"),
-        startup_seconds=rng.uniform(1.4, 1.9),
     )
 
 

@@ -20,10 +20,3 @@ def test_of_result_files_whole_runs_of_todays_recipe_count_once(script):
     assert found[2001] == 0.942
     assert script.accuracies_in(files, Namespace(precision="fp32", device="cpu")) == {}
     assert script.accuracies_in(files, Namespace(precision="bf16", device="cuda")) == {}
-
-
-def test_a_difference_has_welchs_interval(script):
-    text = script.difference_text([0.941, 0.943, 0.942], [0.940, 0.938, 0.939])
-    assert text == "+0.30 points (+0.07 to +0.53)"
-    assert script.difference_text([0.94], [0.93, 0.94]) == "no interval"
-    assert script.difference_text([0.94, 0.94], [0.93, 0.93]) == "no interval"

@@ -24,7 +24,7 @@ made = {name: column.Column("made up", "case", role=column.Role[role]) for name,
 row.ABOUT = {**row.ABOUT, **made}
 from gpubench.analysis import groups, compare, matching, time_to_goal
 from gpubench.cli import health
-from gpubench.interop import exports
+from gpubench.show import exports
 from gpubench.runner import resume
 from gpubench.submit import together
 print(json.dumps({

@@ -29,22 +29,21 @@ MAY_IMPORT = {
     "runner": {"suite", "data", "hardware", "rows"},
     "analysis": {"suite", "rows"},
     "studies": {"suite", "rows", "analysis"},
-    "interop": {"rows", "analysis"},
     "submit": {"suite", "rows", "studies"},
-    "show": {"rows", "studies"},
+    "show": {"rows", "studies", "analysis"},
     "cli": {
-        *("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "interop", "submit", "show"),
+        *("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "submit", "show"),
     },
 }
 """Per room the rooms that its modules may import beside their own."""
-COMPARING = ("analysis/", "studies/", "show/", "interop/", "submit/")
+COMPARING = ("analysis/", "studies/", "show/", "submit/")
 """Rooms that know no suite by name."""
 KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""
 SUITES = sorted(path for path in (ROOT / "suites").iterdir() if path.stem.isalnum())
 """Files and folders of suites; `__init__` and `__pycache__` are none."""
-IMPORTED_LATE = ("training", "network", "apex.fp16_utils", "torch.utils.tensorboard")
-"""What a suite imports inside a function: `train` and `blueprint` all that needs torch, a loop what may be missing."""
+IMPORTED_LATE = ("apex.fp16_utils", "torch.utils.tensorboard")
+"""What a suite imports inside a function, because it may be missing."""
 
 
 def imports(path: Path, *, top_level: bool = False) -> set[str]:

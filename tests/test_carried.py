@@ -18,9 +18,9 @@ from gpubench.studies.answer import answer
 ODD = 'a "quoted", <b>odd</b> & ünusual ]]> --> name'
 
 
-@pytest.fixture
-def source(tmp_path):
-    path = tmp_path / "rows.csv"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("source") / "rows.csv"
     times = [100.0, 101.5, 1 / 3, 99.0, 98.5, 100.25]
     slow = rows([value * 1.3 for value in times], card=ODD, device_hash="bbbb", laps='[["train",0,"timed",1,2,0.5,0]]')
     lost = row(model="resnet50", status="out_of_memory", seconds=None, measured="", batch_capped=False)
@@ -28,10 +28,11 @@ def source(tmp_path):
     return path
 
 
-@pytest.fixture
-def charts(source, tmp_path):
-    draw(answer([source], keep=True), tmp_path / "charts", every=True, kinds=("png", "svg", "pdf"), theme="light")
-    return tmp_path / "charts"
+@pytest.fixture(scope="module")
+def charts(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("charts")
+    draw(answer([source], keep=True), folder, every=True, kinds=("png", "svg"), theme="light")
+    return folder
 
 
 def test_rows_come_back_byte_for_byte(source, charts, tmp_path):

@@ -1,6 +1,5 @@
 """The cifar10 suite, small: every rung trains, its work is the published one, and its parts do what they say."""
 
-from collections import Counter
 from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
@@ -11,17 +10,14 @@ from brief import brief
 from gpubench.suites.cifar10 import data, networks, training
 from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
-from torch._inductor import config as inductor
+from small_trials import run_trial, small_trial
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
-from gpubench.data import datasets
-from gpubench.rows.read import load
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
-from gpubench.training import operands, precision
+from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.training.precision import KINDS, mode_of
@@ -31,21 +27,11 @@ SMALL = {"train_images": "16", "valid_images": "8", "epochs": "1", "workers": "1
 
 
 def trial_of(rung="tta", name="fp32", *, mode="full", batch=8, seed=1, **settings):
-    case = Case(
-        suite="cifar10", suite_version=1, suite_digest="", suite_path=str(CIFAR10.path), model=rung, precision=name,
-        device="cpu", params=CIFAR10.resolve_params({**SMALL, **settings}), batch_policy="fixed", batch_size=batch,
-        mode=mode, data="synthetic",
-    )  # fmt: skip
-    return Trial(case, 0, seed)
+    return small_trial(CIFAR10, rung, name, {**SMALL, **settings}, mode=mode, batch=batch, seed=seed)
 
 
 def run_small(rung, name="fp32", **options):
-    """One trial inside this process; returns (quality, clock, watch)."""
-    trial = trial_of(rung, name, **options)
-    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
-    watch = operands.OperandWatch()
-    clock = Clock(brief(trial.case.mode), watch=lambda: [watch])
-    return CIFAR10.suite.train(trial, clock), clock, watch
+    return run_trial(CIFAR10, trial_of(rung, name, **options))
 
 
 def objective_of(rung, name="fp32"):
@@ -161,7 +147,7 @@ def run_of(rung, name="fp32", **options):
     """A Run with nothing done yet."""
     trial = trial_of(rung, name, **options)
     objective = objective_of(rung, name)
-    networks.place(objective.model, objective.recipe, torch.device("cpu"))
+    networks.prepared(objective.model, objective.recipe, objective.mode, torch.device("cpu"))
     return training.Run(objective, trial, Clock(brief("full")))
 
 
@@ -179,18 +165,6 @@ def test_a_step_has_the_rate_of_its_moment_and_each_group_its_share():
     assert (others["lr"], others["weight_decay"], others["momentum"]) == pytest.approx((rate, 5e-4, 0.9))
     scales = [module.weight for module in run.model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     assert all(bool((scale == 1).all()) for scale in scales)
-
-
-def test_labels_are_smoothed_on_the_rungs_that_do(monkeypatch):
-    seen, cross_entropy = [], training.cross_entropy
-    monkeypatch.setattr(
-        training, "cross_entropy",
-        lambda *given, label_smoothing=0.0, **more: seen.append(label_smoothing)
-        or cross_entropy(*given, label_smoothing=label_smoothing, **more),
-    )  # fmt: skip
-    for rung in ("gpu-preprocessing", "label-smoothing"):
-        run_of(rung).step((torch.randn(4, 3, 32, 32), torch.randint(10, (4,))))
-    assert seen == [0, 0.2]
 
 
 def test_the_average_moves_by_what_its_decay_leaves():
@@ -253,17 +227,6 @@ def test_the_first_steps_train_a_last_smaller_batch_and_the_later_ones_do_not():
         assert len(batches) == len(list(batches)) == many
 
 
-def test_the_first_rungs_differ_in_one_thing_only():
-    for before, after, names in (
-        ("baseline", "no-duplicates", {"twice", "lr"}),
-        ("no-duplicates", "preprocess-once", {"pipeline"}),
-        ("preprocess-once", "batched-rng", {"pipeline"}),
-        ("batch-512", "bn-fp32", {"narrow_norm"}),
-    ):
-        old, new = RECIPES[before], RECIPES[after]
-        assert {f.name for f in fields(new) if getattr(old, f.name) != getattr(new, f.name)} == names
-
-
 def test_validation_between_epochs_and_warm_up_do_not_count():
     _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="8")
     found = clock.summary()
@@ -313,28 +276,6 @@ def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(mon
     assert 100 < len(calls_of(fourth_step(run_of("speedrun", "bf16", **FEW_STEPS)))) < 140
 
 
-def test_an_evaluation_starts_fewer_calls_than_it_did(monkeypatch):
-    """A batch in one view and one in six; version 4 had 295 calls."""
-    monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)
-    run = run_of("speedrun", "bf16", **FEW_STEPS)
-    _, tests = run.prepare(data.load_images(run.trial))
-    assert 80 < len(calls_of(lambda: run.evaluate(tests))) < 110
-
-
-@pytest.mark.slow
-def test_a_compiled_step_starts_few_calls_optimizers_and_batch_included(monkeypatch):
-    monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)
-    torch.compiler.reset()
-    # So that the profiler sees the kernels it makes, which for several threads differ from a card's.
-    with inductor.patch({"cpp.enable_kernel_profile": True, "cpp.threads": 1}):
-        run = run_of("speedrun", "bf16", compile="true", **FEW_STEPS)
-        run.objective.compile(dynamic=False)
-        calls = calls_of(fourth_step(run))
-    torch.compiler.reset()
-    assert any("fused" in name for name in calls), "the profiler saw no kernel"
-    assert 30 < len(calls) <= 60, "\n".join(f"{n} {k}" for k, n in Counter(calls).items())
-
-
 def fourth_step(run):
     """The fourth step of the last epoch, taking its batch included, to be called; the first three are over."""
     batches, _ = run.prepare(data.load_images(run.trial))
@@ -368,12 +309,6 @@ RENAMING = {
     "alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "expand", "new_empty_strided", "permute",
     "reshape", "select", "slice", "split", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
 }  # fmt: skip
-
-
-def test_a_sampled_run_claims_no_accuracy():
-    quality, clock, _ = run_small("tta", mode="quick", epochs="0")
-    assert quality == {}
-    assert clock.summary()["epochs"] == RECIPES["tta"].epochs
 
 
 def test_a_schedule_is_a_broken_line():
@@ -436,16 +371,6 @@ def test_a_small_convolution_is_the_librarys(shape):
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize(("weights", "other"), [(torch.float32, torch.bfloat16), (torch.float16, torch.float32)])
-def test_a_small_convolution_refuses_what_the_librarys_refuses(weights, other):
-    layer, x = networks.SmallConv(4, 6).to(weights), torch.zeros(2, 4, 3, 3, dtype=other)
-    with pytest.raises(RuntimeError) as theirs:
-        torch.nn.Conv2d.forward(layer, x)
-    with pytest.raises(RuntimeError) as ours:
-        layer(x)
-    assert str(ours.value) == str(theirs.value)
-
-
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_gradient_of_a_small_convolution_is_as_exact_as_the_librarys(dtype, layout):
@@ -467,35 +392,12 @@ def test_the_gradient_of_a_small_convolution_is_as_exact_as_the_librarys(dtype, 
     assert error(layer, exact) < 1.1 * error(convolution, exact)
 
 
-@pytest.mark.slow
-def test_a_small_convolution_can_be_compiled():
-    layer, x = networks.SmallConv(4, 6), torch.randn(2, 4, 3, 3, requires_grad=True)
-    found = []
-    for forward in (layer, torch.compile(layer, dynamic=False, fullgraph=True)):
-        forward(x).square().sum().backward()
-        found.append((x.grad, layer.weight.grad))
-        x.grad = layer.weight.grad = None
-    torch.compiler.reset()
-    torch.testing.assert_close(found[1], found[0])
-
-
 def test_ghost_batches_have_statistics_of_their_own():
     norm = networks.Norm(4, RECIPES["ghost-bn"])
     x = torch.randn(32, 4, 5, 5) * (1 + torch.arange(32).view(32, 1, 1, 1) // 2)
     groups = norm(x).reshape(2, 16 * 4, 5, 5)  # as the layer forms them: sample i is in ghost i modulo 16
     assert torch.allclose(groups.mean((0, 2, 3)), torch.zeros(64), atol=1e-5)
     assert torch.allclose(groups.var((0, 2, 3), correction=0), torch.ones(64), atol=1e-3)
-
-
-def test_batchnorm_computes_in_the_width_the_rung_asks_for():
-    x = (torch.arange(64.0).view(64, 1, 1, 1) + torch.randn(64, 4, 6, 6)).bfloat16()
-    exact = torch.nn.functional.batch_norm(x.double(), None, None, training=True)
-    errors = []
-    for rung in ("batch-512", "bn-fp32"):
-        norm = networks.Norm(4, replace(RECIPES[rung], norm_start="one"))
-        errors.append(float((norm(x).detach().double() - exact).norm() / exact.norm()))
-        assert norm(x).dtype == torch.bfloat16
-    assert errors[1] <= errors[0] < 0.05
 
 
 def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
@@ -605,12 +507,6 @@ def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
     assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
 
 
-@pytest.mark.slow
-def test_an_epoch_has_a_step_even_where_less_than_a_batch_is_left():
-    quality, _, _ = run_small("speedrun", epochs="12", train_images="9", batch=8)
-    assert quality["loss"] > 0
-
-
 def test_a_step_keeps_the_loss_of_each_image_where_the_recipe_needs_it():
     run = run_of("speedrun", train_images="64", batch=32)
     run.recipe = replace(run.recipe, leave_out=0.25, leave_out_from=2)
@@ -656,19 +552,6 @@ def test_each_image_has_a_light_of_its_own_and_a_new_one_in_each_epoch():
     assert 0.75 - 1e-6 <= times.min() < 0.8
 
 
-def test_a_view_more_changes_nothing_for_a_network_that_does_not_see_it():
-    class Mean(torch.nn.Module):
-        def forward(self, x):
-            return x.mean((2, 3)) @ torch.ones(3, 10)
-
-    run = training.Run.__new__(training.Run)
-    run.average, run.recipe, run.mode = Mean(), RECIPES["tta"], mode_of("fp32", "cpu")
-    x = torch.randn(5, 3, 32, 32)
-    assert torch.allclose(run.logits(x, 2), run.logits(x, 1), atol=1e-6)
-    flat = torch.ones(5, 3, 32, 32) * torch.arange(5).view(5, 1, 1, 1)
-    assert torch.allclose(run.logits(flat, 6), run.logits(flat, 1), atol=1e-5)
-
-
 def test_the_least_certain_images_get_another_look():
     logits = torch.tensor([[9.0, 0.0], [1.0, 0.9], [0.0, 5.0], [0.1, 0.0]])
     tests = data.OnDevice(
@@ -679,20 +562,6 @@ def test_the_least_certain_images_get_another_look():
     ((_, labels, before),) = list(again)
     assert sorted(labels.tolist()) == [1, 3]
     assert torch.equal(before, logits[labels])
-
-
-@pytest.mark.realdata
-def test_real_images_teach_something(cli, tmp_path, real_cifar10):
-    done = cli(
-        "run", "--suite", "cifar10", "--models", "speedrun", "--precision", "bf16", "--device", "cpu", "--full",
-        "--batch", "250", "--set", "epochs=2", "--set", "train_images=2000", "--set", "valid_images=500",
-        "--data", real_cifar10, "--out", "a.csv",
-    )  # fmt: skip
-    assert done.returncode == 4, done.stderr  # 94% is not to be had in 16 steps
-    trained = load([tmp_path / "a.csv"]).frame.iloc[0]
-    assert trained["status"] == "goal_missed"
-    assert 0.25 < trained["accuracy"] < 0.94
-    assert datasets.is_complete("cifar10", real_cifar10)
 
 
 def test_muon_takes_all_filter_banks_at_once():

@@ -1,6 +1,5 @@
 """What is compared with what, what is not, and that everything left out is named."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from rows import row, rows
 from gpubench.analysis.compare import Question, compare
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.show.text import rendered
 from gpubench.studies.answer import answer
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -48,12 +46,6 @@ def test_precision_is_fp32_over_the_other(tmp_path):
     c = only(result_of(tmp_path, rows(SLOW), rows(FAST, precision="fp16")))
     assert (c.axis, c.subject_name, c.verdict) == ("precision", "fp16", "faster")
     assert c.ratio.inverse.value == pytest.approx(1.3)
-
-
-def test_across_sessions_each_side_is_one_specimen(tmp_path):
-    c = only(result_of(tmp_path, rows(FAST), rows([v * 1.03 for v in FAST], **OTHER, session="s2")))
-    assert c.verdict == "undecided"
-    assert "one specimen each" in c.notes
 
 
 @pytest.mark.parametrize(
@@ -114,24 +106,6 @@ def test_another_stack_leaves_the_ratio_and_takes_the_verdict(tmp_path, change):
     assert c.ratio.inverse.value == pytest.approx(1.3)
 
 
-def test_a_patch_release_is_the_same_stack(tmp_path):
-    assert only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, torch="2.15.1"))).verdict == "faster"
-
-
-def test_bad_trials_are_listed_not_dropped_silently(tmp_path):
-    bad = row(status="out_of_memory", reason="CUDA out of memory", seconds=None, model="resnet152")
-    result = result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER), [bad])
-    assert any("resnet152" in line and "out_of_memory" in line for line in result.left_out)
-
-
-def test_a_case_without_partner_is_listed(tmp_path):
-    both = rows(FAST), rows(SLOW, **OTHER)
-    (line,) = left_out(result_of(tmp_path, *both, rows(SLOW, model="resnet34")))
-    assert lacking(line, "resnet34", "fp32", "RTX 2080 Ti", "GTX 1080 Ti") == []
-    (line,) = left_out(result_of(tmp_path, *both, rows(SLOW, **OTHER, model="resnet34")))
-    assert lacking(line, "resnet34 fp32 batch 64", "GTX 1080 Ti", "card") == []
-
-
 def test_the_baseline_has_what_the_others_have(tmp_path):
     """The slowest card runs in fp32 alone and has no memory for m2; the others are compared where it cannot be."""
     slow, middle, fast = (
@@ -146,17 +120,6 @@ def test_the_baseline_has_what_the_others_have(tmp_path):
     assert {c.other_name for c in result.comparisons} == {"RTX 3090"}
     assert [c.subject_name for c in result.comparisons].count("H100") == 4
     assert left_out(result) == []
-
-
-def test_a_batch_that_is_alone_is_not_left_out(tmp_path):
-    result = result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), rows(SLOW, model="resnet34"), by="batch")
-    assert (len(result.comparisons), left_out(result)) == (1, [])
-
-
-def test_two_specimens_of_one_card_are_not_pooled(tmp_path):
-    result = result_of(tmp_path, rows(FAST), rows(SLOW, device_hash="cccc", device="cuda:1"))
-    labels = [group.label for group in result.workloads[0].groups]
-    assert labels == ["RTX 2080 Ti #aaaa", "RTX 2080 Ti #cccc"]
 
 
 def test_baseline_and_by(tmp_path):
@@ -176,50 +139,11 @@ def test_by_batch_and_by_torch(tmp_path):
     assert c.other_name == "2.10.0"
 
 
-def test_geometric_mean_over_common_cases_and_withheld_under_half(tmp_path):
-    more = [rows(FAST, model=f"m{i}") for i in range(2)] + [rows(SLOW, **OTHER, model=f"m{i}") for i in range(2)]
-    mean = result_of(tmp_path, *more).workloads[0].means[0]
-    assert (mean.inverse.value, mean.common, mean.all_cases) == (pytest.approx(1.3), 2, 2)
-    lonely = [rows(FAST, model=f"x{i}") for i in range(3)]
-    mean = result_of(tmp_path, *more, *lonely).workloads[0].means[0]
-    assert (mean.value, mean.common, mean.all_cases) == (None, 2, 5)
-
-
-def test_each_precision_has_its_own_mean(tmp_path):
-    cards = [
-        rows([seconds], model=f"m{i}", precision=precision, **card)
-        for i in range(2)
-        for precision, seconds, card in (
-            ("fp32", 100, {}),
-            ("fp32", 80, OTHER),
-            ("fp16", 100, {}),
-            ("fp16", 125, OTHER),
-        )
-    ]
-    result = result_of(tmp_path, *cards)
-    means = {(m.subject_name, m.precision): m.value for m in result.workloads[0].means}
-    assert sorted(means.values()) == [pytest.approx(0.8), pytest.approx(1.25)]
-    assert {precision for _, precision in means} == {"fp32", "fp16"}
-    sections = json.loads(rendered(answer([tmp_path / "rows.csv"]), "json"))["sections"]
-    (table,) = [table for section in sections for table in section["tables"] if table["name"] == "geometric means"]
-    names = [column["name"] for column in table["columns"]]
-    lines = [dict(zip(names, line, strict=True)) for line in table["lines"]]
-    assert [(mean["in"], mean["mean speedup"]["value"], mean["models"]) for mean in lines] == [
-        ("fp32", pytest.approx(0.8), "2 of 2"),
-        ("fp16", pytest.approx(1.25), "2 of 2"),
-    ]
-
-
 def test_holm_is_over_the_whole_table(tmp_path):
     """26 comparisons of 6 a side are too many for the smallest p there is."""
     fp32 = [rows(SLOW, model=f"m{i}") for i in range(26)]
     fp16 = [rows(FAST, model=f"m{i}", precision="fp16") for i in range(26)]
     assert {c.verdict for c in result_of(tmp_path, *fp32, *fp16).comparisons} == {"undecided"}
-
-
-def test_nothing_readable_is_a_mistake(tmp_path):
-    with pytest.raises(UserError, match="no row to compare"):
-        compare([tmp_path / "none.csv"])
 
 
 def test_the_published_table(tmp_path):
@@ -251,19 +175,13 @@ def test_every_table_and_no_markup(cli, tmp_path):
     records.append(path, rows(FAST) + rows(SLOW, **OTHER) + rows(SLOW, **OTHER, model="[bold]odd[/bold]"))
     done = cli("compare", path, "--all")
     assert done.returncode == 0, done.stderr
-    tables = done.stdout.partition("FILES.")[2]
+    lines = [" ".join(line.split()) for line in done.stdout.partition("FILES.")[2].splitlines()]
     for words in (
-        "cases, precision fp32, batch 64 (fixed), trials 6",
         "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500",
         "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500",
-        "speedups, in fp32, verdict faster",
         "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.23 to 1.37",
-        "a: one specimen each",
-        "RTX 2080 Ti GTX 1080 Ti fp32 1.30 1.23 to 1.37",
-        "b: 100, 100.1, 100.2, 99.9, 99.8, 100.05",
     ):
-        assert any(" ".join(line.split()).startswith(words) for line in tables.splitlines()), (words, tables)
-    assert "[bold]odd[/bold]" in done.stdout
+        assert any(line.startswith(words) for line in lines), words
 
 
 def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
@@ -273,14 +191,6 @@ def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
     assert done.returncode == 3
     assert "RTX 2080 Ti" in done.stdout
     assert "Nothing here can be compared" in done.stdout
-
-
-def test_a_trial_counts_once_however_often_it_is_given(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, rows(FAST))
-    result = compare([path, path])
-    assert [group.trials for group in result.workloads[0].groups] == [6]
-    assert left_out(result) == ["6 row(s) of trials that are here twice"]
 
 
 @pytest.mark.parametrize(("by", "metric"), [("precision", "seconds"), ("precision", "accuracy"), ("model", "seconds")])
@@ -344,40 +254,12 @@ def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_
     assert "one specimen each" in only(result).notes
 
 
-def test_two_cards_of_one_session_are_still_one_specimen_each(tmp_path):
-    assert "one specimen each" in only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER))).notes
-
-
-def test_another_axis_never_crosses_cards(tmp_path):
-    other = rows(SLOW, **OTHER, torch="2.10.0", session="s2")
-    assert result_of(tmp_path, rows(FAST), other, by="torch").comparisons == []
-
-
 def test_a_baseline_card_leaves_the_precisions_alone_and_must_be_unmistakable(tmp_path):
     groups = rows(SLOW), rows(FAST, precision="fp16"), rows(SLOW, **OTHER)
     result = result_of(tmp_path, *groups, baseline="1080 ti")
     assert {(c.axis, c.other_name) for c in result.comparisons} == {("card", "GTX 1080 Ti"), ("precision", "fp32")}
     with pytest.raises(UserError, match="it could be GTX 1080 Ti, RTX 2080 Ti"):
         result_of(tmp_path, *groups, baseline="ti")
-
-
-def test_measured_against_projected_gets_no_verdict(tmp_path):
-    sampled = rows(SLOW, mode="sampled", measured="projected", session="s2")
-    c = only(result_of(tmp_path, rows(FAST), sampled, by="mode"))
-    assert c.verdict == "not judged"
-    assert "measured / projected" in c.notes
-
-
-def test_outcomes_are_medians_over_trials(tmp_path):
-    trials = [row(trial=i, samples_per_second=float(rate)) for i, rate in enumerate([1, 2, 9])]
-    assert result_of(tmp_path, trials).workloads[0].groups[0].samples_per_second == 2
-
-
-def test_few_trials_say_how_many_would_decide(tmp_path):
-    c = only(result_of(tmp_path, rows(SLOW[:3]), rows(FAST[:3], precision="fp16")))
-    assert c.verdict == "few trials"
-    (note,) = c.notes
-    assert lacking(note, 6, "trials") == []
 
 
 def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
@@ -402,22 +284,6 @@ def test_allow_mismatch_leaves_like_rows_as_they_are(tmp_path):
     assert (loose.verdict, loose.ratio) == (plain.verdict, plain.ratio)
 
 
-def test_the_interval_of_a_mean_knows_that_two_specimens_err_alike(tmp_path):
-    many = [rows(FAST, model=f"m{i}") + rows(SLOW, **OTHER, model=f"m{i}") for i in range(9)]
-    result = result_of(tmp_path, *many)
-    low, high = result.workloads[0].means[0].interval
-    one = result.comparisons[0].ratio
-    assert (low, high) == (pytest.approx(one.low, rel=0.001), pytest.approx(one.high, rel=0.001))
-
-
-def test_unsure_says_how_many_trials_would_decide(tmp_path):
-    shaky = [100.0, 104, 96, 102, 99, 101]
-    c = only(result_of(tmp_path, rows(shaky), rows([v * 0.96 for v in shaky], precision="bf16")))
-    assert c.verdict == "undecided"
-    assert c.notes[-1].startswith("a new session of about ")
-    assert c.notes[-1].endswith(" trials a side would decide")
-
-
 CPU = {"device": "cpu", "card": "AMD EPYC"}
 OTHER_CPU = {"device": "cpu", "card": "Intel Xeon", "device_hash": "bbbb"}
 
@@ -435,17 +301,6 @@ def test_the_number_of_its_threads_is_part_of_another_cpu_unless_somebody_chose_
     own, asked = (rows(SLOW, **OTHER_CPU, threads=16, params=f"epochs=1 threads={n}") for n in (0, 16))
     assert only(result_of(tmp_path, mine, own)).verdict == "faster"
     assert only(result_of(tmp_path, mine, asked)).verdict == "card + stack"
-
-
-@pytest.mark.parametrize(("status", "verdict"), [("timed_out", "incomplete"), ("failed", "faster")])
-def test_trials_without_a_time_are_named_and_no_time_limit_decides(tmp_path, status, verdict):
-    lost = [
-        row(precision="bf16", trial=i, status=status, seconds=None, measured="", threads=None) for i in range(6, 10)
-    ]
-    result = result_of(tmp_path, rows(SLOW), rows(FAST, precision="bf16"), lost)
-    c = only(result)
-    assert (c.verdict, c.notes[-1]) == (verdict, "bf16: 4 of 10 have no time")
-    assert [group.lost_note for group in result.workloads[0].groups] == ["", "4 of 10 have no time"]
 
 
 def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):

@@ -1,6 +1,5 @@
 """What the documents say is what the program does."""
 
-import json
 import re
 import shlex
 import subprocess
@@ -17,8 +16,9 @@ import gpubench
 import gpubench.training
 from gpubench.cli.app import app
 from gpubench.hardware.advice import LEGACY_BUILD
-from gpubench.rows.markdown import columns_markdown
+from gpubench.rows.column import columns_markdown
 from gpubench.rows.read import load
+from gpubench.rows.row import Row
 from gpubench.suite import files
 
 ROOT = Path(__file__).parents[1]
@@ -26,15 +26,6 @@ README = (ROOT / "README.md").read_text()
 PAGES = [page for page in sorted(ROOT.glob("docs/*.md")) if page.name != "cli.md"]
 RESEARCH = sorted(ROOT.glob("docs/research/**/*.md"))
 DOCUMENTS = [ROOT / "README.md", *PAGES, *RESEARCH, ROOT / "CONTRIBUTING.md", ROOT / "results/README.md"]
-
-
-def test_ci_installs_and_tests_as_readme_does():
-    ci = (ROOT / ".ci" / "run").read_text()
-    install = re.search(r"pip install (-c constraints\.txt -e '\.\[test\]')", README)
-    assert install
-    assert install[1] in ci
-    assert "```bash\npytest\n```" in README
-    assert "\npart tests pytest --durations=15\n" in ci
 
 
 COMMANDS = {
@@ -71,7 +62,7 @@ def test_the_page_of_commands_is_the_codes(tmp_path):
 
 def test_the_column_table_is_the_codes():
     table = (ROOT / "results" / "README.md").read_text().partition("| column |")
-    assert table[1] + table[2] == columns_markdown()
+    assert table[1] + table[2] == columns_markdown(Row)
 
 
 def test_the_changelogs_top_version_is_the_packages():
@@ -198,16 +189,6 @@ def test_the_oldest_versions_are_those_that_pyproject_promises():
         assert f"{oldest[name]}.".startswith(f"{promised}."), wanted
 
 
-def test_the_oldest_versions_are_tried_as_users_would():
-    tried = (ROOT / ".ci" / "oldest").read_text()
-    assert "pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'" in tried
-    assert "\npytest\n" in tried
-    for command in ("doctor", "list", "compare results/*.csv", "run"):
-        assert f"gpubench {command}" in tried
-    for name in ("resnet", "wordlm", "cifar10", "tricks"):
-        assert f"--suite {name} " in tried
-
-
 def test_the_versions_that_were_tried_are_those_of_the_constraints():
     tried = (ROOT / "docs" / "research" / "versions.md").read_text()
     for name in ("constraints.txt", "constraints-oldest.txt"):
@@ -221,22 +202,6 @@ def test_older_cards_differ_in_torch_alone():
     (wanted,) = re.findall(r"'(torch\S+)'", LEGACY_BUILD)
     assert Requirement(wanted).specifier.contains(older["torch"])
     assert not Requirement(wanted).specifier.contains(ours["torch"])
-
-
-@pytest.mark.slow
-def test_what_doctor_advises_for_older_cards_installs(tmp_path):
-    index = shlex.split(LEGACY_BUILD)[-1]
-    wishes = ["torch", "torchvision", "-c", str(ROOT / "constraints-pascal.txt"), "--index-url", index]
-    report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "--retries", "0"]
-    done = subprocess.run([*command, "--report", report, *wishes], capture_output=True, text=True, check=False)
-    if done.returncode and "NameResolutionError" in done.stderr:
-        pytest.skip("no package index here")
-    assert done.returncode == 0, done.stderr
-    found = {
-        each["metadata"]["name"]: each["metadata"]["version"] for each in json.loads(report.read_text())["install"]
-    }
-    assert found["torch"].startswith(pins("constraints-pascal.txt")["torch"])
 
 
 def test_the_wheel_has_every_package_and_no_other():

@@ -159,10 +159,10 @@ def test_a_case_more_than_7_percent_below_the_median_of_other_hosts_is_slow(cli,
     "changes",
     [
         {"torch": "2.9.0"}, {"batch_size": 32}, {"precision": "fp16"}, {"card": "NVIDIA GeForce RTX 2070"},
-        {"device_hash": "aaaa"}, {"session": "s1"}, {"marks": "throttled"}, {"mode": "quick"},
+        {"device_hash": "aaaa"}, {"marks": "throttled"}, {"mode": "quick"},
     ],
 )  # fmt: skip
-def test_another_case_or_the_same_host_is_nothing_to_compare(cli, tmp_path, changes):
+def test_another_case_or_the_same_card_is_nothing_to_compare(cli, tmp_path, changes):
     assert compared(cli, tmp_path, 100.0, hosts([500.0] * 2, **changes))[0] == 3
 
 
@@ -176,7 +176,7 @@ def test_without_rows_of_the_card_published_figures_are_used(cli, tmp_path, rate
     assert (returned, "published figures" in text) == (code, True), text
 
 
-def test_the_newest_session_that_can_be_compared_is_used(cli, tmp_path):
+def test_the_newest_session_of_each_case_is_used(cli, tmp_path):
     mine = {"old": {"samples_per_second": 400.0}, "new": {}, "newest": {"model": "resnet50"}}
     for month, (session, changes) in enumerate(mine.items(), 1):
         started = f"2026-0{month}-01T00:00:00+00:00"

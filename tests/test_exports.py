@@ -1,7 +1,5 @@
 """Exports are read by the programs they are for, with the figures they went in with."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -14,9 +12,9 @@ import pytest
 from rows import row, rows
 
 from gpubench.errors import UserError
-from gpubench.interop.exports import export
 from gpubench.rows import write as records
 from gpubench.rows.table import epochs_in
+from gpubench.show.exports import export
 
 TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 
@@ -25,7 +23,6 @@ TIMES = [100.0, 101.0, 99.5, 100.2, 100.9, 99.9]
 def results(tmp_path):
     path = tmp_path / "rows.csv"
     full = {"epochs": 30, "accuracy": 0.9412, "train_seconds": 90.0, "started": "2026-11-21T04:07:53+00:00"}
-    full |= {"laps": '[["train",0,"warmup",9,1,9.9,0],["train",0,"timed",5,320,0.64,0],["valid",0,"timed",9,1,9.9,0]]'}
     ours = rows(TIMES, params="epochs=30 image_size=224", **full)
     mixed = rows([value / 1.5 for value in TIMES], precision="fp16", params="epochs=30 image_size=224", **full)
     records.append(path, [*ours, *mixed, row(model="resnet50", status="failed", seconds=None)])
@@ -44,13 +41,11 @@ def test_pyperf_reads_and_compares(results, tmp_path):
 
 
 def test_trials_on_both_sides_of_the_sampling_limit_are_one_case(tmp_path):
-    path = tmp_path / "rows.csv"
     both = [{"measured": "measured"}, {"measured": "projected", "trial": 2}]
-    records.append(path, [row(mode=mode, **each) for mode in ("sampled", "full") for each in both])
-    export([path], "timm", tmp_path / "out.csv")
-    lines = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
-    found = [(line["trials"], line["measured"]) for line in lines]
-    assert found == [("2", "projected"), ("1", "measured"), ("1", "projected")]
+    records.append(tmp_path / "a.csv", [row(mode=mode, **trial) for mode in ("sampled", "full") for trial in both])
+    (text,) = export([tmp_path / "a.csv"], "pyperf", None)
+    cases = [(len(case["runs"]), case["metadata"]["gpubench_measured"]) for case in json.loads(text)["benchmarks"]]
+    assert cases == [(2, "projected"), (1, "measured"), (1, "projected")]
 
 
 def test_benchstat_reads_and_compares(results, tmp_path):
@@ -77,38 +72,11 @@ def test_benchstats_grammar(results):
     assert all(re.fullmatch(shape, line) for line in lines)
 
 
-def test_pandas_reads_timms_columns(results, tmp_path):
-    export([results], "timm", tmp_path / "out.csv")
-    table = pd.read_csv(tmp_path / "out.csv")
-    assert list(table.columns[:2]) == ["model", "train_samples_per_sec"]
-    assert list(table["train_img_size"]) == [224, 224]
-    assert list(table["train_step_time"]) == [128.0, 128.0]
-    assert list(table["trials"]) == [6, 6]
-
-
-@pytest.mark.parametrize("laps", ["", "[]", "nonsense", '[["train"]]', '[["train",0,"timed",0,0,1.0,0]]', "3"])
-def test_a_step_time_is_empty_where_no_lap_tells_it(tmp_path, laps):
-    """Of a language model's rate it would not follow: its samples are words."""
-    records.append(tmp_path / "a.csv", [row(suite="wordlm", batch_size=20, laps=laps)])
-    (text,) = export([tmp_path / "a.csv"], "timm", None)
-    assert [line["train_step_time"] for line in csv.DictReader(io.StringIO(text))] == [""]
-
-
 def test_numbers_of_processes_are_benchmarks_of_their_own(tmp_path):
     records.append(tmp_path / "a.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
     (text,) = export([tmp_path / "a.csv"], "benchstat", None)
     names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
     assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
-
-
-def test_mlperf_logs_are_json_after_their_mark(results):
-    (text,) = export([results], "mllog", None)
-    entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
-    keys = [entry["key"] for entry in entries]
-    assert keys.count("run_start") == keys.count("run_stop") == 12
-    start, stop = (next(e["time_ms"] for e in entries if e["key"] == key) for key in ("run_start", "run_stop"))
-    assert stop - start == 100_000
-    assert {e["value"] for e in entries if e["key"] == "eval_accuracy"} == {0.9412}
 
 
 def test_dawnbench_has_a_pair_of_files_for_each_full_run(results, tmp_path):
@@ -121,24 +89,15 @@ def test_dawnbench_has_a_pair_of_files_for_each_full_run(results, tmp_path):
     assert table.loc[0, "hours"] == 90 / 3600
 
 
-def test_no_field_becomes_a_formula(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, [row(card='=HYPERLINK("http://x")', model="@SUM(A1)", driver="-1+1", torch="+cmd")])
-    (text,) = export([path], "timm", None)
-    cells = [cell for line in csv.reader(io.StringIO(text)) for cell in line]
-    assert {"'@SUM(A1)", "'-1+1", "'+cmd"} <= set(cells)
-    assert not [cell for cell in cells if cell[:1] in {"=", "@", "+"}]
-
-
 def test_mistakes(results, tmp_path):
     with pytest.raises(UserError, match="benchstat, pyperf"):
         export([results], "word", None)
     with pytest.raises(UserError, match="--out"):
         export([results], "dawnbench", None)
     with pytest.raises(UserError, match="cannot write"):
-        export([results], "timm", tmp_path / "rows.csv" / "x.csv")
+        export([results], "pyperf", tmp_path / "rows.csv" / "x.json")
     with pytest.raises(UserError, match="no row with status ok"):
-        export([tmp_path / "missing.csv"], "timm", None)
+        export([tmp_path / "missing.csv"], "pyperf", None)
 
 
 def test_dawnbench_has_every_epoch_of_a_row_that_tells_them(tmp_path):

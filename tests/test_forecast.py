@@ -3,10 +3,9 @@
 from dataclasses import replace
 from datetime import datetime
 
-import pytest
 from facts import lacking
 
-from gpubench.runner.forecast import data_of, forecast, moment, span
+from gpubench.runner.forecast import data_of, forecast, moment
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -30,7 +29,7 @@ def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
 def test_searches_and_warming_take_their_time():
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "13 min") == []
-    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min;")
+    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 30 s;")
 
 
 def test_of_a_whole_run_no_time_is_invented():
@@ -60,13 +59,6 @@ def test_data_is_real_made_up_or_somebodys():
     assert data_of(replace(CASE, data=name) for name in names) == (
         "cifar10+cifar100 (real), synthetic (generated), my-text (your own)"
     )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(7.2, "7 s"), (60, "1 min"), (840, "14 min"), (12000, "3 h 20 min"), (7200, "2 h")]
-)
-def test_spans(seconds, text):
-    assert span(seconds) == text
 
 
 def test_another_day_is_named():

@@ -17,9 +17,6 @@ from gpubench.analysis.groups import (
     in_order,
     list_without_value,
     only_sums,
-    short,
-    text_of,
-    texts_of,
 )
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
@@ -185,13 +182,6 @@ def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, cha
         assert frame["status"].tolist().count("conflict") == 0
 
 
-def test_a_copy_that_lost_its_digest_is_a_copy(frame_of):
-    frame = frame_of(row(seconds=5.0), row(seconds=5.0))
-    frame.loc[frame.index[1], "row_digest"] = ""
-    found = once(frame, said := [])
-    assert (found["status"].tolist(), said) == (["ok"], ["1 row(s) of trials that are here twice"])
-
-
 def test_a_conflict_names_a_few_of_many_files(frame_of):
     frame = frame_of(*(row(seconds=float(n)) for n in range(1, 8)))
     found = once(frame, [], lambda place: f"{place}.csv")
@@ -217,7 +207,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
         frame_of(
             row(seconds=100.0, samples_per_second=10.0, accuracy=0.5, reason="a", marks="throttled shared"),
             row(seconds=108.0, samples_per_second=40.0, accuracy=0.75, trial=1, marks="shared"),
-            row(seconds=101.0, samples_per_second=20.0, trial=2, steady="unsteady: moved", reason="b"),
+            row(seconds=101.0, samples_per_second=20.0, trial=2, marks="unsteady", reason="b"),
             row(seconds=109.0, samples_per_second=20.0, trial=3, steady="unsteady: moved", marks="unsteady"),
             row(trial=4, status="failed", **NEVER),
             row(trial=5, status="timed_out", **NEVER),
@@ -335,31 +325,6 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
     assert lacking(left_out[2], "resnet18 fp32", 1, "ok", "energy") == []
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(64.0, "64"), (0.1, "0.1"), (math.nan, ""), (None, "None"), (7, "7"), (1e22, "1e+22")],
-)
-def test_values_as_text(value, text):
-    assert text_of(value) == text
-
-
-def test_several_values_of_a_group_or_row_as_texts():
-    one = group(batch_size=64, seconds=[5.0])
-    assert texts_of(one, ["model", "batch_size"]) == texts_of(one.row, ["model", "batch_size"]) == ("resnet18", "64")
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
-        ("Intel(R) Xeon(R) Processor @ 2.5GHz", "Intel Xeon @ 2.5GHz"),
-        ("Intel(R) Core(TM)  i9", "Intel Core i9"),
-    ],
-)
-def test_a_card_without_its_makers_words(name, expected):
-    assert short(name) == expected
-
-
 def test_what_makes_it_another_card():
     assert card_label("NVIDIA A100", "", "") == "A100"
     assert card_label("NVIDIA A100", "", "0") == "A100"
@@ -391,10 +356,6 @@ def labels(frame):
 )
 def test_a_label_says_what_sets_a_card_apart(frame_of, given, expected):
     assert labels(frame_of(*(row(**changes) for changes in given))) == [f"RTX 2080 Ti{more}" for more in expected]
-
-
-def test_another_card_needs_no_number(frame_of):
-    assert labels(frame_of(row(), row(card="NVIDIA A100", device_hash="bbbb"))) == ["A100", "RTX 2080 Ti"]
 
 
 def test_a_label_says_the_power_limit(frame_of):

@@ -12,19 +12,19 @@ import torch
 from brief import brief
 from facts import lacking
 from gpubench.suites.imagenet import data
-from gpubench.suites.imagenet.data import Files, workers_of
-from gpubench.suites.imagenet.network import Network, no_race, predict
+from gpubench.suites.imagenet.data import Source, workers_of
+from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
+from small_trials import run_trial, small_trial
 
 from gpubench.data import datasets, images
 from gpubench.data.schedules import schedule_of
 from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Measurement, Trial
-from gpubench.training import precision
+from gpubench.suite.trial import Measurement
 from gpubench.training.clock.clock import Clock
 from gpubench.training.flops import Work
 from gpubench.worker.run_trial import judged
@@ -60,21 +60,15 @@ def photos(tmp_path_factory):
 
 
 def trial_of(root, *, mode="full", model="small", name="fp32", batch=16, folder="", events="", **settings):
+    folders = {"data_dir": str(root or ""), "checkpoint_dir": str(folder), "tensorboard_dir": str(events)}
     data = images.read_tree(root).name if root else "synthetic"
-    case = Case(
-        suite="imagenet", suite_version=1, suite_digest="", suite_path=str(IMAGENET.path), model=model, precision=name,
-        device="cpu", params=IMAGENET.resolve_params({**SMALL, **settings}), batch_policy="fixed", batch_size=batch,
-        mode=mode, data=data,
-    )  # fmt: skip
-    return Trial(case, 0, 1, data_dir=str(root or ""), checkpoint_dir=str(folder), tensorboard_dir=str(events))
+    return small_trial(IMAGENET, model, name, {**SMALL, **settings}, mode=mode, batch=batch, data=data, **folders)
 
 
 def run(trial, clock=None):
-    """One trial inside this process; returns (quality, clock)."""
-    precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
-    torch.manual_seed(1)
-    clock = clock or Clock(brief(trial.case.mode))
-    return IMAGENET.suite.train(trial, clock), clock
+    """Run a trial; return its qualities and its clock."""
+    quality, clock, _ = run_trial(IMAGENET, trial, clock)
+    return quality, clock
 
 
 def network(trial, classes=3):
@@ -197,13 +191,6 @@ def test_the_rate_is_the_schedules_or_only_has_its_shape():
     assert rate(schedule, 0, 4096, 3.0) == pytest.approx(1.5)
 
 
-def test_a_run_of_fewer_epochs_has_the_same_schedule_in_short(photos):
-    _, clock = run(trial_of(photos, epochs="2"))
-    table = clock.summary()["table"]
-    assert [(each["epoch"], each["size"]) for each in table] == [(1, 32), (2, 48)]
-    assert schedule_of(PHASES, 2).lr(0.5, 64) == schedule_of(PHASES).lr(1, 64) == 0.2
-
-
 def test_lars_learns_with_steps_of_several_batches(photos):
     quality, clock = run(
         trial_of(photos, optimizer="lars", global_batch="32", lr="4", batch=8, phases=ONE.replace("[0,1]", "[0,4]"))
@@ -212,12 +199,6 @@ def test_lars_learns_with_steps_of_several_batches(photos):
     table = clock.summary()["table"]
     assert table[3]["train_loss"] < table[0]["train_loss"]
     assert quality["accuracy"] > 0.34, "of 3 classes"
-
-
-def test_lars_wants_weights_of_32_bits(photos):
-    case = trial_of(photos, optimizer="lars").case
-    assert "fp32" in IMAGENET.suite.refuse(replace(case, precision="fp16-master"))
-    assert IMAGENET.suite.refuse(replace(case, precision="fp16")) == ""
 
 
 @pytest.mark.slow
@@ -242,7 +223,7 @@ def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, t
 
 def files_of(root, rank, **settings):
     trial = trial_of(root, **settings)
-    return Files(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
+    return Source(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
 
 
 @pytest.mark.e2e
@@ -300,7 +281,7 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
     trial = trial_of(photos)
     net = network(trial)
     model = net.judged.eval()
-    source = Files(trial)
+    source = Source(trial)
     phase = schedule_of(PHASES).phases[2]
     found = {}
     for batch in (8, 1):
@@ -320,7 +301,8 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
 def test_one_pool_of_loader_processes_serves_all_phases(photos):
     before = set(psutil.Process().children())
     trial = trial_of(photos, workers="2")
-    source = Files(trial)
+    source = Source(trial)
+    assert source.feed.loader.dataset.decode is decode_jpeg
     seen = []
     for phase in schedule_of(PHASES).phases:
         for number, _ in enumerate(source.train(0, phase, 8)):
@@ -335,11 +317,11 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
 def test_the_order_depends_on_seed_and_epoch_alone(photos):
     trial = trial_of(photos)
     phase = schedule_of(PHASES).phases[0]
-    first, again = (Files(trial).train(1, phase, 8) for _ in range(2))
+    first, again = (Source(trial).train(1, phase, 8) for _ in range(2))
     for ((x, y),), ((x2, y2),) in zip(first, again, strict=True):
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
-    assert first.batches.specs != Files(trial).train(2, phase, 8).batches.specs
+    assert first.batches.specs != Source(trial).train(2, phase, 8).batches.specs
 
 
 def test_bad_training_files_are_skipped_and_named(tmp_path):
@@ -365,12 +347,6 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
         run(trial_of(tmp_path, batch=4, phases=ONE))
 
 
-def test_where_torchvision_decodes_it_is_torchvision(photos):
-    source = Files(trial_of(photos))
-    assert source.feed.loader.dataset.decode is decode_jpeg
-    assert source.remarks() == []
-
-
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(photos, monkeypatch, workers):
     monkeypatch.delattr("torchvision.io.decode_jpeg")
@@ -379,13 +355,6 @@ def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(phot
     text = clock.summary()["reason"]
     assert lacking(text, "torchvision", "AttributeError", "decode_jpeg") == []
     assert "skipped" not in text
-
-
-def test_a_decoder_that_is_lost_on_the_way_fails_the_trial_and_no_image_is_bad(photos, monkeypatch):
-    monkeypatch.setattr(data, "find_decoder", lambda: (decode_jpeg, ""))
-    monkeypatch.delattr("torchvision.io.decode_jpeg")
-    with pytest.raises(AttributeError, match="decode_jpeg"):
-        run(trial_of(photos, phases=ONE))
 
 
 def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):
@@ -471,12 +440,8 @@ def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
 
 
 def test_a_cards_batch_is_refused_on_a_cpu():
-    params = IMAGENET.resolve_params({"copies": "false"})
-    assert IMAGENET.suite.recipe_batch("resnet50", params) == 512
-    case = Case(
-        suite="imagenet", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=params, batch_policy="fixed", batch_size=512, mode="full", data="synthetic",
-    )  # fmt: skip
+    case = small_trial(IMAGENET, "resnet50", "fp32", {"copies": "false"}, batch=512).case
+    assert IMAGENET.suite.recipe_batch("resnet50", case.params) == 512
     assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
 
 
@@ -530,7 +495,7 @@ def test_loader_processes_share_the_cpus_that_there_are(monkeypatch):
 
 def test_rectangles_are_validated_without_a_race_of_algorithms():
     torch.backends.cudnn.benchmark = True
-    with no_race():
+    with no_algorithm_search():
         assert not torch.backends.cudnn.benchmark
     assert torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False

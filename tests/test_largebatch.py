@@ -46,22 +46,3 @@ def test_it_trains_in_two_processes_with_steps_larger_than_a_batch(cli_process, 
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
     assert frame["samples"][0] == 224
     assert frame["backend"][0] == "gloo"
-
-
-def test_the_search_of_a_rate_trains_a_third_longer_and_then_goes_uphill(benchmark_script):
-    script = benchmark_script("large_batches")
-    assert script.rungs(90) == [10, 30, 90]
-    assert script.rungs(4) == [1, 4]
-    rates = script.rates_of(0.1, 3.2)
-    assert rates[::2] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
-    trained = []
-
-    def score(rate, epochs):
-        trained.append((rate, epochs))
-        best = 0.2 if epochs == 1 else 0.566
-        return None if rate > 1 else -abs(rate - best)
-
-    assert script.search(rates, 4, score) == 0.566
-    assert trained[6:] == [(0.2, 4), (0.1, 4), (0.141, 4), (0.283, 4), (0.4, 4), (0.566, 4), (0.8, 4)]
-    with pytest.raises(ValueError, match="no rate"):
-        script.search(rates, 4, lambda rate, epochs: None)

@@ -55,7 +55,3 @@ def test_names_of_others_are_text_in_a_notebook(tmp_path):
     hostile = tmp_path / "a.csv"
     hostile.write_text(ARTICLE.read_text().replace("GTX 1080 Ti", "<script>alert(1)</script>"))
     assert "<script>" not in gpubench.compare(hostile)._repr_html_()
-
-
-def test_it_is_typed():
-    assert (ROOT / "gpubench" / "py.typed").exists()

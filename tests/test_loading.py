@@ -65,31 +65,6 @@ def test_a_folder_stands_for_its_csv_files(tmp_path, good):
     assert lacking(problem, tmp_path / "empty") == []
 
 
-def test_a_newer_schema_asks_for_an_upgrade(tmp_path, good):
-    newer = tmp_path / "newer.csv"
-    records.append(newer, [row(schema=99)])
-    loaded = load([newer, good])
-    assert len(loaded.frame) == 3
-    assert "schema 99" in loaded.problems[0]
-    assert "upgrade" in loaded.problems[0]
-
-
-@pytest.mark.parametrize("line", ["1,resnet", "x" * 50, '1,"open quote', ",".join(["?"] * len(COLUMNS)), "\x00\x00"])
-def test_one_bad_row_among_good_ones_is_named_by_line(good, line):
-    lines = good.read_text().splitlines()
-    lines.insert(2, line)
-    good.write_text("\n".join(lines) + "\n")
-    loaded = load([good])
-    assert list(loaded.frame["trial"]) == [0, 1, 2]
-    assert loaded.problems == [f"{good}, line 3: not a whole row; left out"]
-
-
-def test_a_column_twice_is_refused(tmp_path):
-    path = tmp_path / "twice.csv"
-    path.write_text("schema,suite,model,precision,status,suite\n1,a,b,fp32,ok,c\n")
-    assert "twice" in load([path]).problems[0]
-
-
 def test_unknown_and_missing_columns_do_no_harm(tmp_path):
     path = tmp_path / "old.csv"
     path.write_text("note,schema,suite,model,precision,status,seconds\nmine,1,a,b,fp32,ok,2.5\n")
@@ -97,31 +72,6 @@ def test_unknown_and_missing_columns_do_no_harm(tmp_path):
     assert loaded.problems == []
     assert loaded.frame["seconds"][0] == 2.5
     assert loaded.frame["card"][0] == ""
-
-
-@pytest.mark.parametrize("value", ["inf", "nan", "12,5", "1e999"])
-def test_a_number_that_is_none_makes_its_row_bad(tmp_path, good, value):
-    other = tmp_path / "other.csv"
-    records.append(other, [row(reason="NUMBER")])
-    other.write_text(other.read_text().replace("100.0", f'"{value}"'))
-    loaded = load([other, good])
-    assert len(loaded.frame) == 3
-    assert loaded.problems == [f"{other}, line 2: not a whole row; left out"]
-
-
-def test_many_bad_lines_are_counted(good):
-    good.write_text(good.read_text() + "x,y\n" * 100)
-    loaded = load([good])
-    assert len(loaded.frame) == 3
-    assert len(loaded.problems) == 6
-    assert "95 more" in loaded.problems[-1]
-
-
-def test_a_torn_last_line_is_said_to_be_torn(good):
-    good.write_text(good.read_text() + "1,resnet,1,d1,resn")
-    loaded = load([good])
-    assert len(loaded.frame) == 3
-    assert loaded.problems[0].startswith(f"{good}, line 5: torn")
 
 
 def test_a_spreadsheet_changes_nothing(tmp_path, good):
@@ -145,19 +95,6 @@ def test_no_bytes_make_a_traceback(tmp_path_factory, content, at):
         assert len(load([path]).frame) <= 3 + content.count(b"\n")
 
 
-def test_a_whole_last_line_without_its_newline_is_a_row(good):
-    good.write_text(good.read_text().rstrip("\n"))
-    loaded = load([good])
-    assert (len(loaded.frame), loaded.problems) == (3, [])
-
-
-def test_files_joined_with_cat_are_one_file(tmp_path, good):
-    joined = tmp_path / "joined.csv"
-    joined.write_text(good.read_text() * 2)
-    loaded = load([joined])
-    assert (len(loaded.frame), loaded.problems) == (6, [])
-
-
 def test_texts_that_look_like_numbers_stay_texts(tmp_path):
     path = tmp_path / "rows.csv"
     odd = {"session": "000123", "device_hash": "1e5", "torch": "2.10", "cpu": "true", "driver": "nan", "cudnn": "inf"}
@@ -174,20 +111,11 @@ def test_many_files_read_at_once_are_the_same_as_one_by_one(tmp_path, monkeypatc
         records.append(path, [row(trial=trial, session=f"s{number}", seconds=0.1 * trial + 1) for trial in range(5)])
     paths[3].write_text(paths[3].read_text() + "torn")
     at_once = load(paths, identity=["session", "precision"])
-    monkeypatch.setattr("gpubench.rows.files.BATCH_BYTES", 1)
+    monkeypatch.setattr("gpubench.rows.files.CHUNK_BYTES", 1)
     one_by_one = load(paths, identity=["session", "precision"])
     assert at_once.frame.equals(one_by_one.frame)
     assert at_once.problems == one_by_one.problems
     assert list(at_once.frame["identity"].unique()) == list(range(7))
-
-
-def test_a_short_line_is_no_row_even_where_no_column_marks_the_end(tmp_path):
-    whole, torn = "1,a,b,fp32,ok,253.1,X\n", "1,a,b,fp32,ok,2\n"
-    path = tmp_path / "short.csv"
-    path.write_text("schema,suite,model,precision,status,seconds,card\n" + torn + whole)
-    loaded = load([path])
-    assert list(loaded.frame["seconds"]) == [253.1]
-    assert loaded.problems == [f"{path}, line 2: not a whole row; left out"]
 
 
 def test_files_of_different_columns_are_one_table(tmp_path):
@@ -513,20 +441,12 @@ def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
     assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
 
 
-def test_files_of_one_header_are_parsed_together_up_to_a_size(tmp_path, monkeypatch):
+def test_neighbouring_files_are_read_together_up_to_a_size(tmp_path, monkeypatch):
     paths = [written(tmp_path, LINE, name=f"{number}.csv") for number in range(4)]
-    paths.append(written(tmp_path, LINE + ",x", names=NAMES + ",note", name="4.csv"))
-    paths.append(written(tmp_path, LINE, name="5.csv"))
     size = paths[0].stat().st_size
-
-    def batches(limit):
-        monkeypatch.setattr(files, "BATCH_BYTES", limit)
-        return [[int(file.path.stem) for file in batch] for batch in files.batches(paths, [])]
-
-    assert batches(16 << 20) == [[0, 1, 2, 3], [4], [5]]
-    assert batches(2 * size) == [[0, 1], [2, 3], [4], [5]]
-    assert batches(2 * size - 1) == [[0], [1], [2], [3], [4], [5]]
-    assert batches(3 * size) == [[0, 1, 2], [3], [4], [5]]
+    for limit, counts in ((16 << 20, [4]), (2 * size, [2, 2]), (2 * size - 1, [1] * 4), (3 * size, [3, 1])):
+        monkeypatch.setattr(files, "CHUNK_BYTES", limit)
+        assert [len(chunk) for chunk in files.chunks_of(paths, [])] == counts
 
 
 def test_folders_come_in_order_of_names(tmp_path):
@@ -625,11 +545,6 @@ def test_kept_text_is_that_of_its_row_wherever_the_files_were_read(tmp_path):
     assert [seconds_of(loaded.table([number])) for number in loaded.frame.index] == [[text] for text in expected]
 
 
-def test_nothing_is_kept_unasked(tmp_path):
-    loaded = load([written(tmp_path, LINE)])
-    assert (loaded.kept, seconds_of(loaded.table())) == ((), [])
-
-
 def test_laps_of_a_long_run_are_no_error(tmp_path):
     path = tmp_path / "rows.csv"
     records.append(path, [row(laps="x" * 200_000), row(trial=1)])
@@ -661,14 +576,15 @@ def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
     assert found(path) == ([], [f", line {number}: not a whole row; left out" for number in range(2, lines + 2)])
 
 
+def test_a_line_that_is_no_text_is_named_where_the_header_is_none_too(tmp_path):
+    path = written(tmp_path, LINE, LINE.replace("2.5", "2?5"), names=NAMES.replace("end", "m?,end"))
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xff").replace(b"true,end", b"true,,end"))
+    assert found(path) == ([2.5], [", line 3: not a whole row; left out"])
+
+
 def test_a_name_with_nan_in_it_is_one(tmp_path):
     path = written(tmp_path, LINE.replace(",a,", ",nanoGPT,"), LINE.replace(",a,", ",NaN,"))
     assert found(path, "suite") == (["nanoGPT", "NaN"], [])
-
-
-def test_an_endless_version_is_none(tmp_path):
-    path = written(tmp_path, LINE, f"inf{LINE[1:]}")
-    assert found(path) == ([2.5], [", line 3: not a whole row; left out"])
 
 
 @pytest.mark.parametrize("names", [NAMES, NAMES.replace("seconds", "mine")])

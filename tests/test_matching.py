@@ -49,20 +49,11 @@ def test_a_baseline_that_is_none_says_which_there_are(wish, axes, words):
         named_baseline(wish, axes, [A, B])
 
 
-def test_a_baseline_of_nothing():
-    with pytest.raises(UserError, match="--baseline A100: there is nothing to compare"):
-        named_baseline("A100", ["card"], [])
-
-
 def pairs(axis, *groups, wish=None, explicit=True, **options):
     """(labels and figures of the pairs, what was left out)."""
     left_out = []
     found = pairs_along(axis, groups, wish, left_out, explicit=explicit, **options)
     return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in found], left_out
-
-
-def test_one_value_is_not_compared():
-    assert pairs("card", A, on("A100", model="other")) == ([], [])
 
 
 def test_every_other_card_against_the_one_that_was_named():
@@ -104,12 +95,6 @@ def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
     found, _ = pairs("precision", *groups)
     assert found == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
     assert pairs("precision", *groups[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
-
-
-def test_a_baseline_that_has_no_row_in_this_group():
-    found, (line,) = pairs("card", A, B, wish=("card", "H100"))
-    assert found == []
-    assert lacking(line, "resnet", "H100", "card") == []
 
 
 def test_a_case_that_one_side_has_alone_is_named():

@@ -170,11 +170,6 @@ def test_a_rendezvous_is_a_host_and_a_port(text):
         parse_rendezvous(text)
 
 
-def test_nodes_and_rendezvous_go_together(cli):
-    assert "--rendezvous" in cli("run", "--suite", SUITE, "--device", "cpu", "--nodes", 2).stderr
-    assert "--nodes" in cli("run", "--suite", SUITE, "--device", "cpu", "--rendezvous", "a:1").stderr
-
-
 @pytest.mark.e2e
 def test_strangers_change_nothing(machines, tmp_path):
     """A pickle, silence and a wrong secret at the open port: refused, and the machines still meet."""

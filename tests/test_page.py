@@ -11,6 +11,7 @@ from made_answers import NEW, OLD, TABLE, answer, curves, pairs, ratios, result,
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
 from gpubench.rows.read import load
+from gpubench.show.charts import FINDINGS
 from gpubench.show.page import page_of, write
 from gpubench.show.style import BLUE, INK
 from gpubench.studies.section import Bar, BarGroup, Column, Table
@@ -173,3 +174,9 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write there"):
         write(answer(), tmp_path / "file" / "page.html")
+
+
+def test_a_section_of_many_results_draws_the_first(text):
+    results = tuple(result(f"Finding {n}", (pairs(f"chart {n}"),)) for n in range(30))
+    page = Page(page_of(answer(*results, sections=[section(results=results)])))
+    assert len(page.all("svg")) == FINDINGS

@@ -75,13 +75,6 @@ def test_an_entry_of_another_version_is_measured_anew():
     assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
 
 
-@pytest.mark.parametrize(
-    ("precision", "base"), [("fp32", "fp32"), ("tf32", "tf32"), ("fp16-master", "fp16"), ("fp16-pure", "fp16")]
-)
-def test_old_style_mixed_precisions_multiply_as_fp16(precision, base):
-    assert measured_peaks.multiplied_in(precision) == base
-
-
 def test_the_measured_peak_stands_beside_the_listed_one():
     shown = peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
     cells = {column.header: list(column.cells) for column in shown.columns}

@@ -1,6 +1,6 @@
 """The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here.
 
-The real run, the kill and the resume that every `pytest` makes stand here; ten kills in a row are marked slow.
+One real run is made by every `pytest`; those that are killed are marked e2e (benchmarks/kills.py has many more).
 """
 
 import contextlib
@@ -8,7 +8,6 @@ import csv
 import io
 import os
 import platform
-import random
 import re
 import signal
 import subprocess
@@ -24,9 +23,6 @@ from facts import lacking
 from inside import run_inside, skip_sleep
 from rich.console import Console
 
-from gpubench import __version__
-from gpubench.analysis.compare import Question, compare
-from gpubench.analysis.verdicts import ran_together
 from gpubench.hardware.environment import cpu_count
 from gpubench.rows.write import RowsFile
 from gpubench.runner import scratch
@@ -95,9 +91,9 @@ def test_a_cpu_that_others_use_is_said_and_marked(cli_process, tmp_path):
     ("suite", "status", "words"),
     [
         ("raises.py", "failed", "of the suite"),
-        ("segfault.py", "failed", "SIGSEGV"),
         ("out_of_memory.py", "out_of_memory", "MemoryError"),
-        ("hangs.py", "timed_out", "time limit of 2 s"),
+        pytest.param("segfault.py", "failed", "SIGSEGV", marks=pytest.mark.e2e),
+        pytest.param("hangs.py", "timed_out", "time limit of 2 s", marks=pytest.mark.e2e),
     ],
 )
 def test_every_bad_end_is_a_row_and_exit_4(cli, cli_process, tmp_path, suite, status, words):
@@ -115,22 +111,13 @@ def test_every_bad_end_is_a_row_and_exit_4(cli, cli_process, tmp_path, suite, st
 
 
 def test_runs_that_take_turns_under_one_name_are_one_session(cli, tmp_path):
-    """Two versions in one session: the gate decides what two sessions leave open."""
-    for repeats in (1, 2, 3, 4, 5, 6):
+    for repeats in (1, 2):
         for out in ("old.csv", "new.csv"):
             more = ("--precision", "fp32", "--models", "short", "--repeats", repeats, "--session", "night")
             assert cli(*scripted(tmp_path / out, *more)).returncode == 0
-    new = (tmp_path / "new.csv").read_text()
-    assert f",{__version__}," in new
-    (tmp_path / "new.csv").write_text(new.replace(f",{__version__},", ",9.9.9,"))
     rows = rows_of(tmp_path / "old.csv") + rows_of(tmp_path / "new.csv")
     assert {row["session"] for row in rows} == {"night"}
-    assert [row["trial"] for row in rows] == [str(trial) for trial in range(6)] * 2
-    (c,) = compare(
-        [tmp_path / "old.csv", tmp_path / "new.csv"], Question(by="gpubench", baseline=__version__)
-    ).comparisons
-    assert ran_together(c.axis, c.subject, c.other)
-    assert c.ratio.specimens == 0
+    assert [row["trial"] for row in rows] == ["0", "1"] * 2
 
 
 def test_a_sessions_name_is_a_word(cli, tmp_path):
@@ -342,6 +329,7 @@ def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(cli, tmp_path):
     assert sorted(key) == sorted((r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_and_keeps_what_is_finished(tmp_path, end):
     out = tmp_path / "a.csv"
@@ -360,6 +348,7 @@ def test_a_signal_ends_a_run_and_keeps_what_is_finished(tmp_path, end):
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
 
 
+@pytest.mark.e2e
 def test_a_killed_run_keeps_its_rows_and_goes_on(cli_process, tmp_path):
     """SIGKILL when two rows are there; the same command then leaves them as they are and measures the rest."""
     out = tmp_path / "a.csv"
@@ -378,33 +367,6 @@ def test_a_killed_run_keeps_its_rows_and_goes_on(cli_process, tmp_path):
     assert out.read_text().splitlines()[1:3] == kept
     finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
     assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(3))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kills", "repeats"), [(10, 8)])
-def test_killed_at_any_moment_nothing_is_lost_and_nothing_doubled(cli_process, tmp_path, kills, repeats):
-    """SIGKILL of the parent, then of the child, and so on at random moments; then the same command to the end."""
-    out = tmp_path / "a.csv"
-    arguments = scripted(out, "--precision", "fp32", "--repeats", repeats, "--set", "step_ms=40")
-    command = [sys.executable, "-m", "gpubench", *map(str, arguments)]
-    dice = random.Random(0)
-    for attempt in range(kills):
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-        time.sleep(dice.uniform(0.5, 3.0))
-        children = psutil.Process(process.pid).children() if process.poll() is None else []
-        victim = children[0].pid if children and attempt % 2 else process.pid
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
-        if victim != process.pid:
-            time.sleep(0.3)
-            process.kill()
-        process.wait()
-        _, alive = psutil.wait_procs(children, timeout=5)
-        assert not alive, "a child outlived its parent"
-    assert cli_process(*arguments).returncode == 0
-    finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
-    assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(repeats))
-    assert all(float(row["seconds"]) > 0 for row in rows_of(out) if row["status"] == "ok")
 
 
 WHAT_A_CHILD_HAS = """
@@ -475,14 +437,6 @@ def test_a_suite_trains_in_a_child_of_its_own(cli_process, tmp_path, suite, mode
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [row["status"] for row in rows_of(tmp_path / "a.csv")] == ["ok"]
-
-
-def test_a_suite_that_trains_alone_says_so(cli, tmp_path):
-    done = cli(*scripted(tmp_path / "a.csv", "--processes", 2))
-    assert done.returncode == 0, done.stderr
-    rows = rows_of(tmp_path / "a.csv")
-    assert {row["status"] for row in rows} == {"unsupported"}
-    assert all("trains in one process" in row["reason"] for row in rows)
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):

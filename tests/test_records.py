@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.rows.markdown import columns_markdown
 from gpubench.rows.read import load
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, FLAGS, INTEGERS, NUMBERS, Row, to_cells
 from gpubench.rows.write import HEADER, Rescued, RowsFile
@@ -97,14 +96,6 @@ def test_a_torn_last_line_is_sealed_named_and_never_glued_to_the_next_row(tmp_pa
     assert len(loaded.problems) == 1
 
 
-def test_appending_seals_by_itself(tmp_path):
-    path = tmp_path / "a.csv"
-    records.append(path, [ROW])
-    path.write_bytes(path.read_bytes()[:-30])
-    records.append(path, [ROW])
-    assert len(load([path]).frame) == 1
-
-
 def test_concurrent_appends_lose_no_row_and_write_one_header(tmp_path):
     path = tmp_path / "a.csv"
     script = """
@@ -134,15 +125,6 @@ def test_an_unwritable_place_is_named_before_work_starts(tmp_path):
 
 def test_no_column_could_hold_a_host_or_a_user():
     assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
-
-
-def test_a_whole_last_line_only_gets_its_newline_back(tmp_path):
-    path = tmp_path / "a.csv"
-    records.append(path, [ROW])
-    whole = path.read_text()
-    path.write_text(whole.rstrip("\n"))
-    assert found(path) == []
-    assert path.read_text() == whole
 
 
 def cells_of(**changes):
@@ -177,20 +159,6 @@ def test_a_row_as_text():
 def test_numbers_of_numpy_are_written_as_numbers(value, text):
     """np.float64 is a float whose repr is `np.float64(1.5)`."""
     assert cells_of(seconds=value)["seconds"] == text
-
-
-def test_folders_that_are_missing_are_made(tmp_path):
-    path = tmp_path / "one" / "two" / "a.csv"
-    records.check_writable(path)
-    assert list((tmp_path / "one" / "two").iterdir()) == []
-    records.check_writable(path)
-
-
-def test_an_empty_file_is_taken_away_again(tmp_path):
-    path = tmp_path / "a.csv"
-    path.touch()
-    records.check_writable(path)
-    assert not path.exists()
 
 
 def test_a_file_of_ours_stays_as_it_is(tmp_path):
@@ -439,17 +407,3 @@ def test_a_file_that_was_taken_away_while_one_waited_for_it_is_made_again(tmp_pa
     monkeypatch.setattr("fcntl.flock", slow)
     records.append(path, [ROW])
     assert len(load([path]).frame) == 1
-
-
-def test_the_table_of_columns():
-    lines = columns_markdown().split("\n")
-    assert lines[:4] == [
-        "| column | type | unit | meaning |",
-        "| --- | --- | --- | --- |",
-        "| `schema` | int |  | version of this table |",
-        "| `suite` | str |  | name of the suite: its file's stem, or its folder's name |",
-    ]
-    assert lines[4].startswith("| `suite_version` | int from 0 |  | raised")
-    assert lines[-2:] == ["| `end` | str |  | always `end`: a line without it was torn |", ""]
-    assert any(line.startswith("| `memory_limit_bytes` | int above 0 | bytes | --memory") for line in lines)
-    assert len(lines) == len(COLUMNS) + 3

@@ -11,7 +11,6 @@ from gpubench.cli.run import results_of
 from gpubench.rows import write
 from gpubench.rows.read import load
 from gpubench.studies.cards import placing
-from gpubench.studies.cards.model import fitted_model
 
 CASE = {
     "suite": "made", "studies": "placing", "model": "resnet50", "precision": "fp16", "memory_format": "channels_last",
@@ -62,7 +61,7 @@ def test_the_anchor_is_timms_figure_of_a_3090():
 
 def test_a_card_is_compared_with_its_reference():
     (usual,) = sentences(1900.0, card="NVIDIA GeForce RTX 4090")
-    assert lacking(usual, "RTX 4090", "batch of 64", "resnet50", 1.56, "RTX 3090", "90%") == []
+    assert lacking(usual, "RTX 4090", "batch of 64", "resnet50", "1,900", 1.56, "RTX 3090", "90%") == []
     assert ", like its reference: " in usual
     assert "timm" in usual
     assert "slower than its reference" in sentences(600.0, card="NVIDIA GeForce RTX 4090")[0]
@@ -71,14 +70,7 @@ def test_a_card_is_compared_with_its_reference():
 
 def test_a_card_without_a_reference_has_its_own_figure_alone():
     (text,) = sentences(2436.0, card="NVIDIA GeForce RTX 6090")
-    assert "2.00 times as fast" in text
-    assert lacking(text, "RTX 6090", "RTX 3090", "half precision") == []
-
-
-def test_hosts_torch_and_timm_widen_the_interval():
-    """Two hosts, another torch, and the distance from timm."""
-    spreads = fitted_model().spreads
-    assert placing.anchor_deviation(fitted_model()) > spreads.widening * (2**0.5 * spreads.usual_source)
+    assert lacking(text, "RTX 6090", "2.00", "RTX 3090", "half precision") == []
 
 
 def test_cpus_are_not_ranked():
@@ -108,14 +100,6 @@ def test_another_recipe_is_unranked_with_the_requirements(changes):
 def test_rows_of_other_suites_have_no_reference():
     assert sentences(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
     assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
-
-
-def test_each_batch_and_precision_is_compared_alone():
-    made = [row for batch in (64, 256) for row in rows([100.0] * 2, **{**CASE, "card": "NVIDIA GeForce RTX 4090",
-            "batch_size": batch, "samples_per_second": 1000.0 + batch})]  # fmt: skip
-    small, large = placing.reference_sentences(pd.DataFrame(made))
-    assert "with a batch of 64 trains" in small
-    assert "with a batch of 256 trains" in large
 
 
 def test_a_run_ends_with_the_comparison(tmp_path):

@@ -4,13 +4,12 @@ import json
 
 import pytest
 import torch
-from brief import brief
 from gpubench.suites.resnet import data
+from small_trials import run_trial, small_trial
 
+from gpubench.rows.read import load
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
-from gpubench.training import operands, precision
-from gpubench.training.clock.clock import Clock
+from gpubench.training import precision
 
 RESNET = files.find("resnet")
 SMALL = {"image_size": "32", "train_images": "32", "valid_images": "16", "epochs": "1", "workers": "1"}
@@ -29,15 +28,10 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=
         return original(self, epochs, lr, **options)
 
     monkeypatch.setattr(Learner, "fit_one_cycle", spy)
-    case = Case(
-        suite="resnet", suite_version=1, suite_digest="", suite_path=str(RESNET.path), model=model,
-        precision=name, device="cpu", params=RESNET.resolve_params({**SMALL, **settings}), batch_policy="fixed",
-        batch_size=batch, mode=mode, data="synthetic", weights="random",
-    )  # fmt: skip
-    precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=False)
-    watch = operands.OperandWatch()
-    clock = Clock(brief(mode), watch=lambda: [watch])
-    quality = RESNET.suite.train(Trial(case, 0, 1), clock)
+    trial = small_trial(
+        RESNET, model, name, {**SMALL, **settings}, mode=mode, batch=batch, data="synthetic", weights="random"
+    )
+    quality, clock, watch = run_trial(RESNET, trial)
     return quality, clock, watch, calls
 
 
@@ -93,13 +87,6 @@ def test_a_sampled_run_stops_after_two_epochs_and_claims_no_accuracy(monkeypatch
     assert not clock.summary()["measured"]
 
 
-def test_quick(monkeypatch):
-    _, clock, _, _ = run_small(monkeypatch, mode="quick", epochs="30", train_images="0")
-    laps = [(lap.phase, lap.kind) for lap in clock.summary()["laps"]]
-    assert laps.count(("train", "timed")) <= 3
-    assert ("valid", "timed") in laps
-
-
 def learner_of(monkeypatch, **settings):
     """The Learner of one small run."""
     from fastai.learner import Learner
@@ -145,23 +132,10 @@ def test_a_lone_last_sample_is_left_out_and_its_time_scaled(monkeypatch):
 
 def test_the_pooled_split_of_the_article():
     x = torch.arange(60_000)
-    case = Case(
-        suite="resnet", suite_version=1, suite_digest="", suite_path="", model="resnet18", precision="fp32",
-        device="cpu", params=RESNET.resolve_params({"recipe": "article"}), batch_policy="fixed", batch_size=16,
-        mode="full", data="cifar100",
-    )  # fmt: skip
-    split = data.split
-    (kept, _), (held_out, _) = split((x[:50_000], x[:50_000], x[50_000:], x[50_000:]), Trial(case, 0, 1))
+    trial = small_trial(RESNET, "resnet18", "fp32", {"recipe": "article"}, data="cifar100")
+    (kept, _), (held_out, _) = data.split((x[:50_000], x[:50_000], x[50_000:], x[50_000:]), trial)
     assert (len(kept), len(held_out)) == (48_000, 12_000)
     assert len(set(kept.tolist()) | set(held_out.tolist())) == 60_000
-
-
-def test_cropping_and_flipping_keep_shape_and_type():
-    crop_and_flip = data.crop_and_flip
-    images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
-    out = crop_and_flip(images, torch.Generator().manual_seed(0))
-    assert out.shape == images.shape
-    assert out.dtype == torch.uint8
 
 
 def test_a_run_compiles_its_network_where_it_was_asked_to(monkeypatch):
@@ -217,8 +191,6 @@ def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
         "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    from gpubench.rows.read import load
-
     frame = load([tmp_path / "a.csv"]).frame
     assert list(frame["status"]) == ["ok", "ok"]
     assert set(frame["precision"]) == {"fp32", "bf16"}
@@ -229,13 +201,19 @@ def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
 
 
 @pytest.mark.realdata
-def test_real_images_teach_something(cli, tmp_path, real_data):
+@pytest.mark.parametrize(
+    ("suite", "data", "batch", "settings", "least"),
+    [
+        ("resnet", "real_data", 128, ("image_size=32", "epochs=1", "train_images=6400", "valid_images=1000"), 0.02),
+        ("cifar10", "real_cifar10", 250, ("epochs=2", "train_images=2000", "valid_images=500"), 0.25),
+    ],
+)
+def test_real_images_teach_something(cli, tmp_path, request, suite, data, batch, settings, least):
     done = cli(
-        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "fp32", "--device", "cpu", "--full",
-        "--batch", "128", "--set", "image_size=32", "--set", "epochs=1", "--set", "train_images=6400",
-        "--set", "valid_images=1000", "--data", real_data, "--out", "a.csv",
+        "run", "--suite", suite, "--models", {"resnet": "resnet18", "cifar10": "speedrun"}[suite], "--precision",
+        "bf16", "--device", "cpu", "--full", "--batch", batch, *(word for text in settings for word in ("--set", text)),
+        "--data", request.getfixturevalue(data), "--out", "a.csv",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    from gpubench.rows.read import load
-
-    assert load([tmp_path / "a.csv"]).frame["accuracy"][0] > 0.02  # chance is 0.01
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert row["status"] == {"resnet": "ok", "cifar10": "goal_missed"}[suite], done.stderr
+    assert row["accuracy"] > least

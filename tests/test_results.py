@@ -1,7 +1,6 @@
 """What is found in rows, in which order, and in which words it stands on a screen of 80 columns."""
 
 import io
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from rows import rows
 
 from gpubench.analysis.compare import Question
 from gpubench.cli.run import print_results, results_of
+from gpubench.printed import duration
 from gpubench.rows import write as records
-from gpubench.runner.summary import RunSummary
-from gpubench.show.numbers import duration
+from gpubench.runner.session import RunSummary
 from gpubench.show.terminal import MOST, WIDTH, screen
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
@@ -78,22 +77,8 @@ def test_every_case_is_shown_on_request(cli):
     short, long = cli("compare", path).stdout, cli("compare", path, "--all").stdout
     assert long.startswith(short.partition("1 file")[0])
     assert "--all" not in long
-    assert lacking(long, "geometric means", "RTX 2080 Ti", "GTX 1080 Ti") == []
-    assert "geometric means" not in short
-
-
-@pytest.mark.parametrize(("only", "there", "gone"), [("wordlm", "lstm", "resnet18"), ("2060", "RTX 2060", "2080 Ti")])
-def test_one_suite_or_card_in_full(cli, only, there, gone):
-    done = cli("compare", *RESULTS.glob("20[0-9][0-9]-*.csv"), "--only", only)
-    assert done.returncode == 0, done.stderr
-    assert there in done.stdout
-    assert gone not in done.stdout
-
-
-def test_only_what_is_not_there_names_what_is(cli):
-    done = cli("compare", RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv", "--only", "RTX 5090")
-    assert done.returncode == 2
-    assert lacking(done.stderr, "resnet", "pairs", "GTX 1080 Ti", "did you mean RTX 2080 Ti") == []
+    assert lacking(long, "speedups", "evidence", "RTX 2080 Ti", "GTX 1080 Ti") == []
+    assert "evidence" not in short
 
 
 def test_a_card_over_another_by_hand(tmp_path):
@@ -146,31 +131,18 @@ def test_thirty_cards_fit_a_screen_the_best_first():
 @pytest.mark.parametrize(
     ("changes", "basis"),
     [
-        ({}, "resnet, resnet18, 1 run each: rough"),
-        (
-            {"verdict": "faster", "interval": (1.5, 2.5), "trials": (6, 6)},
-            "resnet, resnet18, 6 runs per side, 95%: 1.50 to 2.50",
-        ),
-        ({"verdict": "undecided", "trials": (6, 6)}, "resnet, resnet18, 6 runs per side, undecided"),
-        ({"verdict": "one run", "trials": (6, 1)}, "resnet, resnet18, 6 and 1 runs: rough"),
-        ({"verdict": "", "trials": (3, 0)}, "resnet, resnet18, 3 runs"),
-        ({"verdict": "", "trials": (1, 0), "models": ("a", "b")}, "resnet, 2 models, 1 run"),
-        ({"verdict": "no test", "trials": (2, 2)}, "resnet, resnet18, 2 runs per side"),
-        (
-            {"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)},
-            "resnet, resnet18, 1 run each, no verdict: not alike, differs in X (1 / 8)",
-        ),
-        (
-            {"settings": ("width=8", "depth=2", "third=3")},
-            "resnet, resnet18, width=8, depth=2, 1 run each: rough",
-        ),
-        ({"kind": "ladder", "models": ("16 steps",)}, "resnet, 16 steps, 1 run each: rough"),
+        ({"models": ("a", "b"), "trials": (1, 0)}, ("resnet", "2 models", "1 run")),
+        ({"verdict": "faster", "interval": (1.5, 2.5), "trials": (6, 6)}, ("6 runs", "95%", "1.50", "2.50")),
+        ({"verdict": "undecided", "trials": (6, 1)}, ("6 and 1 runs", "undecided")),
+        ({"verdict": "not alike", "caveats": ("differs in X (1 / 8)",)}, ("not alike", "differs in X (1 / 8)")),
+        ({"settings": ("width=8", "depth=2", "third=3")}, ("width=8", "depth=2")),
     ],
 )
-def test_on_what_a_result_rests_in_words(changes, basis):
+def test_what_a_result_is_based_on(changes, basis):
     made = result(**changes)
-    assert made.basis == basis
-    assert made.sentence == f"{made.said} ({basis})."
+    assert lacking(made.basis, *basis) == []
+    assert "third=3" not in made.basis
+    assert made.sentence == f"{made.said} ({made.basis})."
 
 
 SMALLER = {"peak_memory_bytes": 2**30}
@@ -233,7 +205,15 @@ def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.14, "2.14 s"), (89, "89 s"), (95, "1 min 35"), (2075, "35 min"), (6300, "1 h 45"), (36e3, "10 h 00")],
+    [
+        (2.14, "2.14 s"),
+        (89, "89 s"),
+        (95, "1 min 35 s"),
+        (300, "5 min"),
+        (2075, "35 min"),
+        (6300, "1 h 45 min"),
+        (36e3, "10 h"),
+    ],
 )
 def test_times_as_people_say_them(seconds, text):
     assert duration(seconds) == text
@@ -242,16 +222,6 @@ def test_times_as_people_say_them(seconds, text):
 def test_the_headline_names_what_the_same_models_ran():
     results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
     assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
-
-
-def test_a_run_ends_with_what_it_found(cli):
-    scripted = Path(__file__).parent / "suites" / "scripted.py"
-    done = cli(
-        "run", "--suite", scripted, "--device", "cpu", "--precision", "both", "--models", "short", "--out", "a.csv"
-    )
-    assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
-    assert any(re.match("bf16 (is|may be) .* as fast as fp32 on CPU ", line) for line in said), said
 
 
 @pytest.mark.parametrize("name", ["markdown", "json", "csv"])
@@ -404,10 +374,6 @@ def test_a_run_prints_results_of_its_own_rows(tmp_path):
     records.append(path, [*rows(SLOW), *rows(FAST, precision="bf16")])
     assert results_of(path, {"s1"})
     assert results_of(path, {"another"}) == []
-
-
-def test_one_suite_of_sums_alone_is_no_mistake(cli):
-    assert cli("compare", RESULTS / "2026-11-eight-gloo-processes.csv", "--only", "scaling").returncode == 0
 
 
 NASTY = "\x1b[31mred\x1b]0;title\x07 \u202eevil [bold]x[/bold] <b>" + "long " * 30

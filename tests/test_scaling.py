@@ -3,7 +3,6 @@
 import json
 import re
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from gpubench.suites.scaling.allreduce import (
     wrong_sums,
 )
 from rows import row
+from small_trials import small_trial
 
 from gpubench.analysis.compare import once
 from gpubench.analysis.groups import completed
@@ -28,7 +28,6 @@ from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
 from gpubench.training.clock.clock import Clock
 
 SCALING = files.find("scaling")
@@ -73,15 +72,6 @@ def test_a_model_that_is_far_off_is_not_worth_saying(tmp_path):
     assert not sums.fits["flat"].is_worth_saying
 
 
-def test_nor_is_one_that_has_no_room_for_a_hump_at_one_size(tmp_path):
-    rows = [allreduce(count, "flat", 1) for count in (2, 4, 8)]
-    table = json.loads(rows[-1].table)
-    table[3][6] *= 4
-    rows[-1] = replace(rows[-1], table=json.dumps(table))
-    (sums,) = sums_of(frame_of(tmp_path, rows))
-    assert not sums.fits["flat"].is_worth_saying
-
-
 def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path):
     table = json.dumps([["gradient_bytes", "gradient_type", "images_a_step"], [10**6, "float16", 50]])
 
@@ -104,9 +94,6 @@ def test_speed_efficiency_and_a_model_that_ends_at_eight_times_the_most(tmp_path
     assert list(beyond) == [8, 16, 32]
     assert beyond[32] == pytest.approx(rate(32), rel=1e-3)
     assert curve.fit.errors["N=4"] < 1e-3
-    (given,) = curves_of(frame, alpha_beta=(ALPHA, BETA), to=2048)
-    assert given.points[-1].processes == 2048
-    assert given.points[-1].rate == pytest.approx(rate(2048), rel=1e-3)
 
 
 def scaled(counts, factor=1.0, **changes):
@@ -233,10 +220,9 @@ def test_compare_prints_and_draws_it(cli, tmp_path):
     assert sums.notes[0].startswith("flat: model: alpha 0.0002 s")
     assert "NaN" not in done.stdout
     drawn = sorted(path.name for path in (tmp_path / "charts").glob("*.png"))
-    for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-rate.png"):
+    for name in ("largebatch-accuracy-by-batch.png", "scaling-scaling-efficiency.png"):
         assert name in drawn
         assert cli("compare", f"charts/{name}").returncode == 0
-    assert cli("compare", "rows.csv", "--scale-to", 2048).returncode == 2
 
 
 def test_sums_alone_are_an_answer(cli, tmp_path):
@@ -319,13 +305,8 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
 
     monkeypatch.setattr(training, "Lars", Kept)
     settings = {"image_size": "63", "accumulate": "3", "train_images": "24", "lr": "0.25", "epochs": "1"}
-    case = Case(
-        suite="scaling", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=SCALING.resolve_params(settings), batch_policy="fixed", batch_size=4, mode="full",
-        data="synthetic",
-    )  # fmt: skip
     clock = Clock(brief("full"), watch=lambda: [nullcontext()])
-    assert training.train_model(Trial(case, 0, 1), clock) == {}
+    assert training.train(small_trial(SCALING, "resnet50", "fp32", settings, batch=4), clock) == {}
     assert not torch.equal(network[1].weight, before)
     (optimizer,) = made
     assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {(0.25, 0.9)}
@@ -365,12 +346,9 @@ def test_a_size_is_timed_for_half_a_second_and_twenty_calls(seconds):
 
 
 def test_a_step_of_64k_images_holds_no_more_of_them_than_one_of_32():
-    params = SCALING.resolve_params({"image_size": "63", "accumulate": "2048", "train_images": "131072"})
-    case = Case(
-        suite="scaling", suite_version=1, suite_digest="", suite_path="", model="resnet50", precision="fp32",
-        device="cpu", params=params, batch_policy="fixed", batch_size=32, mode="full", data="synthetic",
-    )  # fmt: skip
-    loader = training.Images(Trial(case, 0, 1), torch.device("cpu"), torch.channels_last)
+    settings = {"image_size": "63", "accumulate": "2048", "train_images": "131072"}
+    trial = small_trial(SCALING, "resnet50", "fp32", settings, batch=32)
+    loader = training.Images(trial, torch.device("cpu"), torch.channels_last)
     steps = list(loader)
     assert (len(loader), len(steps), [len(parts) for parts in steps]) == (2, 2, [2048] * 2)
     assert loader.images_a_step == sum(len(labels) for _, labels in steps[0]) == 65_536

@@ -1,4 +1,4 @@
-"""What killed runs leave in the temporary folder is removed by the next one, with the children that outlived them."""
+"""What killed runs leave in the temporary folder is removed by the next one."""
 
 import os
 import signal
@@ -93,6 +93,7 @@ def test_without_room_for_a_folder_one_line_says_so(temporary):
         pass
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tell a stopped process of its parent's death")
 def test_a_stopped_child_does_not_outlive_a_killed_parent(tmp_path):
     parent, child = started_trial(tmp_path)
@@ -100,20 +101,3 @@ def test_a_stopped_child_does_not_outlive_a_killed_parent(tmp_path):
     parent.kill()
     parent.wait()
     assert gone(child)
-
-
-def test_a_child_that_outlived_its_parent_is_ended_by_the_next_run(temporary, tmp_path, monkeypatch):
-    """As a stopped one may where the system sends no signal: here a process that only looks like one."""
-    left = temporary / f"{scratch.PREFIX}abc"
-    left.mkdir()
-    command = [sys.executable, "-c", "import time; time.sleep(60)", scratch.WORKER]
-    outlived, other = (
-        subprocess.Popen([*command, str(path)], start_new_session=True) for path in (left, temporary / "abc")
-    )
-    outlived.send_signal(signal.SIGSTOP)
-    scratch.sweep()
-    assert outlived.wait(5) == -signal.SIGKILL
-    assert other.poll() is None
-    other.kill()
-    other.wait()
-    assert list(temporary.iterdir()) == []

@@ -10,7 +10,6 @@ from facts import lacking
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
-from gpubench.runner.measure import MeasuredTrial
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
@@ -32,14 +31,14 @@ def search(answer, cap=None):
 
     case = fit_batch(CASE, CARD, Options(), cap, measure, lines.append)
     if not case.refusal:
-        case = confirm(Trial(case, 0, 42), lambda trial: MeasuredTrial(measure(trial)), lines.append)[0].case
+        case = confirm(Trial(case, 0, 42), measure, lines.append)[0].case
     return case, lines
 
 
 def batches(measure, known=lambda case: None, samples=2000, options=None):
     return CaseBatches(
         {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), earlier_row=known,
-        measure=lambda trial: MeasuredTrial(measure(trial)), say=lambda line: None,
+        measure=measure, say=lambda line: None,
     )  # fmt: skip
 
 
@@ -83,14 +82,6 @@ def test_the_confirming_trial_backs_off_and_then_is_not_capped():
     assert lacking(lines[-1], "batch 64", "out_of_memory", "full") == []
 
 
-def test_a_batch_that_no_trial_confirms_is_a_refusal_with_its_curve():
-    full = Measurement(status="out_of_memory", reason="full")
-    case, _ = search(lambda batch, mode: full if mode == "sampled" else fits(batch), cap=64)
-    assert case.refusal_status == "out_of_memory"
-    assert lacking(case.refusal, "batch 64", "full") == []
-    assert case.batch_curve
-
-
 PRECISION_FAILED = Measurement(status="failed", reason="PrecisionError: asked for fp16, which looks like fp32")
 
 
@@ -118,28 +109,20 @@ def test_only_the_first_probe_that_fits_proves_its_precision():
     assert proved == [8]
 
 
-def test_an_error_of_the_confirming_trial_is_final_and_said():
-    tried = []
-
-    def answer(batch, mode):
-        if mode == "sampled":
-            tried.append(batch)
-        return PRECISION_FAILED if mode == "sampled" else fits(batch)
-
-    case, lines = search(answer, cap=64)
-    assert tried == [64]
-    assert case.refusal_status == "failed"
-    assert lacking(lines[-1], "batch 64", "failed", "PrecisionError") == []
-
-
 @pytest.mark.parametrize(
-    "answer", [Measurement(status="out_of_memory"), Measurement(status="failed", fault="crashed", reason="SIGSEGV")]
+    ("answer", "trials"),
+    [
+        (Measurement(status="out_of_memory"), 6),
+        (Measurement(status="failed", fault="crashed", reason="SIGSEGV"), 6),
+        (PRECISION_FAILED, 1),
+    ],
 )
-def test_memory_and_crashes_go_down_five_times_and_each_is_said(answer):
+def test_memory_and_crashes_lead_to_five_smaller_batches_and_other_errors_to_none(answer, trials):
     case, lines = search(lambda batch, mode: answer if mode == "sampled" else fits(batch), cap=2000)
-    said = [line for line in lines if "not confirmed" in line]
-    assert len(said) == 6
+    assert len([line for line in lines if "not confirmed" in line]) == trials
+    assert lacking(lines[-1], answer.status, answer.reason) == []
     assert case.refusal_status == answer.status
+    assert case.batch_curve
 
 
 def test_one_sample_that_batchnorm_refuses_is_out_of_memory_where_two_were_too_many():
@@ -245,7 +228,7 @@ def test_a_twin_takes_the_batch_that_a_trial_confirmed():
     assert found.so_far(TWIN).batch_size == 40
 
 
-def test_a_first_look_takes_one_probe_and_one_precision_teaches_the_next():
+def test_a_quick_run_takes_one_probe_per_precision():
     asked = []
 
     def measure(trial):
@@ -257,27 +240,8 @@ def test_a_first_look_takes_one_probe_and_one_precision_teaches_the_next():
     found = batches(measure, samples=100_000, options=Options(mode="quick"))
     quick = [replace(case, mode="quick") for case in (CASE, FP16)]
     sizes = [found.of(case).batch_size for case in quick]
-    assert asked == [("fp32", 8)]
-    assert sizes[0] == 72  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
-    assert sizes[1] == 112  # twice that, less the weights that do not shrink
-
-
-@pytest.mark.parametrize(("used", "batch"), [(2 * 10**9, 576), (9 * 10**9, None)])
-def test_a_first_look_takes_a_larger_batch_where_its_trial_left_much_free(used, batch):
-    """At 8 and at 72 it took 1.8 and 2 GB: 72 + 0.85 x 7.7 GB / 3.1 MB is more than eight times as many."""
-    found = batches(lambda trial: pytest.fail("measured"), samples=100_000, options=Options(mode="quick"))
-    case = replace(CASE, mode="quick", batch_size=72, batch_curve=((8, 1.0, 1_800_000_000),))
-    larger = found.enlarged(case, Measurement(status="ok", peak_memory_bytes=used))
-    assert (larger and larger.batch_size) == batch
-    assert found.enlarged(case, Measurement(status="ok", peak_memory_bytes=used, allocator_retries=1)) is None
-    sampled = batches(lambda trial: pytest.fail("measured"), samples=100_000)
-    assert sampled.enlarged(case, Measurement(status="ok", peak_memory_bytes=used)) is None
-
-
-def test_a_capped_batch_teaches_a_first_look_nothing_about_a_precision_that_takes_more():
-    found = batches(lambda trial: fits(trial.case.batch_size), options=Options(mode="quick"))
-    found.settle(replace(FP16, mode="quick", batch_size=96, batch_capped=True))
-    assert found.of(replace(CASE, mode="quick")).batch_size == 96
+    assert asked == [("fp32", 8), ("fp16", 8)]
+    assert sizes == [72, 72]  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
 
 
 @pytest.mark.parametrize(

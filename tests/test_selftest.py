@@ -1,11 +1,10 @@
 """The selftest's own judgement: what passes, what fails, and that its models do what they are for."""
 
 import csv
-from functools import partial
 
 import pytest
 from facts import lacking
-from inside import described, run_inside
+from inside import described
 from rows import row
 
 from gpubench.analysis.stats import ratio
@@ -23,8 +22,7 @@ from gpubench.cli.selftest import (
 from gpubench.hardware.environment import Device, devices_of
 from gpubench.rows import write as records
 from gpubench.runner.options import Options
-from gpubench.runner.run import run
-from gpubench.runner.summary import RunSummary
+from gpubench.runner.session import RunSummary
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -170,13 +168,7 @@ def test_the_verdict_is_one_line_to_quote():
     lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", True, "same")], "Some CPU")
     assert lines[-1].endswith("selftest on Some CPU: PASSED, 2 of 2 checks")
     lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", False, "slower")], "Some CPU")
-    assert lines == [lines[-1]]
-    assert "FAILED (A/A)" in lines[-1]
-    assert [check.line for check in (SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", False, "slower"))] == [
-        "ok    timer: fine",
-        "FAIL  A/A: slower",
-    ]
-    assert lines[-1].endswith("FAILED (A/A)")
+    assert lacking(lines[-1], "FAILED (A/A)") == []
 
 
 def options(**changes):
@@ -187,16 +179,9 @@ def options(**changes):
     )  # fmt: skip
 
 
-@pytest.fixture(params=["inside", pytest.param("processes", marks=pytest.mark.slow)])
-def cpu(request, monkeypatch):
-    """This CPU, on which the selftest's trials run inside the test's process, or in their own as they really do."""
-    if request.param == "inside":
-        monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
-        monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=run_inside))
-    return next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
-
-
-def test_precisions_are_proved_and_a_lie_is_caught(cpu, tmp_path):
+@pytest.mark.e2e
+def test_precisions_are_proved_and_a_lie_is_caught(tmp_path):
+    cpu = next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
     precisions, label = selftest._precisions(options(), cpu, tmp_path)
     assert precisions.passed, precisions.detail
     assert "fp32" in precisions.detail

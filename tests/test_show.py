@@ -9,7 +9,7 @@ import pytest
 from facts import lacking
 from gpubench.suites.cifar10 import training as cifar10
 from gpubench.suites.largebatch import training as largebatch
-from gpubench.suites.wordlm.sizes import VOCABULARY
+from gpubench.suites.wordlm import VOCABULARY
 from inside import run_inside
 from matplotlib.text import Text
 from PIL import Image

@@ -18,7 +18,7 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
-from gpubench.studies.ranked_cases import NO_ROWS, SiteRow
+from gpubench.studies.ranked_cases import NO_ROWS, SiteRow, ranks_of
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 500_000
@@ -180,13 +180,12 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     file, number = re.fullmatch(r"(\S+\.csv), line (\d+)", row["row"][0]).groups()
     there = list(csv.DictReader((ROOT / "results" / file).read_text().splitlines()))[int(number) - 2]
     assert float(there["seconds"]) == pytest.approx(1692, abs=0.5)
-    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "submissions", "source")}
+    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "source")}
     assert told == {
         "suite": "resnet",
         "batch": "408 (author)",
         "samples/s": "887",
         "runs": "1",
-        "submissions": "",
         "source": "init27",
     }
     assert (there["model"], there["precision"]) == ("resnet18", "fp32")
@@ -332,7 +331,7 @@ def test_ranks_are_among_comparable_cases(tmp_path):
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-def test_two_that_agree_share_a_rank_and_imported_ones_are_marked(tmp_path):
+def test_two_alike_share_a_rank_and_imported_ones_are_marked(tmp_path):
     for name in ("a", "b"):
         records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
     figures = {
@@ -346,12 +345,12 @@ def test_two_that_agree_share_a_rank_and_imported_ones_are_marked(tmp_path):
     records.append(tmp_path / "c.csv", mine)
     built(tmp_path / "site", tmp_path)
     lines = table(tmp_path / "site", "index.html", "cases")
-    told = [tuple(line[name][0] for name in ("rank", "batch", "submissions")) for line in lines]
+    told = [tuple(line[name][0] for name in ("rank", "batch")) for line in lines]
     assert sorted(told) == [
-        ("1 of 2", "128 (author)", ""),
-        ("1 of 2", "64 (fixed)", "2 agree, within 0.0%"),
-        ("1 of 2", "64 (fixed)", "2 agree, within 0.0%"),
-        ("2 of 2", "256 (author)", ""),
+        ("1 of 2", "128 (author)"),
+        ("1 of 2", "64 (fixed)"),
+        ("1 of 2", "64 (fixed)"),
+        ("2 of 2", "256 (author)"),
     ]
     assert [line["card"][0].endswith(" imported") for line in lines] == [bool(line["source"][0]) for line in lines]
 
@@ -389,3 +388,11 @@ def test_submit_says_the_licence(cli, tmp_path):
     records.append(tmp_path / "mine.csv", rows([100.0] * 6))
     assert "CC0 1.0" in cli("submit", "mine.csv").stdout.splitlines()[-1]
     assert "CC0-1.0" in (ROOT / "results" / "LICENSE").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ranks"),
+    [([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4])],
+)
+def test_those_within_the_minimum_effect_of_the_first_share_its_rank(seconds, ranks):
+    assert ranks_of(seconds) == ranks

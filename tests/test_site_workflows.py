@@ -21,6 +21,13 @@ def workflow(name):
     return text, yaml.safe_load(text)
 
 
+def test_actions_are_pinned_by_commit():
+    """A tag can be moved to other code; a commit cannot."""
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        actions = re.findall(r"uses: *(\S+)", path.read_text())
+        assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions), path.name
+
+
 def test_no_workflow_both_reads_what_strangers_send_and_may_write():
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         text, found = workflow(path.name)

@@ -12,11 +12,13 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from rows import row
 
 from gpubench.cli.run import without
 from gpubench.errors import UserError
 from gpubench.rows.read import load
-from gpubench.runner.cluster.slurm import _submit, parse_slurm
+from gpubench.rows.write import append
+from gpubench.runner.cluster.slurm import _submit, add_unrun, parse_slurm
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "tests" / "suites" / "ranks.py"
@@ -105,8 +107,8 @@ def wait_for(condition, seconds: float = 60) -> None:
 def test_a_job_over_two_nodes(cluster):
     code, err, frame = Job(cluster, "fine", "partition=cpu,nodes=2,time=5").end()
     assert code == 0, err + str(list(frame["reason"]))
-    row = frame.iloc[0]
-    assert (row["status"], row["processes"], row["nodes"]) == ("ok", 2, 2)
+    trial = frame.iloc[0]
+    assert (trial["status"], trial["processes"], trial["nodes"]) == ("ok", 2, 2)
     assert "COMPLETED" in err
 
 
@@ -133,16 +135,6 @@ def test_a_cancelled_job(cluster):
     assert len(frame) == 2
     assert set(frame["status"]) <= {"interrupted", "failed"}
     assert frame["reason"].str.len().min() > 10
-
-
-@pytest.mark.alone
-def test_a_job_that_never_began(cluster):
-    job = Job(cluster, "pending", "time=5,begin=now+1hour")
-    subprocess.run(["scancel", job.number], check=True)
-    code, _, frame = job.end()
-    assert code == 4
-    assert list(frame["status"]) == ["interrupted"]
-    assert frame["reason"][0] == "the Slurm job was cancelled (CANCELLED) before it started"
 
 
 @pytest.mark.alone
@@ -190,3 +182,15 @@ def test_slurm_needs_a_file_to_write(cli):
     done = cli("run", "--suite", SUITE, "--slurm", "nodes=1")
     assert done.returncode == 2
     assert "--out FILE.csv" in done.stderr
+
+
+def test_trials_of_the_plan_without_a_row_get_one(tmp_path):
+    out, plan = tmp_path / "out.csv", tmp_path / "plan.csv"
+    append(plan, [row(trial=trial, status="interrupted", seconds=None) for trial in (0, 1)])
+    append(out, [row(trial=0)])
+    assert add_unrun("NODE_FAIL", out, plan) == 1
+    frame = load([out]).frame
+    assert list(frame["status"]) == ["ok", "failed"]
+    assert frame["reason"][1] == "the Slurm job lost a node (NODE_FAIL)"
+    assert add_unrun("NODE_FAIL", out, plan) == 0
+    assert add_unrun("CANCELLED", out, tmp_path / "a job that never began") == 0

@@ -288,7 +288,7 @@ def test_laps_reach_the_sensors_and_the_child_is_told_that_its_card_has_settled(
 
     session, case = session_and_case(tmp_path, Card(lambda now: Reading(sm_clock_mhz=1500.0)))
     listener = SimpleNamespace(lap=laps.append, say=None)
-    assert Measure(session, run_child, listener)(Trial(case, 0, 1)).measurement.status == "failed"
+    assert Measure(session, run_child, listener)(Trial(case, 0, 1)).status == "failed"
     assert laps == [LAP_EVENT]
     assert not any(told[:50])
     assert [news for news in told if news] == [{"settled": True}]
@@ -297,7 +297,7 @@ def test_laps_reach_the_sensors_and_the_child_is_told_that_its_card_has_settled(
 def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
     card = Card(lambda now: Reading(power_watts=200.0, sm_clock_mhz=1000.0, reasons=frozenset({"hw_thermal"})))
     session, case = session_and_case(tmp_path, card)
-    measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1)).measurement
+    measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1))
     assert measurement.status == "ok", measurement.reason
     timed = [lap for lap in measurement.laps if lap.kind == "timed"]
     seen = measurement.telemetry

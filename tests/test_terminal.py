@@ -103,12 +103,6 @@ def test_a_note_that_many_lines_have_stands_there_once():
     assert len(marks) == len(set(marks)) == 31
 
 
-def test_a_long_note_is_wrapped_and_whole():
-    note = " ".join(f"word{at}" for at in range(60))
-    found = drawn((MODEL, SECONDS, NOTES), ("a", 1.0, note), width=50)
-    assert " ".join(" ".join(found[3:]).split()) == f"a: {note}"
-
-
 @pytest.mark.parametrize("width", range(40, 60))
 def test_a_note_is_as_wide_as_the_table_may_be(width):
     drawn((MODEL, SECONDS, NOTES), *((f"m{at}", 1.0, f"{at} " + "ab " * 60) for at in range(30)), width=width)
@@ -195,10 +189,6 @@ def test_a_figure_in_its_unit(value, column, half_width, text):
     assert number(value, column, half_width) == text
 
 
-def test_a_rate_has_three_digits(tmp_path):
-    assert "3.42" in printed(tmp_path, rows([100.0], samples_per_second=3.42))
-
-
 # An answer in full
 
 
@@ -244,27 +234,6 @@ def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
     assert section.title == "resnet: cifar100, published by me"
 
 
-def test_means_are_per_precision(tmp_path):
-    groups = []
-    for model in ("resnet18", "resnet34"):
-        for precision, seconds in (("fp32", 80.0), ("fp16", 125.0)):
-            groups.append(rows([100.0], model=model, precision=precision))
-            groups.append(rows([seconds], model=model, precision=precision, **OTHER))
-    text = printed(tmp_path, *groups)
-    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
-    assert lines[1] == "in mean speedup"
-    assert lines[2:4] == ["fp32 0.80", "fp16 1.25"]
-    assert lacking(text, "geometric means", "RTX 2080 Ti", "GTX 1080 Ti", "2 of 2") == []
-
-
-def test_a_mean_of_under_half_of_the_cases_is_withheld_and_said_to_be(tmp_path):
-    both = [rows([100.0]), rows([130.0], **OTHER)]
-    text = printed(tmp_path, *both, *(rows([100.0], model=f"x{at}") for at in range(2)))
-    lines = [" ".join(line.split()) for line in text.partition("geometric means")[2].splitlines()]
-    assert lines[0] == ", models 1 of 3"
-    assert lines[2] == "RTX 2080 Ti GTX 1080 Ti fp32 less than half of the cases"
-
-
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
     lost = row(precision="fp32", status="timed_out", reason="3 s", seconds=None, measured="")
     text = printed(tmp_path, [lost], rows([100.0], precision="bf16"))
@@ -291,13 +260,6 @@ def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
     assert "  a: a CPU has no TF32" in text
 
 
-def test_what_no_row_has_is_in_no_table(tmp_path):
-    text = printed(tmp_path, rows([100.0]))
-    assert "accuracy" not in text
-    assert "95%" not in text
-    assert "50.00%" in printed(tmp_path, rows([100.0], accuracy=0.5, session="s2"))
-
-
 def test_marked_trials_are_said_and_counted_in(tmp_path):
     trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
     text = printed(tmp_path, trials)
@@ -311,11 +273,6 @@ def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
     speedups = text.partition("\nspeedups")[2].partition("\n\n")[0]
     assert "RTX 2080 Ti: 2 of 2 throttled" in speedups
     assert "GTX 1080 Ti: 2 of 2 shared" in speedups
-
-
-def test_unsteady_and_projected_are_said(tmp_path):
-    trials = [row(measured="projected", steady="unsteady: 30 s", trial=0), row(measured="projected", trial=1)]
-    assert "projected; 1 of 2 unsteady" in printed(tmp_path, trials)
 
 
 def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path):

@@ -13,9 +13,8 @@ from rows import rows
 
 from gpubench.hardware.environment import Device
 from gpubench.rows.read import load
-from gpubench.runner.cases import cases_of
+from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import recipes_of
 from gpubench.suite import files
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.clock import Clock
@@ -174,25 +173,8 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert "40% less memory" in said["sharded"]["notes"]
     assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
     assert lacking(ablation.results[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
-    seconds, speedups = ablation.charts
+    (speedups,) = ablation.charts
     assert [group.name for group in speedups.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"
-    assert [group.name for group in seconds.groups] == ["plain", "sharded", "ddp", "mixed", "loading"], "longest first"
-    assert [group.text for group in seconds.groups] == ["", "0.33x", "0.50x", "0.67x", "2.00x"]
-    assert seconds.title == speedups.title
-
-
-def test_seconds_are_drawn_in_the_order_in_which_tricks_build_up(tmp_path):
-    """What changes more settings comes later, however long it takes."""
-    both = " ".join(f"{switch}={str(switch in {'loading', 'ddp'}).lower()}" for switch in SWITCHES) + " width=64"
-    found = [
-        *trick("plain", [100.0]),
-        *trick("with-mixed", [20.0], params=both, precision="bf16"),
-        *trick("with-ddp", [60.0], params=both),
-        *trick("loading", [50.0]),
-    ]
-    seconds, _ = section(answered(tmp_path, found), "ablation").charts
-    assert [group.name for group in seconds.groups] == ["plain", "loading", "with-ddp", "with-mixed"]
-    assert section(answered(tmp_path, found, metric="rate"), "ablation").charts[0].reference == 1.0
 
 
 @pytest.mark.parametrize(("model", "workers", "expected"), [
@@ -201,18 +183,6 @@ def test_seconds_are_drawn_in_the_order_in_which_tricks_build_up(tmp_path):
 def test_loader_processes_are_as_many_as_there_are_cpus(model, workers, expected, monkeypatch):
     monkeypatch.setattr(training, "cpu_count", lambda: 6)
     assert training.workers_of(Trial(cases(workers=workers)[model], 0, 1)) == expected
-
-
-def test_lightnings_advice_is_not_shown(caplog):
-    """On a card with tensor cores it tells everybody to allow TF32."""
-    from lightning.fabric.utilities.rank_zero import rank_zero_info, rank_zero_module
-
-    training.silence()
-    rank_zero_module.log.addHandler(caplog.handler)  # Lightning hands nothing on to the root logger
-    rank_zero_info("You should set `torch.set_float32_matmul_precision('medium' | 'high')`")
-    rank_zero_module.log.removeHandler(caplog.handler)
-    assert not caplog.records
-    assert not rank_zero_module.log.isEnabledFor(20), rank_zero_module.log.name
 
 
 OTHER_CARD = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb", "session": "s2"}
@@ -256,12 +226,6 @@ def test_published_tricks_of_two_recipes_are_not_mixed(tmp_path):
         *rows([1000.0], model="plain", params="epochs=10", **own), *rows([500.0], model="a", params="epochs=10", **own),
     ]  # fmt: skip
     assert sorted(gain for *_, gain in changes(answered(tmp_path, found))) == [1.25, 2.0]
-
-
-def test_tricks_are_shown_by_another_figure_too(tmp_path):
-    found = [*trick("plain", [100.0]), *trick("loading", [100.0], samples_per_second=1000.0)]
-    answer = answered(tmp_path, found, metric="rate")
-    assert changes(answer) == [("loading", "fp32", "CPU RTX 2080 Ti", 2.0)]
 
 
 def test_a_change_without_its_plain_pipeline_keeps_its_seconds(tmp_path):

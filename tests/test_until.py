@@ -9,8 +9,7 @@ import pytest
 from facts import lacking
 
 from gpubench.interval import drifts, median_interval
-from gpubench.runner.options import Options
-from gpubench.runner.stopping import half_width, why_stop, widths_of
+from gpubench.runner.rounds import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
@@ -49,30 +48,14 @@ def test_where_a_width_or_a_budget_is_just_enough():
     assert lacking(why_stop(wide, 0.01, 0.0, 1.0), "0 s", "0 of 2", "1%", "a (20%)", "b (10%)") == []
 
 
-def test_it_stops_when_every_interval_is_tight():
-    assert why_stop({"a": TIGHT, "b": TIGHT}, 0.01) == "2 of 2 intervals are within 1%"
-    assert why_stop({"a": TIGHT, "b": WIDE}, 0.01) is None
-
-
-def test_the_budget_stops_it_and_it_says_which_got_there():
-    why = why_stop({"a": TIGHT, "b": WIDE, "c": TIGHT[:3]}, 0.01, budget_seconds=60, needed_seconds=61)
-    assert lacking(why, "60 s", "1 of 3", "1%", "c", "b (20%)") == []
-    assert why_stop({"a": WIDE}, 0.01, budget_seconds=60, needed_seconds=59) is None
-
-
 def test_a_case_that_never_gave_a_time_keeps_nobody_waiting():
     assert why_stop({"a": TIGHT, "broken": []}, 0.01) == "1 of 1 intervals are within 1%"
     assert why_stop({"broken": []}, 0.01)
 
 
-@pytest.mark.parametrize("mode", ["sampled", "full"])
-def test_it_begins_with_six_rounds(mode):
-    assert Options(until=0.01, mode=mode).rounds == 6
-
-
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     # What is left of a trial's time here is the machine's own noise, and a busy one drifts for hundreds of rounds.
-    monkeypatch.setattr("gpubench.runner.stopping.drifts", lambda seconds: False)
+    monkeypatch.setattr("gpubench.runner.rounds.drifts", lambda seconds: False)
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from brief import brief
 from facts import lacking
 from gpubench.suites.wordlm import data, networks, training
+from small_trials import run_trial, small_trial
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
@@ -19,14 +19,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.rows.read import load
-from gpubench.runner.cases import cases_of, choose_batch
+from gpubench.runner.cases import cases_of, choose_batch, recipes_of
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import recipes_of
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
-from gpubench.suite.trial import Case, Trial
-from gpubench.training import Stepper, operands, precision
-from gpubench.training.clock.clock import Clock
+from gpubench.training import Stepper, precision
 
 WORDLM = files.find("wordlm")
 MODELS = WORDLM.suite.models
@@ -54,24 +51,14 @@ def text(tmp_path):
     return folder
 
 
-def trial_of(text, model="lstm", name="fp32", mode="full", batch=4, **settings) -> Trial:
-    params = WORDLM.resolve_params({**SMALL, **settings}, model)
-    case = Case(
-        suite="wordlm", suite_version=1, suite_digest="", suite_path=str(WORDLM.path), model=model, precision=name,
-        device="cpu", params=params, batch_policy="fixed", batch_size=batch, mode=mode,
-        data="corpus-1" if text else "synthetic",
-    )  # fmt: skip
-    return Trial(case, 0, 1, data_dir=str(text or ""))
+def trial_of(text, model="lstm", name="fp32", mode="full", batch=4, **settings):
+    data = "corpus-1" if text else "synthetic"
+    folder = str(text or "")
+    return small_trial(WORDLM, model, name, {**SMALL, **settings}, mode=mode, batch=batch, data=data, data_dir=folder)
 
 
 def run_small(text, *arguments, **options):
-    """One trial inside this process; returns (quality, clock, watch)."""
-    trial = trial_of(text, *arguments, **options)
-    torch.manual_seed(1)
-    precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
-    watch = operands.OperandWatch()
-    clock = Clock(brief(trial.case.mode), watch=lambda: [watch])
-    return WORDLM.suite.train(trial, clock), clock, watch
+    return run_trial(WORDLM, trial_of(text, *arguments, **options))
 
 
 # All but TF32, and fp16 autocast of an LSTM, for which torch has no kernel: the next test sees its row.
@@ -133,12 +120,6 @@ def test_a_full_run_learns_and_counts_predicted_tokens(text):
     assert {lap.epoch for lap in summary["laps"] if lap.kind != "resident"} == {0, 1, 2, 3}
     assert 1 < quality["perplexity"] < 15  # chance is 31
     assert 1 < quality["test_perplexity"] < 15
-
-
-def test_a_sampled_run_claims_no_perplexity(text):
-    quality, clock, _ = run_small(text, mode="sampled", epochs="3000")
-    assert quality == {}
-    assert clock.summary()["epochs"] == 3000
 
 
 def test_the_rate_falls_when_validation_does_not_improve_and_the_best_weights_are_tested(text, monkeypatch):
@@ -235,14 +216,6 @@ def test_presets_give_sizes_and_batch_and_every_value_gives_way():
     assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article) == ("max", None)
 
 
-def test_the_lstm_runs_unless_others_are_named():
-    for wish, models in {(): ["lstm"], ("gru", "rnn_relu"): ["gru", "rnn_relu"]}.items():
-        options = Options(suites=("wordlm",), models=wish, precision="fp32")
-        assert [
-            case.model for case in cases_of(recipes_of(options, [WORDLM]), options, [CPU], {"wordlm": "synthetic"}, {})
-        ] == models
-
-
 def test_the_vocabulary_is_padded(text):
     assert data.load_text(trial_of(text), torch.device("cpu"))[3] == 31
     assert data.load_text(trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
@@ -258,34 +231,6 @@ def test_synthetic_text_has_wikitext_2s_sizes_and_zipfs_law():
 
 
 # Small and broken text
-
-
-def test_ten_tokens_are_enough_for_small_columns(text):
-    for split in ("train", "valid", "test"):
-        (text / f"{split}.txt").write_text("a b c d e f g h i\n")
-    quality, clock, _ = run_small(text, batch=2)
-    assert clock.summary()["samples"] == 8
-    assert quality["perplexity"] > 1
-    with pytest.raises(UserError, match=r"training text has 10 tokens, too few for 20 columns .*smaller --batch"):
-        run_small(text, batch=20)
-    with pytest.raises(UserError, match=r"validation text has 10 tokens, .*smaller --set valid_batch"):
-        run_small(text, batch=2, valid_batch="10")
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "words"),
-    [
-        ("valid.txt", None, "valid.txt: not there"),
-        ("train.txt", b"", "train.txt: no words"),
-        ("test.txt", b"caf\xe9\n", "test.txt: not UTF-8 text"),
-    ],
-)
-def test_a_broken_corpus_is_one_line(cli, text, file, content, words):
-    (text / file).unlink() if content is None else (text / file).write_bytes(content)
-    done = cli("run", "--suite", "wordlm", "--quick", "--device", "cpu", "--data", text, "--out", "a.csv")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert words in line
 
 
 def test_a_corpus_too_small_for_the_batch_is_a_row_that_says_so(cli, tmp_path, text):
@@ -330,20 +275,6 @@ def test_large_tensors_of_a_cpu_lie_in_huge_pages(cli_process, tmp_path, wish):
 
 
 # FLOPs
-
-
-def hand_count(gates, emsize, nhid, words) -> float:
-    """Two layers and the decoder, written out; forward is 2 operations a product, backward twice that."""
-    first = gates * nhid * emsize + gates * nhid * nhid
-    second = gates * nhid * nhid + gates * nhid * nhid
-    return 6.0 * (first + second + nhid * words)
-
-
-@pytest.mark.parametrize(("model", "gates"), [("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)])
-def test_flops_of_an_rnn_by_hand(model, gates):
-    article, tensorcore = (WORDLM.resolve_params({"preset": name}) for name in ("article", "tensorcore"))
-    assert WORDLM.suite.flops(model, article) == hand_count(gates, 200, 200, 33_278)
-    assert WORDLM.suite.flops(model, tensorcore) == hand_count(gates, 1504, 1504, 33_280)
 
 
 def test_flops_of_the_articles_lstm_in_figures():
@@ -498,23 +429,3 @@ def test_real_words_teach_something(cli, tmp_path, real_text):
     assert row["flops_per_sample"] == 43_773_600
     assert row["perplexity"] < 6000  # chance is 33,278
     assert row["test_perplexity"] < 6000
-
-
-@pytest.mark.parametrize(("lr", "leaves"), [("20", True), ("5", False)])
-def test_a_plain_relu_rnn_leaves_fp16s_range_at_a_rate_of_20_in_float32_already(lr, leaves):
-    """So its fp16 rows diverge there by the range of fp16, on any device, and no loss scale can help: the forward pass
-    overflows, and the state that is carried on stays lost. By default its rate is 5."""
-    trial = trial_of(None, "rnn_relu", lr=lr, emsize="200", nhid="200", bptt="35", batch=20)
-    torch.manual_seed(1)
-    text, _, _, vocabulary = data.load_text(trial, torch.device("cpu"))
-    model = networks.network(trial, vocabulary)
-    optimizer = torch.optim.SGD(model.parameters(), lr=trial.params.lr)
-    state, largest = None, 0.0
-    for (tokens, targets), _ in zip(text, range(3), strict=False):
-        scores, state = model(tokens, training.detached(state))
-        largest = max(largest, float(scores.detach().abs().max()))
-        cross_entropy(scores, targets).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), trial.params.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-    assert (largest > torch.finfo(torch.float16).max) == leaves

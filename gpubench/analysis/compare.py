@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench.analysis.accuracy import accuracies_judged
-from gpubench.analysis.geomeans import Mean, means_of
 from gpubench.analysis.groups import (
     CONFLICT,
     UNREAD,
@@ -57,7 +56,6 @@ class Workload:
     groups: list[Group]
     """Groups with at least one trial."""
     comparisons: list[Comparison] = field(default_factory=list)
-    means: list[Mean] = field(default_factory=list)
     holes: list[Group] = field(default_factory=list)
     """Cases without an ok trial."""
     left_out: tuple[str, ...] = ()
@@ -181,8 +179,6 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         grouped[workload_key(group, shared, switches)].append(group)
     workloads = [_workload(members, axes, baseline, question, metric) for members in grouped.values()]
     _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
-    if not metric.by_loss:
-        workloads = [replace(g, means=means_of(g.comparisons, [*g.groups, *g.holes])) for g in workloads]
     missed = int((~ok & (frame["status"] == "goal_missed")).sum())
     failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
     judged_workloads = _judged(workloads, metric)

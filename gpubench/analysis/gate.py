@@ -7,8 +7,8 @@ from typing import get_args
 
 from gpubench.analysis import stats, verdicts
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import axis_value
+from gpubench.analysis.metrics import Metric
 from gpubench.analysis.stats import holm
 from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
@@ -21,44 +21,40 @@ JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
 def gate(
     compared: Compared, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
 ) -> tuple[int, list[str]]:
-    """(exit code, lines that say why). `limit` is a share: 0.05 for 5%.
+    """Return (exit code, lines that say why). `limit` is a share: 0.05 for 5%.
 
-    1 where any ratio's whole interval lies above 1 + limit, and so does a test, corrected for all ratios of the table
+    1 where any ratio's whole interval is above 1 + limit, and so is a test, corrected for all ratios of the table
     (Holm 1979), with the spread between sessions that decides verdicts; else 4 where trials failed or rows could not be
     read; else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
-    partner, or nothing is compared; 0 only where every interval lies below the limit.
+    partner, or nothing is compared; 0 only where every interval is below the limit.
     """
     axis, base = compared.baseline or ("", "")
     comparisons = [c for c in compared.comparisons if c.axis == axis]
-    better, worse = compared.metric.words
-    word = f"{100 * limit:.3g}% {worse} than {base}"
-
-    def name(c: Comparison) -> str:
-        """The case, and by how much it is better or worse: of a rate, by the time of a sample."""
-        low, high = c.ratio.low, c.ratio.high
-        interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
-        found = f"{abs(c.ratio.value - 1):.1%} {worse if c.ratio.value > 1 else better}{interval}"
-        return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {found}"
-
-    judged = [c for c in comparisons if not _unjudged(c)]
-    surely = surely_above([p_above(c, 1 + limit) for c in judged], [_low(c) for c in judged], 1 + limit)
-    slower = [c for c, sure in zip(judged, surely, strict=True) if sure]
-    undecided = [c for c in comparisons if c not in slower and (_unjudged(c) or not _high(c) < 1 + limit)]
-    lone = [] if not comparisons else _alone(compared, axis, base)
-    lines = [f"{name(c)}: more than {word}" for c in slower]
-    lines += [f"{name(c)}: undecided whether it is {word}{_unlike(c)}" for c in undecided]
-    least = _least_trials(len(judged))
+    judged = [c for c in comparisons if c.verdict in JUDGED and c.ratio.low]
+    sure = surely_above([p_above(c, 1 + limit) for c in judged], [c.ratio.low or 0 for c in judged], 1 + limit)
+    slower = [c for c, is_sure in zip(judged, sure, strict=True) if is_sure]
+    below = [c for c in judged if c.ratio.high and c.ratio.high < 1 + limit]
+    undecided = [c for c in comparisons if c not in slower and c not in below]
+    used = {id(c.other) for c in comparisons}
+    groups = [group for workload in compared.workloads for group in workload.groups] if comparisons else []
+    alone = [group for group in groups if axis_value(group, axis) == base and id(group) not in used]
+    word = f"{100 * limit:.3g}% {compared.metric.words[1]} than {base}"
+    lines = [f"{_named(c, compared.metric)}: more than {word}" for c in slower]
+    lines += [
+        f"{_named(c, compared.metric)}: undecided whether it is {word}{f' ({c.verdict})' * c.is_unlike}"
+        for c in undecided
+    ]
+    # A side needs trials until the least p that their ranks can have survives Holm.
+    least = next(n for n in count(2) if len(judged) / comb(2 * n, n) < 1 - CONFIDENCE)
     if any(min(c.subject.trials, c.other.trials) < least for c in undecided if c in judged):
         lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
-    if any(not _unlike(c) and not ran_together(axis, c.subject, c.other) for c in undecided):
+    if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
             "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
         )
-    lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in lone]
-    if compared.failed:
-        lines.append(f"{compared.failed} trial(s) failed")
-    if compared.missed:
-        lines.append(f"{compared.missed} trial(s) missed the goal")
+    lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in alone]
+    lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
+    lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
     lines += [f"not all could be read: {problem}" for problem in compared.problems]
     if not comparisons:
         lines.append(f"nothing is compared with {base}")
@@ -66,40 +62,19 @@ def gate(
         return SLOWER, lines
     if compared.failed or compared.missed or compared.problems:
         return SOME_FAILED, lines
-    if undecided or lone or not comparisons:
+    if undecided or alone or not comparisons:
         return UNDECIDED, lines
     return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(comparisons)} intervals end below"]
 
 
 def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
-    """Which ratios of a table are surely above the limit, by their p values of that and their intervals' lower ends."""
+    """Return which ratios of a table are surely above the limit, by their p values and their intervals' lower ends."""
     return [p < 1 - CONFIDENCE and low > limit for p, low in zip(holm(p_values), lows, strict=True)]
 
 
-def _least_trials(ratios: int) -> int:
-    """A side, until the least p that their ranks can have survives Holm."""
-    return next(n for n in count(2) if ratios / comb(2 * n, n) < 1 - CONFIDENCE)
-
-
-def _unjudged(c: Comparison) -> bool:
-    return c.verdict not in JUDGED or c.ratio.low is None
-
-
-def _unlike(c: Comparison) -> str:
-    """What else than the compared column differs, where that forbids a verdict."""
-    return f" ({c.verdict})" if c.is_unlike else ""
-
-
-def _low(c: Comparison) -> float:
-    return c.ratio.low or 0.0
-
-
-def _high(c: Comparison) -> float:
-    return float("inf") if c.ratio.high is None else c.ratio.high
-
-
-def _alone(compared: Compared, axis: str, base: str) -> list[Group]:
-    """Groups of the baseline that nothing is compared with."""
-    used = {id(c.other) for c in compared.comparisons if c.axis == axis}
-    groups = [group for workload in compared.workloads for group in workload.groups]
-    return [group for group in groups if axis_value(group, axis) == base and id(group) not in used]
+def _named(c: Comparison, metric: Metric) -> str:
+    """Return the case, and by how much it is better or worse: of a rate, by the time of a sample."""
+    low, high = c.ratio.low, c.ratio.high
+    interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
+    change = f"{abs(c.ratio.value - 1):.1%} {metric.words[c.ratio.value > 1]}{interval}"
+    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {change}"

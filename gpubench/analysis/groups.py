@@ -220,16 +220,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     """Return groups of the ok trials, each of one specimen and session, with the trials of its case without a time."""
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
-    # Rows written by hand, or before there were marks, still say that they are unsteady.
-    unmarked = (frame["marks"] == "") & np.array(
-        [str(text).startswith("unsteady") for text in frame["steady"]], dtype=bool
-    )
-    marked = {mark: _has(frame["marks"], mark) for mark in MARKS}
-    marked["unsteady"] |= unmarked
-    frame = frame.assign(
-        group=numbered(frame, GROUP),
-        **{f"is_{mark}": hit for mark, hit in marked.items()},
-    )
+    frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory

@@ -94,7 +94,6 @@ METRICS = {
         Metric(
             "value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True, words=CHEAPER
         ),
-        Metric("cost-per-epoch", "dollars/epoch", "dollars", "seconds, epochs and a price", words=CHEAPER),
         Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
         Metric(
@@ -139,7 +138,6 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
         "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
         "energy": lambda: frame.get("joules_per_sample", nothing),
         "cost": lambda: _dollars(frame, prices),
-        "cost-per-epoch": lambda: _dollars(frame, prices) / frame["epochs"].where(frame["epochs"] > 0),
         "value": lambda: (
             _hourly(frame, prices) / 3600 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
         ),

@@ -128,13 +128,10 @@ def steps_of(algorithm: str, processes: int, group: int) -> tuple[float, float]:
     return messages + 2 * tree, traffic + 2 * tree
 
 
-def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None, to: int | None = None) -> list[Curve]:
+def curves_of(frame: pd.DataFrame) -> list[Curve]:
     """Return a curve for each case that ran with two numbers of processes or more.
 
-    Args:
-        frame: rows of any suite, from `groups.completed` and `compare.once`.
-        alpha_beta: seconds per message and per byte to use instead of fitted ones.
-        to: the most processes to predict with them.
+    The rows, of any suite, are those of `groups.completed` and `compare.once`.
     """
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
@@ -144,12 +141,12 @@ def curves_of(frame: pd.DataFrame, alpha_beta: tuple[float, float] | None = None
     for shared, rows in alike_rows(ok, keys):
         if rows["processes"].nunique() < 2:
             continue
-        counts = sorted({int(count) for count in rows["processes"]})
-        by_count = {count: rows.loc[rows["processes"] == count, "samples_per_second"] for count in counts}
-        rates = {count: float(column.dropna().median()) for count, column in by_count.items()}
-        trials = {count: len(column) for count, column in by_count.items()}
+        by_count = rows["samples_per_second"].groupby(rows["processes"].astype(int))
+        medians, sizes = by_count.median(), by_count.size()
+        rates = dict(zip(medians.index.tolist(), medians.tolist(), strict=True))
+        trials = dict(zip(sizes.index.tolist(), sizes.tolist(), strict=True))
         gradients, sent, samples = _gradients_of(rows, float(shared["batch_size"]))
-        points, fit = _points(rates, trials, gradients, samples, alpha_beta, to)
+        points, fit = _points(rates, trials, gradients, samples)
         curves.append(Curve(shared, samples, sent, min(rates), points, fit, cases_of(rows)))
     return curves
 
@@ -181,47 +178,40 @@ def is_count(text: str) -> bool:
 
 
 def _points(
-    rates: Mapping[int, float],
-    trials: Mapping[int, int],
-    gradients: float,
-    samples: float,
-    alpha_beta: tuple[float, float] | None,
-    to: int | None,
+    rates: Mapping[int, float], trials: Mapping[int, int], gradients: float, samples: float
 ) -> tuple[tuple[Point, ...], Fit]:
-    """Return the measured points and those predicted for more processes, with the fit."""
+    """Return the measured points and those predicted for more processes, with the fit.
+
+    A step of all processes takes that of the fewest, plus alpha for each more message and beta for each more byte.
+    """
     base, most = min(rates), max(rates)
 
-    def efficiency(count: int, rate: float) -> float:
-        return rate / count / (rates[base] / base)
+    def point(count: int, rate: float, of_trials: int) -> Point:
+        return Point(count, rate, rate / count / (rates[base] / base), of_trials, model=not of_trials)
 
-    def step(count: int) -> float:
-        return samples * count / rates[count]
+    def added(count: int) -> tuple[float, float]:
+        (messages, share), (base_messages, base_share) = (steps_of("flat", number, 1) for number in (count, base))
+        return messages - base_messages, (share - base_share) * gradients
 
-    points = [Point(count, rates[count], efficiency(count, rates[count]), trials[count]) for count in sorted(rates)]
-    beyond = [(count, *steps_of("flat", count, 1)) for count in rates if count > base]
-    start = steps_of("flat", base, 1)
-    lines = [
-        (messages - start[0], (share - start[1]) * gradients, step(count) - step(base))
-        for count, messages, share in beyond
-    ]
-    alpha, beta = alpha_beta or _least_squares(lines)
+    def predicted(count: int, alpha: float, beta: float) -> float:
+        messages, traffic = added(count)
+        return samples * count / (samples * base / rates[base] + alpha * messages + beta * traffic)
+
+    points = [point(count, rates[count], trials[count]) for count in sorted(rates)]
+    lines = {
+        count: (*added(count), samples * count / rates[count] - samples * base / rates[base])
+        for count in rates
+        if count > base
+    }
+    alpha, beta = _least_squares(list(lines.values()))
     errors: dict[str, float] = {}
-    note = "given by hand" if alpha_beta else "" if len(lines) > 2 else FEW
-
-    def predicted(count: int, fitted: tuple[float, float]) -> float:
-        messages, share = steps_of("flat", count, 1)
-        seconds = step(base) + fitted[0] * (messages - start[0]) + fitted[1] * (share - start[1]) * gradients
-        return samples * count / seconds
-
-    if not alpha_beta and len(lines) > 2:  # two unknowns
-        kept = [line for line, (count, *_) in zip(lines, beyond, strict=True) if count != most]
-        errors[f"N={most}"] = abs(predicted(most, _least_squares(kept)) / rates[most] - 1)
-    fit = Fit(alpha, beta, errors, note)
-    limit = to if alpha_beta and to else most * REACH if alpha_beta or fit.is_worth_saying else 0
+    if len(lines) > 2:  # two unknowns
+        held_out = _least_squares([line for count, line in lines.items() if count != most])
+        errors[f"N={most}"] = abs(predicted(most, *held_out) / rates[most] - 1)
+    fit = Fit(alpha, beta, errors, "" if errors else FEW)
     count = most * 2
-    while count <= limit:
-        rate = predicted(count, (alpha, beta))
-        points.append(Point(count, rate, efficiency(count, rate), 0, model=True))
+    while fit.is_worth_saying and count <= most * REACH:
+        points.append(point(count, predicted(count, alpha, beta), 0))
         count *= 2
     return tuple(points), fit
 

@@ -5,7 +5,7 @@ a card the unit is the specimen. docs/method.md explains the rules and their err
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from statistics import median as median
@@ -42,6 +42,9 @@ other, in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
 """
 ACROSS = 0.99
 """Level of the interval that decides between specimens, because there are always few."""
+
+Values = Sequence[Sequence[float]]
+"""The values of the trials of each specimen of one side."""
 
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
@@ -160,32 +163,34 @@ def t_tails(freedom: float, t: float) -> float:
     return 2 * float(stdtr(freedom, -abs(t)))
 
 
-def specimens_ratio(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio:
+def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
     A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has BETWEEN_SPECIMENS_SD. The
     deciding interval has level ACROSS. In it a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
     divided by their number: they may all be of one kind. One specimen with one trial gives no interval.
+    With `paired`, the same specimens ran both sides, and the spread is that of their ratios.
     """
     value = _median_of_medians(a) / _median_of_medians(b)
-    if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
+    if _lone_trial(a, b):
         return Ratio(value, None, None, None)
-    return _specimens_compared(
-        value, (_measured_side(a), _measured_side(b)), (_deciding_side(a), _deciding_side(b)), min(len(a), len(b))
-    )
+    shown, strict = _sides(a, b, _measured_side, paired), _sides(a, b, _deciding_side, paired)
+    between, error, freedom = welch(*shown)
+    p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
+    wide, narrow = (_ratio_interval(value, _t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
+    decisive = _ratio_interval(value, _t_interval(*strict, ACROSS))
+    return Ratio(value, *wide, p, narrow, decisive, min(len(a), len(b)))
 
 
-def paired_specimens_ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Return the ratio of two cases that the same specimens ran, from each specimen's ratio (one value a side).
-
-    As `specimens_ratio`, with one spread instead of two.
-    """
-    ratios = [[x / y] for x, y in zip(a, b, strict=True)]
-    value = median(a) / median(b)
-    if len(ratios) < 2:
-        return Ratio(value, None, None, None)
-    exact = Side(0.0, 0.0)
-    return _specimens_compared(value, (_measured_side(ratios), exact), (_deciding_side(ratios), exact), len(ratios))
+def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = False) -> float:
+    """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
+    if _lone_trial(a, b):
+        return 1.0
+    between, error, freedom = welch(*_sides(a, b, _deciding_side, paired))
+    above = between - math.log(limit)
+    if above <= 0:
+        return 1.0
+    return t_tails(freedom, above / error) / 2 if error else 0.0
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
@@ -199,49 +204,30 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
     return min(1.0, p * (OPTIONAL_STOPPING if until else 1))
 
 
-def specimens_p_above(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], limit: float) -> float:
-    """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
-    if any(len(side) == 1 and len(side[0]) < 2 for side in (a, b)):
-        return 1.0
-    return _p_above(_deciding_side(a), _deciding_side(b), limit)
+def _lone_trial(a: Values, b: Values) -> bool:
+    """Return whether a side is one trial of one specimen."""
+    return any(len(side) == 1 and len(side[0]) < 2 for side in (a, b))
 
 
-def paired_p_above(a: Sequence[float], b: Sequence[float], limit: float) -> float:
-    """Return the one-sided p value that a ratio of paired specimens is at most `limit`."""
-    if len(a) < 2:
-        return 1.0
-    return _p_above(_deciding_side([[x / y] for x, y in zip(a, b, strict=True)]), Side(0.0, 0.0), limit)
+def _sides(a: Values, b: Values, side_of: Callable[[Values], Side], paired: bool) -> tuple[Side, Side]:
+    if paired:
+        return side_of([[median(x) / median(y)] for x, y in zip(a, b, strict=True)]), Side(0.0, 0.0)
+    return side_of(a), side_of(b)
 
 
-def _p_above(a: Side, b: Side, limit: float) -> float:
-    between, error, freedom = welch(a, b)
-    above = between - math.log(limit)
-    if above <= 0:
-        return 1.0
-    return t_tails(freedom, above / error) / 2 if error else 0.0
-
-
-def _median_of_medians(side: Sequence[Sequence[float]]) -> float:
+def _median_of_medians(side: Values) -> float:
     return float(median([median(trials) for trials in side]))
 
 
-def _specimens_compared(value: float, shown: tuple[Side, Side], strict: tuple[Side, Side], specimens: int) -> Ratio:
-    between, error, freedom = welch(*shown)
-    p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
-    wide = _ratio_interval(value, _t_interval(*shown, CONFIDENCE))
-    narrow = _ratio_interval(value, _t_interval(*shown, EQUIVALENCE))
-    return Ratio(value, *wide, p, narrow, _ratio_interval(value, _t_interval(*strict, ACROSS)), specimens)
-
-
-def _measured_side(side: Sequence[Sequence[float]]) -> Side:
+def _measured_side(side: Values) -> Side:
     return _specimens_side(side, MEASURED_FROM, BETWEEN_SPECIMENS_SD**2 / len(side))
 
 
-def _deciding_side(side: Sequence[Sequence[float]]) -> Side:
+def _deciding_side(side: Values) -> Side:
     return _specimens_side(side, DECIDING_SPECIMENS, LARGEST_BETWEEN_SD**2)
 
 
-def _specimens_side(side: Sequence[Sequence[float]], enough: int, assumed_variance: float) -> Side:
+def _specimens_side(side: Values, enough: int, assumed_variance: float) -> Side:
     """Return the mean log over specimens, with the variance measured from `enough` of them, else the assumed one."""
     logs = [math.log(median(trials)) for trials in side]
     count = len(logs)
@@ -337,3 +323,19 @@ def _variance(logs: Sequence[float]) -> float:
 def geometric_mean(values: Sequence[float]) -> float:
     """Return the geometric mean."""
     return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def mean_interval(ratios: Sequence[Ratio]) -> tuple[float, float] | None:
+    """Return the 95% interval of the geometric mean of ratios, or None where a ratio has none.
+
+    Cases of one session have independent errors, so the squares of half widths are added. Two specimens may differ
+    by the same factor in all cases, so there the half widths are added.
+    """
+    ends = [(r.value, r.low, r.high) for r in ratios if r.low is not None and r.high is not None]
+    if not ends or len(ends) < len(ratios):
+        return None
+    down = [math.log(value / low) for value, low, _ in ends if low]
+    up = [math.log(high / value) for value, _, high in ends if high]
+    add = sum if any(r.specimens for r in ratios) else lambda halves: math.hypot(*halves)
+    value = geometric_mean([r.value for r in ratios])
+    return value * math.exp(-add(down) / len(ends)), value * math.exp(add(up) / len(ends))

@@ -108,19 +108,13 @@ def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
 
 
 def _reaches(rows: pd.DataFrame) -> tuple[Reach, ...]:
-    counts = sorted({int(count) for count in rows["processes"]})
-    by_count = {count: rows[rows["processes"] == count] for count in counts}
-    fewest = counts[0]
-    least = fewest * float(by_count[fewest]["seconds"].median())
-    return tuple(
-        Reach(
-            count,
-            float(trials["nodes"].dropna().median()),
-            seconds := float(trials["seconds"].median()),
-            least / (count * seconds),
-            float(trials["epochs"].dropna().median()),
-            len(trials),
-            "; ".join(dict.fromkeys(filter(None, trials["reason"]))),
-        )
-        for count, trials in by_count.items()
+    points = rows.groupby("processes").agg(
+        machines=("nodes", "median"),
+        seconds=("seconds", "median"),
+        epochs=("epochs", "median"),
+        trials=("seconds", "size"),
+        note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
     )
+    points = points.reset_index().astype({"processes": int})
+    points["efficiency"] = points["processes"][0] * points["seconds"][0] / (points["processes"] * points["seconds"])
+    return tuple(Reach(**{str(name): value for name, value in line.items()}) for line in points.to_dict("records"))

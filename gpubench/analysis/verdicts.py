@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from gpubench.analysis import stats
 from gpubench.analysis.groups import CONFLICT, Group
@@ -71,19 +70,17 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
 
 def plain_comparison(subject: Group, plain: Group) -> Comparison:
     """Return the result of a change over `plain` of the same session, whatever their differences."""
-    ratio = stats.ratio(subject.values, plain.values, until=subject.adaptive or plain.adaptive)
+    ratio = stats.ratio(subject.values, plain.values, until=_until(subject, plain))
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
     return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict)
 
 
 def p_above(c: Comparison, limit: float) -> float:
     """Return the one-sided p value that a comparison's ratio is at most `limit`."""
-    kind, ours, theirs = _sides(c.axis, c.subject, c.other)
-    if kind == "session":
-        return stats.p_above(ours[0], theirs[0], limit, until=c.subject.adaptive or c.other.adaptive)
-    if kind == "paired":
-        return stats.paired_p_above(ours[0], theirs[0], limit)
-    return stats.specimens_p_above(ours, theirs, limit)
+    if _in_one_session(c.axis, c.subject, c.other):
+        return stats.p_above(c.subject.values, c.other.values, limit, until=_until(c.subject, c.other))
+    ours, theirs, paired = _specimens(c.axis, c.subject, c.other)
+    return stats.specimens_p_above(ours, theirs, limit, paired=paired)
 
 
 def ran_together(axis: str, subject: Group, other: Group) -> bool:
@@ -94,35 +91,30 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
 
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
-    kind, ours, theirs = _sides(axis, subject, other)
-    if kind == "session":
-        return stats.ratio(ours[0], theirs[0], until=subject.adaptive or other.adaptive)
-    if kind == "paired":
-        return stats.paired_specimens_ratio(ours[0], theirs[0])
-    return stats.specimens_ratio(ours, theirs)
+    if _in_one_session(axis, subject, other):
+        return stats.ratio(subject.values, other.values, until=_until(subject, other))
+    ours, theirs, paired = _specimens(axis, subject, other)
+    return stats.specimens_ratio(ours, theirs, paired=paired)
 
 
-Values = list[Sequence[float]]
+def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
+    return not (subject.parts or other.parts) and ran_together(axis, subject, other)
 
 
-def _sides(axis: str, subject: Group, other: Group) -> tuple[Literal["session", "paired", "specimens"], Values, Values]:
-    """Return how two groups are compared, and the values of each side.
+def _until(subject: Group, other: Group) -> bool:
+    return subject.adaptive or other.adaptive
 
-    `session`: values of trials; `paired`: one value per specimen, where both sides ran on the same specimens;
-    `specimens`: values of the trials of each specimen, or of each session.
-    """
-    if not (subject.parts or other.parts):
-        kind: Literal["session", "specimens"] = "session" if ran_together(axis, subject, other) else "specimens"
-        return kind, [subject.values], [other.values]
+
+def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, stats.Values, bool]:
+    """Return the values of each side by specimen, or by session, and whether both sides are the same specimens."""
     ours, theirs = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Several sessions of one device are one specimen.
-        return "specimens", [subject.values], [other.values]
+        return [subject.values], [other.values], False
     shared = [unit for unit in ours if unit in theirs]
     if axis == "precision" and len(shared) >= stats.MEASURED_FROM:
-        medians = [[stats.median(side[unit]) for unit in shared] for side in (ours, theirs)]
-        return "paired", [medians[0]], [medians[1]]
-    return "specimens", list(ours.values()), list(theirs.values())
+        return [ours[unit] for unit in shared], [theirs[unit] for unit in shared], True
+    return list(ours.values()), list(theirs.values()), False
 
 
 def _device(group: Group) -> tuple[str, str]:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import DRAWN, FLAG, SHOWN, SIDES, THEMES, Format, Price, Theme
+from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
 from gpubench.errors import UserError
 from gpubench.printed import say
 
 if TYPE_CHECKING:
-    from gpubench.studies.cards.figures import Published
     from gpubench.studies.section import Answer, Table
 
 EXAMPLES = """
@@ -22,9 +20,9 @@ Examples:
 
 Rank every card that others measured: `gpubench cards`
 
-Compare two cards: `gpubench cards "RTX 4090" "RTX 3090"`
+Compare two cards: `gpubench cards RTX 4090 RTX 3090`
 
-The same, for transformers: `gpubench cards "RTX 4090" "RTX 3090" --family matmul`
+Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`
 
 Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
 
@@ -34,7 +32,7 @@ Who published the figures: `gpubench cards --sources`
 
 def cards(
     card: Annotated[
-        list[str] | None, typer.Argument(help="One card: all its figures. Two: the first compared with the second.")
+        list[str] | None, typer.Argument(help="One card: all its figures. More: relative to the last one.")
     ] = None,
     relative_to: Annotated[
         str, typer.Option(metavar="CARD", help="The card with speed 1; default A100 SXM.", rich_help_panel=SIDES)
@@ -43,18 +41,7 @@ def cards(
         str,
         typer.Option(
             metavar="CLASS",
-            help="half, single (FP32, or TF32 where the card has it) or strict (FP32 without TF32); default half and"
-            " single.",
-            autocompletion=completion.one_of("half", "single", "strict"),
-            rich_help_panel=SIDES,
-        ),
-    ] = "",
-    family: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Only convolution, or only matmul (transformers, recurrent nets); default both, with equal weight.",
-            autocompletion=completion.one_of("convolution", "matmul"),
+            help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
             rich_help_panel=SIDES,
         ),
     ] = "",
@@ -68,9 +55,6 @@ def cards(
             "--sources", metavar=FLAG, help="Who published the figures, and what was left out.", rich_help_panel=SHOWN
         ),
     ] = False,
-    source: Annotated[
-        str, typer.Option(metavar="TEXT", help="The figures of one source, card by card.", rich_help_panel=SHOWN)
-    ] = "",
     table: Format = "terminal",
     charts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the chart.", rich_help_panel=DRAWN)
@@ -78,55 +62,45 @@ def cards(
     theme: Theme = "light",
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
-    from gpubench.show.terminal import WIDTH, table_lines
     from gpubench.studies.cards import REFERENCE, options, ranking, versus
-    from gpubench.studies.cards.figures import CLASSES, published
-    from gpubench.studies.cards.model import fitted_model
+    from gpubench.studies.cards.figures import CLASSES, data_sheets
 
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
-    if sum((bool(card), sources, bool(source))) > 1:
-        raise UserError("give cards, --sources or --source, only one of the three")
-    if (sources or source) and (precision or family or price or every or charts or relative_to):
-        raise UserError("--sources and --source take no option but --format")
-    figures = published()
-    if sources or source:
-        answer = _figures_of(figures, source) if source else _all_sources(figures)
+    check_choice("--precision", precision or "half", tuple(CLASSES))
+    check_choice("--format", table, FORMATS)
+    if sources and (card or precision or price or every or charts or relative_to):
+        raise UserError("--sources takes no card and no option but --format")
+    if sources:
+        answer = _all_sources()
         return _print(answer, table, answer.sections[0].tables)
-    model = fitted_model()
-    names = sorted({group.card for group in figures.groups})
-    chosen = [options.find_card(text, names) for text in card or ()]
-    if len(chosen) > 2 or len(chosen) != len(set(chosen)):
-        raise UserError("give no card for the ranking, one for its figures, or two different ones to compare them")
+    names = list(data_sheets())
+    chosen = options.cards_in(card or (), names)
+    if len(chosen) != len(set(chosen)):
+        raise UserError("the same card twice; give different ones to compare them")
     if chosen and charts:
         raise UserError("--charts: only the ranking has a chart; leave out the cards")
-    if len(chosen) == 2 and relative_to:
-        raise UserError(f"--relative-to {relative_to}: the first card is relative to the second; leave it out")
+    if len(chosen) > 1 and relative_to:
+        raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and price:
-        raise UserError("--price: for the ranking, or for two cards")
-    classes, families = options.classes_of(precision), options.families_of(family)
+        raise UserError("--price: for the ranking, or for two cards or more")
+    classes = (precision,) if precision else options.DEFAULT_CLASSES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
-    if len(chosen) == 2:
-        answer = versus.answer(model, figures, (chosen[0], chosen[1]), classes, families, dollars)
+    if len(chosen) > 2:
+        answer, short = versus.several(chosen, classes, dollars)
+        tables = [short]
+    elif len(chosen) == 2:
+        answer = versus.answer((chosen[0], chosen[1]), classes, dollars)
         tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif chosen:
-        kinds = [kind for kind in (classes if precision else CLASSES) if model.has_figures(chosen[0], kind, families)]
-        if not kinds:
-            raise UserError(f"{chosen[0]} has no such figure; all of its figures: gpubench cards {chosen[0]!r}")
-        answer = versus.one_card(figures, chosen[0], ranking.rank(model, reference, kinds, families))
+        answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
         tables = list(answer.sections[0].tables)
     else:
-        ranked = ranking.rank(model, reference, classes, families, dollars)
-        lines, drawn = (
-            ranked.lines if every else ranked.best_known(most) for most in (ranking.MOST_LINES, ranking.MOST_DRAWN)
-        )
-        answer = ranking.answer(ranked, figures, drawn)
+        ranked = ranking.rank(reference, classes, dollars)
+        answer = ranking.answer(ranked, ranked.well_known(ranking.MOST_DRAWN))
+        lines = ranked.lines if every else ranked.well_known()
         tables = [ranking.short_table(ranked, lines)]
-        for name in ("src", "W"):
-            if len(table_lines(tables[0], WIDTH)) > len(lines) + 2:  # too wide, so it was split in two
-                tables = [ranking.without(tables[0], name)]
-    _print(answer, table, tables, notes_first=bool(chosen))
+    _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if charts:
         from gpubench.show.charts import draw
 
@@ -134,24 +108,14 @@ def cards(
             say(str(path), err=table != "terminal")
 
 
-def _figures_of(figures: "Published", text: str) -> "Answer":
-    """Return the figures of the source whose name contains `text`. Raises UserError if that is not exactly one."""
-    from gpubench.studies.cards import versus
-    from gpubench.studies.words import listed
-
-    names = sorted({group.source for group in figures.groups if text.lower() in group.source.lower()})
-    if len(names) != 1:
-        raise UserError(f"--source {text}: {listed(names) if names else 'no such source'} (--sources lists them)")
-    return versus.by_source(figures, names[0])
-
-
-def _all_sources(figures: "Published") -> "Answer":
+def _all_sources() -> "Answer":
     """Return every source with how many of its figures are used, and why the others are not."""
     from gpubench.studies.cards import ranking
-    from gpubench.studies.cards.figures import sources
+    from gpubench.studies.cards.figures import published, sources
     from gpubench.studies.section import Column, Table
     from gpubench.studies.words import listed
 
+    figures = published()
     columns = (Column("source"), Column("commit"), *(Column(name, "count") for name in ("cards", "used", "left out")))
     lines = [
         (source, commit, len({figure.card for figure in used}), len(used), len(unused))
@@ -168,15 +132,15 @@ def _all_sources(figures: "Published") -> "Answer":
     return ranking.answer_with(headline, "sources", (Table("sources", columns, tuple(lines)),), left_out=left_out)
 
 
-def _prices(path: Path, names: Sequence[str]) -> dict[str, float]:
-    """Return dollars per hour by card, and print which entries match no card. Raises UserError."""
-    from gpubench.analysis.metrics import read_prices
-    from gpubench.studies.cards import options
-    from gpubench.studies.words import listed
+def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
+    """Return dollars per hour by card. Raises UserError if the file names none of the cards."""
+    from gpubench.analysis.metrics import price_of, read_prices
+    from gpubench.studies.cards.figures import short_name
 
-    dollars, unmatched = options.priced(read_prices(path), names)
-    if unmatched:
-        say(f"--price: {listed(unmatched)}: no such card, or several (gpubench cards --all has their names)", err=True)
+    prices = {short_name(name): hourly for name, hourly in read_prices(path).items()}
+    dollars = {card: hourly for card in cards if (hourly := price_of(card, prices)) > 0}
+    if not dollars:
+        raise UserError(f"--price {path}: it names no card of gpubench cards --all")
     return dollars
 
 

@@ -7,6 +7,7 @@ EXAMPLES = "Example: `gpubench columns`"
 
 def columns() -> None:
     """Print every column of the CSV and its meaning, in Markdown."""
-    from gpubench.rows.markdown import columns_markdown
+    from gpubench.rows.column import columns_markdown
+    from gpubench.rows.row import Row
 
-    say(*columns_markdown().splitlines())
+    say(*columns_markdown(Row).splitlines())

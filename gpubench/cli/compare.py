@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     DRAWN,
     FLAG,
-    MODEL,
+    FORMATS,
     SHOWN,
     THEMES,
     AllowMismatch,
@@ -37,7 +36,6 @@ The best card per dollar: `gpubench compare results/*.csv --metric value --price
 
 As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
 """
-UNITS = ("seconds", "minutes", "hours")
 NOTHING_COMPARABLE = 3
 """Exit code."""
 
@@ -75,15 +73,6 @@ def compare(
         typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
     ] = "png,svg",
     theme: Theme = "light",
-    unit: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Unit of time in charts: seconds, minutes or hours; default by size.",
-            autocompletion=completion.one_of(*UNITS),
-            rich_help_panel=DRAWN,
-        ),
-    ] = "",
     allow_mismatch: AllowMismatch = False,
     fail_on_slower: Annotated[
         str | None,
@@ -91,22 +80,6 @@ def compare(
             metavar="SHARE",
             help="5%: exit code 1 if a case is surely 5% slower than --baseline, 0 if surely none is.",
             rich_help_panel=SHOWN,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --beta: time per message.", rich_help_panel=MODEL),
-    ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="With --alpha: time per byte.", rich_help_panel=MODEL),
-    ] = None,
-    scale_to: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="With --alpha and --beta: largest number of processes in the model (for example 2048).",
-            rich_help_panel=MODEL,
         ),
     ] = None,
 ) -> int:
@@ -118,14 +91,11 @@ def compare(
     from gpubench.show.text import rendered
     from gpubench.studies import answer as answers
 
-    if (alpha is None) != (beta is None) or (scale_to is not None and alpha is None):
-        raise UserError("give --alpha and --beta together; --scale-to needs both")
     kinds = tuple(kind.strip() for kind in chart_format.split(","))
     for kind in kinds:
         check_choice("--chart-format", kind, ("png", "svg", "pdf"))
     check_choice("--theme", theme, THEMES)
-    check_choice("--format", table, completion.FORMATS)
-    check_choice("--unit", unit or UNITS[0], UNITS)
+    check_choice("--format", table, FORMATS)
     limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
     if limit and baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by)")
@@ -136,17 +106,11 @@ def compare(
     folder = all_charts or charts
     loaded = load_rows(files, keep=folder is not None)
     compared = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
-    answer = answers.answer_to(
-        compared,
-        loaded,
-        files=answers.count_files(files),
-        alpha_beta=None if alpha is None or beta is None else (alpha, beta),
-        scale_to=scale_to,
-    )
+    answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)
     if table == "terminal":
-        in_full = every or bool(only) or alpha is not None or not answer.results
+        in_full = every or bool(only) or not answer.results
         say(*screen(answer, in_full=in_full))
         say(*everything(answer, every_table=every) if in_full else ())
     else:
@@ -154,7 +118,7 @@ def compare(
     if folder is not None:
         from gpubench.show.charts import draw
 
-        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme, unit=unit)
+        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme)
         say(*drawn, err=table != "terminal")
     if limit:
         code, lines = gate(compared, limit)

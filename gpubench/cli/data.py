@@ -1,11 +1,10 @@
 """`gpubench data`: downloads, prepares and lists datasets and pretrained weights."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
+from gpubench.cli.options import DataFolder
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -17,9 +16,7 @@ SHOWN = 20
 def fetch(
     names: Annotated[
         list[str],
-        typer.Argument(
-            help="Datasets or weights; `gpubench data list` shows them.", autocompletion=completion.data_names
-        ),
+        typer.Argument(help="Datasets or weights; `gpubench data list` shows them."),
     ],
 ) -> None:
     """Download datasets or weights from their official address into the cache."""
@@ -33,13 +30,11 @@ PREPARE_EXAMPLES = "Example: `gpubench data prepare imagenet --sizes 160,320 --d
 
 
 def prepare(
-    name: Annotated[str, typer.Argument(help="imagenet.", autocompletion=completion.one_of("imagenet"))],
+    name: Annotated[str, typer.Argument(help="imagenet.")],
     sizes: Annotated[
         str, typer.Option(metavar="NUMBERS", help="Lengths of the shorter side in pixels, joined by commas.")
     ] = "160,320",
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the images; default $GPUBENCH_DATA.")
-    ] = None,
+    data: DataFolder = None,
     processes: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Processes that resize; default one per CPU.", show_default=False),

@@ -6,12 +6,14 @@ the card with others of its kind.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpubench.cli.options import DataFolder
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -36,9 +38,6 @@ LOAD_SECONDS = 5.0
 LAST_READINGS = 10
 """About two seconds at the end of the load, when the link and the clocks are up."""
 
-Hint = Callable[[str], None]
-"""Called with a line before each slow step."""
-
 
 def doctor(
     files: Annotated[
@@ -47,20 +46,17 @@ def doctor(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other hosts. Repeatable."
+            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other cards. Repeatable."
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the official dataset folders, or one of them.")
-    ] = None,
+    data: DataFolder = None,
 ) -> int:
     """Check what to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
 
-    With --against it compares this card with the same card in other hosts. Exit code 0: healthy; 1: a case is more
+    With --against it compares this card with others of its kind. Exit code 0: healthy; 1: a case is more
     than 7% below their median; 3: nothing to compare.
     """
     from gpubench.cli.health import health
-    from gpubench.runner.progress import HintLine
 
     if against:
         return health(files or (), against)
@@ -68,30 +64,35 @@ def doctor(
         raise UserError("give rows of other hosts too: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
     code = 0
-    with HintLine() as line:
-        for check in checks(data, line.show):
-            line.clear()
-            say(f"{marks[check.level]}  {check.text}", *[f"        {check.advice}"] * bool(check.advice))
-            code = 4 if check.level == "fix" else code
+    for check in checks(data):
+        say(f"{marks[check.level]}  {check.text}", *[f"        {check.advice}"] * bool(check.advice))
+        code = 4 if check.level == "fix" else code
     return code
 
 
-def checks(data: Path | None, hint: Hint) -> "Iterator[Check]":
+def checks(data: Path | None) -> "Iterator[Check]":
     """Yield every check of this machine as soon as its result is known."""
     from gpubench.hardware import advice, apex, environment, host
     from gpubench.runner.process import describe
 
     idle = host.host(environment.cpu_count())  # before a child process loads the host
-    hint("asking torch for its devices")
-    yield from checkup(describe(), idle, advice.nvidia_cards(), hint)
+    with waiting("asking torch for its devices"):
+        facts = describe()
+    yield from checkup(facts, idle, advice.nvidia_cards())
     yield advice.of_apex(apex.installed())
-    hint("reading the datasets on this machine")
-    yield from advice.surroundings(data)
+    with waiting("reading the datasets on this machine"):
+        surroundings = list(advice.surroundings(data))
+    yield from surroundings
 
 
-def checkup(
-    facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]", hint: Hint = lambda text: None
-) -> "Iterator[Check]":
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Return a context that shows what a slow step does, in the terminal's last line."""
+    from gpubench.console import Screen
+
+    return Screen(stderr=True).status(text)
+
+
+def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -> "Iterator[Check]":
     """Yield checks of torch, each device and the host.
 
     `facts` are those of torch (see `process.describe`), `idle` is the host before torch was started, and
@@ -111,8 +112,9 @@ def checkup(
         if card is None:
             yield untold(device)
         else:
-            hint(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load")
-            yield from state.of_card(examine(device, card, run_child))
+            with waiting(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load"):
+                card_check = examine(device, card, run_child)
+            yield from state.of_card(card_check)
     if accelerators:
         yield from state.of_switches(environment.switches(os.environ))
     yield from state.of_host(idle, accelerator=bool(accelerators))

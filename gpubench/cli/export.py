@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.options import Files
 from gpubench.printed import say
 
@@ -25,8 +24,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="benchstat, pyperf, timm, mllog or dawnbench.",
-            autocompletion=completion.one_of(*completion.EXPORTS),
+            help="benchstat, pyperf or dawnbench.",
         ),
     ],
     out: Annotated[
@@ -35,6 +33,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the rows with status ok in another tool's format."""
-    from gpubench.interop import exports
+    from gpubench.show import exports
 
     say(*exports.export(files, format_name, out), exact=out is None)

@@ -1,7 +1,7 @@
 """`gpubench doctor --against FILES`: is this card as fast as other cards of its kind?
 
 The rule is fixed: a case is slow when its rate is more than 7% below the median of the references. A reference is
-the median rate of one other host.
+the median rate of one other card.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from gpubench.rows.read import load
 from gpubench.runner import process
 from gpubench.show.terminal import WIDTH, table_lines, wrapped
 from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.placing import expected_rates
+from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table
 
 LIMIT = 0.07
@@ -39,7 +39,7 @@ COLUMNS = (
     Column("ratio", "ratio", places=2),
     Column("min", "x"),
     Column("max", "x"),
-    Column("hosts", "count"),
+    Column("cards", "count"),
     Column("verdict"),
     Column("caveat", note=True),
 )
@@ -56,7 +56,7 @@ class CaseHealth:
     rate: float
     """Median of its trials, in samples/s."""
     references: tuple[float, ...] = ()
-    """One rate for each other host, in samples/s; empty where none has the same case."""
+    """One rate for each other card, in samples/s; empty where none has the same case."""
     published: Estimate | None = None
     """The rate that published figures of this card lead to, with its 90% interval, where there are no references."""
     caveat: str = ""
@@ -93,10 +93,11 @@ def health(files: Sequence[Path], against: Sequence[Path]) -> int:
     say(*problems, err=True)
     if mine.empty:
         raise UserError(f"no rows of this card with a rate from a run without --quick; {MEASURE}")
-    reports = newest_reports(mine, known)
-    for card, cases in reports:
-        say(*report_lines(card, cases), "")
-    verdicts = {case.verdict for _, cases in reports for case in cases}
+    verdicts = set()
+    for (card, _), rows in mine.groupby(["card", "device_hash"], sort=False):
+        cases = cases_of(rows, known)
+        verdicts |= {case.verdict for case in cases}
+        say(*report_lines(str(card), cases), "")
     return SLOW if "slow" in verdicts else HEALTHY if "ok" in verdicts else NOTHING_TO_COMPARE
 
 
@@ -117,60 +118,25 @@ def this_machine() -> set[str]:
     return {device.device_hash for device in devices} - {""}
 
 
-def newest_reports(mine: pd.DataFrame, known: pd.DataFrame) -> list[tuple[str, list[CaseHealth]]]:
-    """Return each card of the newest session with its cases; of the newest one that can be compared, if any can."""
-    newest_first = mine.groupby("session")["started"].max().sort_values(ascending=False).index
-    reports = []
-    for session in newest_first:
-        cards = mine[mine["session"] == session].groupby(["card", "device", "device_hash"], sort=False)
-        report = [(str(key[0]), cases_of(rows, known)) for key, rows in cards]
-        if any(case.expected for _, cases in report for case in cases):
-            return report
-        reports.append(report)
-    return reports[0]
-
-
 def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
-    """Return the cases of one card, each with its references in `known`."""
-    references = references_of(rows, known)
-    expected = expected_rates(rows)
+    """Return the cases of one card, each by the trials of its newest session and with its references in `known`."""
+    unmarked = known["marks"].map(lambda marks: NO_REFERENCE.isdisjoint(str(marks).split())).astype(bool)
+    others = known[unmarked & (known["power_cap"] == "") & ~known["device_hash"].isin(["", *rows["device_hash"]])]
     cases = []
-    for alike, trials in rows.groupby("alike", sort=False):
-        rates = tuple(references[references["alike"] == alike].groupby("host")["samples_per_second"].median())
-        first = trials.iloc[0]
+    for alike, all_trials in rows.groupby("alike", sort=False):
+        first = all_trials.sort_values("started").iloc[-1]
+        trials = all_trials[all_trials["session"] == first["session"]]
+        rates = tuple(others[others["alike"] == alike].groupby("device_hash")["samples_per_second"].median())
         batch = "" if pd.isna(first["batch_size"]) else f"{first['batch_size']:.0f}"
         name = f"{first['model']} {first['precision']}"
-        published = None if rates else expected.get((first["precision"], first["batch_size"]))
-        published = published if published and set(trials.index) & published.rows else None
+        published = None if rates else expected_rate(trials)
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
             caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
-        estimate = published.rate if published else None
         rate = float(trials["samples_per_second"].median())
-        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, estimate, "; ".join(caveats)))
+        cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases
-
-
-def references_of(rows: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the known rows of other hosts, with the number of the `host` of each, without marked trials."""
-    known = known[known["device_hash"] != ""]
-    known = known.assign(host=_hosts(known))
-    is_mine = known["session"].isin(rows["session"]) | known["device_hash"].isin(rows["device_hash"])
-    is_good = known["marks"].map(lambda marks: NO_REFERENCE.isdisjoint(str(marks).split())).astype(bool)
-    return known[~known["host"].isin(known.loc[is_mine, "host"]) & is_good & (known["power_cap"] == "")]
-
-
-def _hosts(rows: pd.DataFrame) -> list[int]:
-    """Return the number of each row's host. Devices that share a session, directly or through others, share a host."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    devices, sessions = pd.factorize(rows["device_hash"])[0], pd.factorize(rows["session"])[0]
-    size = len(rows)
-    # Devices are the first nodes of the graph, sessions follow.
-    graph = coo_array(([True] * size, (devices, size + sessions)), shape=(2 * size, 2 * size))
-    return list(connected_components(graph, directed=False)[1][devices]) if size else []
 
 
 def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
@@ -178,7 +144,7 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
     compared = [case for case in cases if case.expected]
     slow = [case for case in compared if case.verdict == "slow"]
     if not compared:
-        headline = f"{short_name(card)}: no other host has rows of the same case, torch and CUDA; add files (--against)"
+        headline = f"{short_name(card)}: no other card has rows of the same case, torch and CUDA; add files (--against)"
     else:
         count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
         headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.printed import say
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def list_suites(
         typer.Option(
             metavar="NAME|PATH",
             help="Only this suite, with all parameters. Repeatable.",
-            autocompletion=completion.suites,
         ),
     ] = None,
 ) -> None:

@@ -5,14 +5,45 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli import completion
-
 FLAG = ""
 """The metavar of an option without a value; typer would show a type."""
 MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 WHAT, HOW_LONG, WHERE, FILES = "What", "How long", "Where", "Files"
-SIDES, SHOWN, DRAWN, MODEL = "What is compared", "What is shown", "Charts", "Scaling model"
+SIDES, SHOWN, DRAWN = "What is compared", "What is shown", "Charts"
 THEMES = ("light", "dark")
+FORMATS = ("terminal", "markdown", "csv", "json")
+METRICS = (
+    "seconds", "rate", "energy", "value", "cost", "memory", "batch", "accuracy", "time-to-goal",
+)  # fmt: skip
+
+Devices = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAMES",
+        help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (in turn).",
+        rich_help_panel=WHERE,
+    ),
+]
+Precisions = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="NAMES",
+        help="both (fp32 and the mixed precision of the device), mixed, all, or names joined by commas: fp32, tf32,"
+        " fp16, bf16, fp16-master, fp16-pure, bf16-pure.",
+        rich_help_panel=WHAT,
+    ),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Folder with the official dataset folders, or one of them; default $GPUBENCH_DATA, or the cache.",
+        rich_help_panel=FILES,
+    ),
+]
 
 Files = Annotated[
     list[Path],
@@ -24,7 +55,6 @@ By = Annotated[
     typer.Option(
         metavar="COLUMNS",
         help="Column to compare along, or two: card, precision, torch,card, batch_size, ...",
-        autocompletion=completion.columns,
         rich_help_panel=SIDES,
     ),
 ]
@@ -40,8 +70,7 @@ MetricName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help=f"{', '.join(completion.METRICS)}.",
-        autocompletion=completion.one_of(*completion.METRICS),
+        help=f"{', '.join(METRICS)}.",
         rich_help_panel=SIDES,
     ),
 ]
@@ -67,7 +96,6 @@ Format = Annotated[
         "--format",
         metavar="NAME",
         help="terminal, markdown, csv or json.",
-        autocompletion=completion.one_of(*completion.FORMATS),
         rich_help_panel=SHOWN,
     ),
 ]
@@ -76,7 +104,6 @@ Theme = Annotated[
     typer.Option(
         metavar="|".join(THEMES),
         help="Colours of charts.",
-        autocompletion=completion.one_of(*THEMES),
         rich_help_panel=DRAWN,
     ),
 ]

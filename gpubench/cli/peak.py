@@ -1,10 +1,12 @@
 """`gpubench peak`: the highest rates of a device, beside those that its maker lists."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
+from gpubench.cli.options import Devices, Precisions
+from gpubench.errors import UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,32 +21,46 @@ NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "
 
 
 def peak(
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1.", autocompletion=completion.devices
-        ),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="all, both, mixed, or names joined by commas.",
-            autocompletion=completion.precisions,
-        ),
-    ] = "all",
+    device: Devices = "auto",
+    precision: Precisions = "all",
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
     from gpubench.console import Screen
-    from gpubench.runner import measured_peaks
 
-    peaks = list(measured_peaks.report(device, precision, threads))
+    peaks = list(measured(device, precision, threads))
     console = Screen()
     console.print(table(peaks))
-    for measured_device in {measured.device: measured for measured, _, _ in peaks}.values():
+    for measured_device in {peak_device.device: peak_device for peak_device, _, _ in peaks}.values():
         console.print(source(measured_device), markup=False, soft_wrap=True)
     return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
+
+
+def measured(device_option: str, precision_option: str, threads: int) -> "Iterator[tuple[Device, str, Peak | str]]":
+    """Measure every device and precision in turn; yields the peak, or why there is none."""
+    from gpubench.console import Screen
+    from gpubench.hardware.environment import devices_of
+    from gpubench.runner.cases import choose_precisions
+    from gpubench.runner.devices import choose_devices
+    from gpubench.runner.measured_peaks import CPU_SOAK_SECONDS, measure
+    from gpubench.runner.process import describe
+    from gpubench.runner.warm_up import SOAK_SECONDS
+    from gpubench.suite.precisions import multiplied_in
+
+    console = Screen(stderr=True)
+    facts = describe()
+    for device in choose_devices(device_option, devices_of(facts)):
+        seconds = CPU_SOAK_SECONDS if device.kind == "cpu" else SOAK_SECONDS
+        for precision in dict.fromkeys(map(multiplied_in, choose_precisions(precision_option, device))):
+            if precision in device.unsupported:
+                yield device, precision, device.unsupported[precision]
+                continue
+            console.print(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warm-up", markup=False)
+            try:
+                yield device, precision, measure(device, facts["torch"], precision, threads, seconds, console.print)
+            except UserError as error:
+                yield device, precision, str(error)
+            seconds = CPU_SOAK_SECONDS  # warm by now
 
 
 def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":

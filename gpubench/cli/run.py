@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import (
     parse_duration,
     parse_processes,
@@ -18,13 +17,13 @@ from gpubench.cli.arguments import (
     parse_share,
     parse_size,
 )
-from gpubench.cli.options import FILES, FLAG, HOW_LONG, WHAT, WHERE
+from gpubench.cli.options import FILES, FLAG, HOW_LONG, WHAT, WHERE, DataFolder, Devices, Precisions
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpubench.runner.summary import RunSummary
+    from gpubench.runner.session import RunSummary
 
 MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""
@@ -52,7 +51,6 @@ def run(
             metavar="NAME|PATH",
             help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet."
             " Repeatable.",
-            autocompletion=completion.suites,
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -61,27 +59,16 @@ def run(
         typer.Option(
             metavar="NAMES",
             help="Models, joined by commas; each suite has defaults.",
-            autocompletion=completion.models,
             rich_help_panel=WHAT,
         ),
     ] = "",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="both (fp32 and the mixed precision of the device), mixed, all, or names joined by commas: fp32,"
-            " tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure.",
-            autocompletion=completion.precisions,
-            rich_help_panel=WHAT,
-        ),
-    ] = "both",
+    precision: Precisions = "both",
     batch: Annotated[
         str | None,
         typer.Option(
             metavar="max|fastest|N",
             help="Samples per step of one process. Default: max for resnet and scaling on an accelerator, else a number"
             " of the suite.",
-            autocompletion=completion.one_of("max", "fastest"),
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -153,15 +140,7 @@ def run(
             rich_help_panel=HOW_LONG,
         ),
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (each round runs on each in turn).",
-            autocompletion=completion.devices,
-            rich_help_panel=WHERE,
-        ),
-    ] = "auto",
+    device: Devices = "auto",
     memory_limit: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Most memory a trial may use: 11GiB, 2GB, 500MiB.", rich_help_panel=WHERE),
@@ -202,14 +181,7 @@ def run(
             rich_help_panel=FILES,
         ),
     ] = Path("results"),
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the official dataset folders, or one of them; default $GPUBENCH_DATA, or a download.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
+    data: DataFolder = None,
     weights: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder with pretrained weights.", rich_help_panel=FILES)
     ] = None,
@@ -279,9 +251,7 @@ def run(
     console = Screen(stderr=True)
     if not slurm:
         return print_results(runner.run(options), console)
-    job_options = parse_slurm(slurm)
-    arguments = without(sys.argv[1:], "--slurm", "--out")
-    return run_on_slurm(job_options, arguments, replace(options, nodes=job_options["nodes"]), console)
+    return run_on_slurm(parse_slurm(slurm), without(sys.argv[1:], "--slurm", "--out"), out, console)
 
 
 def without(arguments: Sequence[str], *options: str) -> list[str]:

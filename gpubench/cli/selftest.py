@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import gpubench
-from gpubench.cli import completion
 from gpubench.errors import UserError
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 
@@ -71,7 +70,7 @@ class SelftestCheck:
 def selftest(
     device: Annotated[
         str,
-        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.", autocompletion=completion.devices),
+        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1."),
     ] = "auto",
 ) -> int:
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
@@ -191,9 +190,8 @@ def _comparisons(path: Path) -> "dict[str, Comparison]":
 
 def _clock(options: Options, device: "Device") -> dict[str, float]:
     """Return the times that the suite's model `clock` measured; empty if its trial failed."""
-    from gpubench.runner.cases import cases_of
+    from gpubench.runner.cases import cases_of, recipes_of
     from gpubench.runner.process import run_child
-    from gpubench.runner.recipes import recipes_of
     from gpubench.suite import files
     from gpubench.suite.trial import Trial, trial_to_json
 

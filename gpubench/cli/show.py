@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli import completion
 from gpubench.cli.arguments import parse_settings
 from gpubench.cli.options import FLAG
 from gpubench.errors import UserError
@@ -32,10 +31,8 @@ TIME_LIMIT_SECONDS = 300.0
 
 
 def show(
-    suite: Annotated[str, typer.Argument(help="Built-in suite, or the path of one.", autocompletion=completion.suites)],
-    model: Annotated[
-        str, typer.Argument(help="One of its models; default its first.", autocompletion=completion.models)
-    ] = "",
+    suite: Annotated[str, typer.Argument(help="Built-in suite, or the path of one.")],
+    model: Annotated[str, typer.Argument(help="One of its models; default its first.")] = "",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite, as for `run`. Repeatable."),

@@ -1,13 +1,9 @@
 """What is known of a column of the row: its meaning, source, unit, digits, and the numbers that it may hold."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from typing import Any, Literal
 
 DIGITS = 6
 """Significant digits of a measured figure: finer than any clock here, and short in the file."""
@@ -105,16 +101,14 @@ def quality(
     return field(default=None, metadata={"column": about})
 
 
-def breaks(numbers: "npt.NDArray[np.float64]", allowed: Range, *, whole: bool) -> "npt.NDArray[np.bool_]":
-    """Which of these numbers a column may not hold; NaN, which is an empty cell, it may."""
-    import numpy as np  # `gpubench --help` is to start without it
-
+def breaks(numbers: Any, allowed: Range, *, whole: bool) -> Any:
+    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold."""
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
-    broken: npt.NDArray[np.bool_] = (numbers < least) | (numbers > most)
+    broken = (numbers < least) | (numbers > most)
     if allowed.above:
         broken |= numbers == allowed.least
     if whole:
-        broken |= np.floor(numbers) < numbers
+        broken |= numbers // 1 < numbers
     return broken
 
 
@@ -123,3 +117,13 @@ def in_words(allowed: Range, *, whole: bool) -> str:
     if not whole:
         return f"a number {allowed.words}".strip()
     return f"a whole number {allowed.words}, at most 2^53".replace(" ,", ",")
+
+
+def columns_markdown(row: type) -> str:
+    """Return the columns of a row's class as a Markdown table, for results/README.md and `gpubench columns`."""
+    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
+    for f in fields(row):
+        kind = str(f.type).replace(" | None", "").replace("<class '", "").replace("'>", "")
+        about = f.metadata["column"]
+        lines.append(f"| `{f.name}` | {f'{kind} {about.allowed.words}'.strip()} | {about.unit} | {about.doc} |")
+    return "\n".join(lines) + "\n"

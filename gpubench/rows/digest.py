@@ -1,9 +1,8 @@
-"""Finds rows that were changed since gpubench wrote them, by their digest. Another spelling of a number is none."""
+"""Find rows that were changed since gpubench wrote them, by their digest; another spelling of a number is no change."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
 from gpubench.rows.files import File, split
@@ -16,34 +15,27 @@ NAMED_LINES = 5
 
 
 def edited(file: File) -> list[int]:
-    """The numbers of the whole lines whose values are not those that they were written with."""
-    names, content = file.names, file.content
+    """Return the numbers of the whole lines whose values are not those that they were written with."""
+    names = file.names
     if DIGEST not in names:
         return []
-    ends = [*file.newlines.tolist(), len(content)]
-    spans = [(start + 1, end) for start, end in pairwise(ends)]
-    suspects: Iterable[int] = range(len(spans))
-    if tuple(names[-2:]) == (DIGEST, END):  # as they were written, which nearly all are: a million take a second
-        view, hashed = memoryview(content), hashlib.sha256
-        suspects = [
-            at
-            for at, (start, end) in enumerate(spans)
-            if content[end - AFTER_VALUES : end]
-            != b",%b,end" % hashed(view[start : end - AFTER_VALUES]).hexdigest()[:DIGEST_DIGITS].encode()
-        ]
-    found = []
-    for at in suspects:
-        cells = split(content[slice(*spans[at])].decode(errors="replace").rstrip("\r"))
+    as_written, sha256 = names[-2:] == (DIGEST, END), hashlib.sha256
+    numbers = []
+    for number, line in enumerate(file.lines, start=2):
+        if as_written:  # nearly all lines of nearly all files
+            digest = sha256(line[:-AFTER_VALUES]).hexdigest()[:DIGEST_DIGITS]
+            if line[-AFTER_VALUES:] == b",%b,end" % digest.encode():
+                continue
+        cells = split(line.decode(errors="replace"))
         if len(cells) == len(names) and cells[names.index(DIGEST)] and not is_whole(names, cells):
-            found.append(at + 2)
-    return found
+            numbers.append(number)
+    return numbers
 
 
 def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
-    """Whether the digest among these cells is that of the others.
+    """Return whether the digest among these cells is that of the others.
 
-    Columns that nobody here knows are a newer gpubench's, or somebody's notes. A program may have moved columns, or
-    dropped those that are empty.
+    Unknown columns belong to a newer gpubench, or are notes. A program may have moved columns, or dropped empty ones.
     """
     cell = dict(zip(names, cells, strict=True))
     orders = (names, [name for name in COLUMNS if name in cell], COLUMNS)
@@ -54,7 +46,7 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
 
 
 def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """The cells of a row of another table as those of ours, whole where they were; other columns are left out."""
+    """Return the cells of a row of another table in our columns, with a digest that fits where it did before."""
     known = dict(zip(names, cells, strict=True))
     values = [known.get(name, "") for name in COLUMNS[:-2]]
     digest = known.get(DIGEST, "")
@@ -64,7 +56,7 @@ def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _spelled(name: str, cell: str) -> str:
-    """The cell as `to_cells` spells its value."""
+    """Return the cell as `to_cells` spells its value."""
     if name in FLAGS:
         return cell.lower()
     return _number(cell, name in INTEGERS) if cell and name in NUMBERS else cell
@@ -80,10 +72,9 @@ def _number(cell: str, whole: bool) -> str:
 
 
 def named(path: Path, lines: Sequence[int]) -> list[str]:
-    """What is said of a file in which these lines were changed."""
-    found = [f"{path}, line {line}: changed after gpubench wrote it (row_digest); used" for line in lines[:NAMED_LINES]]
-    if len(lines) > NAMED_LINES:
-        found.append(
-            f"{path}: {len(lines) - NAMED_LINES} more lines were changed, by hand or by a program that saved them; used"
-        )
-    return found
+    """Return the problems of a file in which these lines were changed."""
+    problems = [f"{path}, line {line}: changed after gpubench wrote it (row_digest); used" for line in lines]
+    more = len(lines) - NAMED_LINES
+    if more > 0:
+        problems[NAMED_LINES:] = [f"{path}: {more} more lines were changed, by hand or by a program; used"]
+    return problems

@@ -1,6 +1,6 @@
 """Rows inside a chart or a report: packed into text that a PNG, an SVG or an HTML page holds, and found again.
 
-Never draws and never runs or parses what it reads: markup is searched for one marker, a PNG for its text chunks.
+Markup is searched for one marker, a PNG for its text chunks; nothing is run.
 """
 
 import base64
@@ -32,55 +32,48 @@ class RowsLostError(ValueError):
 
 
 def packed(table: bytes) -> str:
-    """The CSV, compressed, as plain ASCII; the same bytes give the same text."""
+    """Return the CSV, compressed, as plain ASCII; the same bytes give the same text."""
     return base64.b64encode(zlib.compress(table, 9)).decode()
 
 
 def png_parts(table: bytes) -> dict[str, str]:
-    """Keyword to text of the chunks that a PNG carries the CSV in."""
+    """Return the text chunks that a PNG carries the CSV in, by keyword."""
     text = packed(table)
     parts = [text[at : at + PNG_PART] for at in range(0, len(text), PNG_PART)]
     return {f"{MARK}-{number}-of-{len(parts)}": part for number, part in enumerate(parts, start=1)}
 
 
 def svg_description(table: bytes) -> str:
-    """The text of an SVG's `dc:description`."""
+    """Return the text of an SVG's `dc:description`."""
     return f"{MARK}:{packed(table)}"
 
 
 def html_link(table: bytes) -> str:
-    """The attributes of a page's download link, which a browser understands and this module finds again."""
+    """Return the attributes of a page's download link, which a browser and `table_in` understand."""
     packed_table = base64.b64encode(gzip.compress(table, 9, mtime=0)).decode()
     return f'id="{MARK}" href="data:application/gzip;base64,{packed_table}" download="{MARK}.csv.gz"'
 
 
 def table_in(content: bytes) -> bytes | None:
-    """The CSV inside a picture or page, or None where `content` is neither. Raises RowsLostError."""
-    if content.startswith(GZIP):  # what a page's button saves
-        try:
-            return _gunzipped(content)
-        except (RowsLostError, zlib.error):
-            raise RowsLostError("not a gpubench file: a damaged .gz") from None
+    """Return the CSV inside a picture, a page or what its button saves; None where it is none. Raises RowsLostError."""
     kind = next((name for start, name in PICTURES.items() if content.startswith(start)), "")
     markup = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+    try:
+        if content.startswith(GZIP):
+            return _unpacked(content)
+        if kind == "PNG":
+            return _unpacked(base64.b64decode(_png_text(content)))
+        if markup and (match := _MARKUP.search(content)):
+            return _unpacked(base64.b64decode(match[1]))
+    except (RowsLostError, binascii.Error, zlib.error):
+        if content.startswith(GZIP):
+            raise RowsLostError("not a gpubench file: a damaged .gz") from None
     if not kind and not markup:
         return None
-    try:
-        if kind == "PNG":
-            table = _unpacked(_png_text(content))
-        else:
-            found = _MARKUP.search(content) if markup else None
-            if not found:
-                raise RowsLostError
-            page = found[0].startswith(b"<a ")
-            table = _gunzipped(base64.b64decode(found[1])) if page else _unpacked(found[1])
-    except (RowsLostError, binascii.Error, zlib.error):
-        what = kind or "a page or SVG"
-        raise RowsLostError(
-            f"not a gpubench file: {what} without rows in it. Social networks and editors drop them when they save"
-            " a picture anew: ask for the original file or its CSV"
-        ) from None
-    return table
+    raise RowsLostError(
+        f"not a gpubench file: {kind or 'a page or SVG'} without rows in it. Social networks and editors drop them when"
+        " they save a picture anew: ask for the original file or its CSV"
+    )
 
 
 def _png_text(content: bytes) -> bytes:
@@ -98,22 +91,10 @@ def _png_text(content: bytes) -> bytes:
     return "".join(part or "" for part in parts).encode("ascii", "replace")
 
 
-def _gunzipped(content: bytes) -> bytes:
-    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    table = stream.decompress(content, _most_of(content))
-    if not stream.eof:
-        raise RowsLostError
-    return table
-
-
-def _most_of(content: bytes) -> int:
-    return min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content)))
-
-
-def _unpacked(text: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    content = base64.b64decode(text)
-    table = stream.decompress(content, _most_of(content))
+def _unpacked(content: bytes) -> bytes:
+    """Return what zlib or gzip packed, up to a limit. Raises RowsLostError beyond it, or where the end is missing."""
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    table = stream.decompress(content, min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content))))
     if not stream.eof:
         raise RowsLostError
     return table

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from gpubench.rows.embed import RowsLostError, table_in
 
 OURS = ("schema", "suite")
 """Columns that tell our files, of any schema, from other people's."""
-BATCH_BYTES = 16 << 20
-"""Files of one header are parsed together up to this size."""
+CHUNK_BYTES = 16 << 20
+"""Files are read together up to this size."""
 
 csv.field_size_limit(1 << 30)  # a long run's laps
 
@@ -29,38 +26,29 @@ class File:
     content: bytes
     """The whole file; its first line is the header."""
 
-    @property
-    def body(self) -> memoryview:
-        """What follows the header, not copied."""
-        end = self.content.find(b"\n")
-        return memoryview(self.content)[end + 1 if end >= 0 else len(self.content) :]
+    @cached_property
+    def body(self) -> bytes:
+        """The lines after the header."""
+        return self.content.partition(b"\n")[2]
 
     @cached_property
-    def newlines(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """Return the places of its newlines, that of the header included."""
-        return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))
-
-    @property
     def lines(self) -> list[bytes]:
-        """Those of the body, which ends with a newline."""
-        return [line.rstrip(b"\r") for line in bytes(self.body).split(b"\n")[:-1]]
+        """The lines of the body. The last one is empty unless its newline is missing."""
+        return [line.rstrip(b"\r") for line in self.body.split(b"\n")]
 
 
-def batches(paths: Sequence[Path], problems: list[str]) -> Iterator[list[File]]:
-    """Readable files of our kind, in order, grouped where neighbours have one header."""
-    batch: list[File] = []
+def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
+    """Return the files, and the CSV files of the folders, in order: neighbours together up to CHUNK_BYTES."""
+    chunks: list[list[Path]] = [[]]
     size = 0
     for path in _files(paths, problems):
-        file = _opened(path, problems)
-        if file is None:
-            continue
-        if batch and (file.names != batch[0].names or size + len(file.content) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += len(file.content)
-    if batch:
-        yield batch
+        length = path.stat().st_size if path.is_file() else 0
+        if chunks[-1] and size + length > CHUNK_BYTES:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(path)
+        size += length
+    return chunks
 
 
 def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
@@ -75,7 +63,7 @@ def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
         yield from found
 
 
-def _opened(path: Path, problems: list[str]) -> File | None:
+def opened(path: Path, problems: list[str]) -> File | None:
     """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end

@@ -1,19 +1,20 @@
-"""Parses many CSV files at once, with polars, into columns. read.py calls it.
+"""Parse CSV files with polars into columns. read.py calls it.
 
-Only rows without a fault pass: a batch with any other is left to lines.py.
+Only rows without a fault pass: files with any other are left to lines.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 
+from gpubench.rows.column import breaks
 from gpubench.rows.files import File
-from gpubench.rows.lines import REQUIRED, may_not_hold
-from gpubench.rows.row import DIGEST, END, FLAGS, NUMBERS, SCHEMA
+from gpubench.rows.lines import REQUIRED, number_of
+from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMBERS, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
 """Columns that distinguish rows. Blanks at their ends are removed."""
@@ -53,18 +54,12 @@ def _has_blank_ends(column: pl.Series) -> bool:
     return any(text != text.strip() for text in column.unique() if text)
 
 
-def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
-    """Return the rows of `lines.typed` for polars."""
-    kinds = {str(name): pl.Float64 if name in NUMBERS else pl.String for name in frame}
-    return pl.DataFrame({name: frame[name].tolist() for name in kinds}, schema=kinds)
-
-
-def _constant_in(table: pl.DataFrame) -> set[str]:
-    """Return the columns that have one value in all rows."""
-    if table.is_empty():
-        return set()
-    alike = table.select((pl.all() == pl.all().first()).all())
-    return {name for name in alike.columns if alike[name][0]}
+def from_cells(rows: Collection[Sequence[str]]) -> pl.DataFrame:
+    """Return rows of cells in our columns, from `lines.good_rows`, as a table for `part_of`."""
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
+    numbers = {name: [number_of(cell) for cell in columns[name]] for name in NUMBERS}
+    schema = {name: pl.Float64 if name in NUMBERS else pl.String for name in COLUMNS}
+    return pl.DataFrame({**columns, **numbers}, schema=schema)
 
 
 def empty(columns: Sequence[str]) -> pl.DataFrame:
@@ -73,25 +68,32 @@ def empty(columns: Sequence[str]) -> pl.DataFrame:
 
 
 def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """Move the table to pandas and leave it empty; a column of one value takes no memory."""
+    """Move the table to pandas, column by column, and leave it empty.
+
+    A column of one value is that value seen many times: to fill such columns takes a sixth of the time of reading.
+    """
     rows, constant = table.height, _constant_in(table)
-    columns = {dtype: [name for name in table.columns if _dtype_of(name) is dtype] for dtype in (object, float, bool)}
-    blocks = []
-    for dtype, names in columns.items():
-        firsts = np.array([[table[name][0]] for name in names if name in constant], dtype).reshape(-1, 1)
-        blocks.append((np.broadcast_to(firsts, (len(firsts), rows)), [name for name in names if name in constant]))
-        varied = [name for name in names if name not in constant]
+    types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in table.columns}
+    frames = []
+    for dtype in (object, float, bool):
+        alike, varied = (
+            [name for name in types if types[name] is dtype and (name in constant) == one] for one in (True, False)
+        )
+        firsts = np.array([[table[name][0]] for name in alike], dtype).reshape(-1, 1)
         block = np.empty((len(varied), rows), dtype)
         for name, values in zip(varied, block, strict=True):
             values[:] = _values_of(table.drop_in_place(name))
-        blocks.append((block, varied))
-    frames = [pd.DataFrame(block.T, columns=names, dtype=block.dtype, copy=False) for block, names in blocks]
+        for values, names in ((np.broadcast_to(firsts, (len(alike), rows)), alike), (block, varied)):
+            frames.append(pd.DataFrame(values.T, columns=names, dtype=values.dtype, copy=False))
     return pd.concat(frames, axis=1)
 
 
-def _dtype_of(name: str) -> type:
-    """Return the type of a column in pandas."""
-    return float if name in NUMBERS else bool if name in FLAGS else object
+def _constant_in(table: pl.DataFrame) -> set[str]:
+    """Return the columns that have one value in all rows."""
+    if table.is_empty():
+        return set()
+    alike = table.select((pl.all() == pl.all().first()).all())
+    return {name for name in alike.columns if alike[name][0]}
 
 
 def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
@@ -108,25 +110,24 @@ def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
 
 def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """Return a number for each row, from 0, the same for rows that agree in all of these columns."""
-    keys = table.select(columns)
-    constant = _constant_in(keys)
-    varied = [name for name in columns if name not in constant]
+    varied = [name for name in columns if table[name].n_unique() > 1]
     if not varied:
         return np.zeros(table.height, np.int64)
-    groups = keys.select(varied).unique(maintain_order=True).with_row_index("identity")
-    numbered = keys.select(varied).join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
+    keys = table.select(varied)
+    groups = keys.unique(maintain_order=True).with_row_index("identity")
+    numbered = keys.join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
     return numbered["identity"].to_numpy().astype(np.int64)
 
 
-def at_once(batch: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
-    """Return the rows of all files, or None where a line has to be read separately."""
-    names = batch[0].names
+def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return the rows of files with one header, or None where a line has to be read separately."""
+    names = files[0].names
     if names[-1] != END or not set(REQUIRED) <= set(names):
         return None
-    if any(len(file.newlines) < 2 or file.content[-1:] != b"\n" or b"\0" in file.content for file in batch):
+    if any(file.content[-1:] != b"\n" or b"\0" in file.content for file in files):
         return None
-    content = b"".join([file.body for file in batch])
-    if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
+    content = b"".join([file.body for file in files])
+    if not content or (b"\r" in content and content.count(b"\r") != content.count(b"\r\n")):
         return None
     known = [at for at, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
     try:
@@ -142,9 +143,8 @@ def at_once(batch: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | Non
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
-    if frame.height != sum(len(file.newlines) - 1 for file in batch) or not _is_good(frame):
-        return None
-    return part_of(frame, columns)
+    lines = sum(len(file.lines) - 1 for file in files)
+    return part_of(frame, columns) if frame.height == lines and _is_good(frame) else None
 
 
 def _is_good(frame: pl.DataFrame) -> bool:
@@ -158,6 +158,6 @@ def _is_good(frame: pl.DataFrame) -> bool:
     for name in NUMBERS:
         if nulls.get(name, frame.height) < frame.height:
             values = frame[name].drop_nulls().to_numpy()
-            if not np.isfinite(values).all() or may_not_hold(name, values).any():
+            if not np.isfinite(values).all() or breaks(values, ABOUT[name].allowed, whole=name in INTEGERS).any():
                 return False
     return True

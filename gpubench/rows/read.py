@@ -1,7 +1,6 @@
-"""CSV files (or charts and reports that carry one) to one table of rows, with every problem named.
+"""Read CSV files, or charts and reports that carry one, into one table of rows, with every problem named.
 
-Good rows are used whatever the others are. Files are read many at once; only where that fails is each looked at line
-by line.
+Good rows are used whatever the others are. Neighbouring files are read at once; where that fails, line by line.
 """
 
 import csv
@@ -10,16 +9,24 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
-from gpubench.rows.files import File, batches, split
-from gpubench.rows.lines import good_rows, typed
+from gpubench.rows.files import chunks_of, opened, split
+from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+READERS = 2
+"""Threads that read files: one hashes rows while polars parses those of the other."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,43 +39,44 @@ class Loaded:
 
     frame: pd.DataFrame
     problems: list[str] = field(default_factory=list)
-    kept: "tuple[_Kept, ...]" = ()
-    """The same rows as the text they were, where that was asked for."""
-    files: tuple[Path, ...] = ()
-    firsts: tuple[int, ...] = ()
-    """The place of each file's first row in the frame's index; that of the next file's where it has none."""
+    sources: "tuple[Source, ...]" = ()
+    """The files, in the order of the rows."""
 
     def file_of(self, place: int) -> Path:
-        """The file that the row at this place of the frame's index is from."""
-        return self.files[bisect_right(self.firsts, place) - 1]
+        """Return the file that the row at this place of the frame's index is from."""
+        return self.sources[bisect_right(self._ends, place)].path
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(len(source.numbers) for source in self.sources))
 
     def __repr__(self) -> str:
-        """How many rows there are of what."""
+        """Return how many rows there are of what."""
         suites, cards = (", ".join(map(shown, self.frame[name].unique()[:4])) for name in ("suite", "card"))
         return f"{len(self.frame)} rows of {suites} on {cards}; {len(self.problems)} problems"
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows, a column for each of the table's."""
+        """Return the rows, a column for each of the table's."""
         return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
-        """The CSV of the rows at these places of the frame's index, or of all, as the text it was; needs `keep`."""
+        """Return the CSV of the rows at these places of the frame's index, or of all, as it was; needs `keep`."""
         wanted = None if rows is None else set(rows)
         out, first = [",".join(COLUMNS).encode()], 0
-        for part in self.kept:
-            lines = [line for at, line in enumerate(part.lines, start=first) if wanted is None or at in wanted]
-            out += lines if part.names == COLUMNS else [_in_columns(part.names, line) for line in lines]
-            first += len(part.lines)
+        for source in self.sources:
+            lines = [line for at, line in enumerate(source.lines, start=first) if wanted is None or at in wanted]
+            out += lines if source.names == COLUMNS else [_in_our_columns(source.names, line) for line in lines]
+            first += len(source.lines)
         return b"\n".join(out) + b"\n"
 
     @property
     def places(self) -> list["Place"]:
-        """Where each row stands; needs `keep`."""
-        return [Place(part.path, int(number), part.header) for part in self.kept for number in part.numbers]
+        """Return where each row is."""
+        return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
 
 
 class Place(NamedTuple):
-    """Where a row stands."""
+    """Where a row is."""
 
     path: Path
     line: int
@@ -77,15 +85,18 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Source:
+    """A file, and which of its lines are rows."""
+
     path: Path
     header: tuple[str, ...]
     """The columns of the file."""
-    names: tuple[str, ...]
-    """The columns of `lines`: the same, or ours."""
-    lines: Sequence[bytes]
     numbers: Sequence[int]
-    """By line its number in the file."""
+    """The line of each row."""
+    names: tuple[str, ...]
+    """The columns of `lines`: those of the file, or ours."""
+    lines: Sequence[bytes]
+    """The text of each row; nothing where that was not asked for."""
 
 
 def load(
@@ -94,63 +105,62 @@ def load(
     """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
 
     Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
-    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the rows' own text stays
-    in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
+    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the text of the rows
+    stays in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
     """
-    import polars as pl  # most commands are to start without it
+    import polars as pl  # most commands start without it
 
     from gpubench.rows import parse
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
-    parts = [parse.empty(columns)]
-    kept: list[_Kept] = []
-    files: list[Path] = []
-    firsts = [0]
-    with ThreadPoolExecutor(1) as pool:
-        for batch in batches(paths, problems):
-            parsing = pool.submit(parse.at_once, batch, columns)
-            changed = [edited(file) for file in batch]  # polars leaves the interpreter free meanwhile
-            part = parsing.result()
-            if part is not None:
-                parts.append(part)
-                counts = [len(file.newlines) - 1 for file in batch]
-                for file, numbers in zip(batch, changed, strict=True):
-                    problems += named(file.path, numbers)
-                if keep:
-                    kept += [
-                        _Kept(file.path, file.names, file.names, file.lines, range(2, len(file.newlines) + 1))
-                        for file in batch
-                    ]
-            else:
-                frames = [good_rows(file, problems) for file in batch]
-                parts += [parse.part_of(parse.from_pandas(typed(frame)), columns) for frame in frames]
-                counts = [len(frame) for frame in frames]
-                if keep:
-                    kept += [_lines_of(file, frame) for file, frame in zip(batch, frames, strict=True)]
-            files += [file.path for file in batch]
-            for count in counts:
-                firsts.append(firsts[-1] + count)
-    table = pl.concat(parts)
+    chunks = chunks_of(paths, problems)
+    with ThreadPoolExecutor(READERS) as pool:  # polars leaves the interpreter to the other one
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
+    problems += [problem for *_, of_chunk in parts for problem in of_chunk]
+    sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
+    table = pl.concat([parse.empty(columns), *(table for tables, *_ in parts for table in tables)])
     parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
-    frame = frame if identities is None else frame.assign(identity=identities)
-    return Loaded(frame, problems, tuple(kept), tuple(files), tuple(firsts[:-1]))
+    return Loaded(frame if identities is None else frame.assign(identity=identities), problems, sources)
 
 
-def _lines_of(file: File, frame: pd.DataFrame) -> _Kept:
-    """Rows of `good_rows` as lines of a table of ours."""
+def _read(
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
+) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
+    """Return the rows of some files, the files and their problems.
+
+    Neighbours with one header are read at once, or line by line where there is anything wrong.
+    """
+    from gpubench.rows import parse
+
+    tables, sources, problems = list[Any](), list[Source](), list[str]()
+    files = [file for path in paths if (file := opened(path, problems))]
+    for names, run in groupby(files, key=lambda file: file.names):
+        neighbours = list(run)
+        table = parse.at_once(neighbours, columns)
+        if table is not None:
+            tables.append(table)
+        for file in neighbours:
+            if table is not None:
+                problems += named(file.path, edited(file))
+                lines = file.lines[:-1]
+                sources.append(Source(file.path, names, range(2, len(lines) + 2), names, lines if keep else ()))
+            else:
+                rows = good_rows(file, problems)
+                tables.append(parse.part_of(parse.from_cells(rows.values()), columns))
+                texts = list(map(_csv_line, rows.values())) if keep else []
+                sources.append(Source(file.path, names, list(rows), COLUMNS, texts))
+    return tables, sources, problems
+
+
+def _in_our_columns(names: Sequence[str], line: bytes) -> bytes:
+    """Return a line of a table with other columns as one with ours."""
+    return _csv_line(in_our_columns(names, split(line.decode())))
+
+
+def _csv_line(cells: Sequence[str]) -> bytes:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(
-        frame.reindex(columns=list(COLUMNS), fill_value="").assign(end="end").itertuples(index=False)
-    )
-    lines = out.getvalue().encode().split(b"\n")[:-1]
-    return _Kept(file.path, file.names, COLUMNS, lines, list(frame.index))
-
-
-def _in_columns(names: Sequence[str], line: bytes) -> bytes:
-    """A line of a table with other columns as one with ours."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(in_our_columns(names, split(line.decode())))
+    csv.writer(out, lineterminator="").writerow(cells)
     return out.getvalue().encode()

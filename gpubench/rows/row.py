@@ -235,7 +235,7 @@ class Row:
         role=Role.FIGURE,
     )
     startup_seconds: float | None = figure(
-        "record", "s", "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown"
+        "measurement", "s", "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown"
     )
     setup_seconds: float | None = figure("measurement", "s", "building model and data, before the first step")
     precision_error: float | None = figure(

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
+from gpubench.runner.cases import ModelRecipe
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import ModelRecipe
 from gpubench.suite.suite import Suite
 
 

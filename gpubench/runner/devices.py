@@ -56,10 +56,7 @@ def check_processes(
         same_kind = [other for other in devices if other.kind == device.kind]
         available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
         if device.kind != "cpu" and most > available:
-            problem = f"--processes {most}: each needs one device, and from {device.device} on there are {available}"
-            if len(chosen) > 1:
-                raise UserError(
-                    f"{problem}. Give --device {chosen[0].device} to use it and the devices after it together, or leave"
-                    " out --processes to measure the devices in turn"
-                )
-            raise UserError(f"{problem}; give fewer, or another first --device")
+            raise UserError(
+                f"--processes {most}: each needs one device, and from {device.device} on there are {available}; give"
+                " fewer, or only the first --device of the group"
+            )

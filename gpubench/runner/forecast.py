@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gpubench.data import datasets
+from gpubench.printed import duration
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -24,7 +25,7 @@ def forecast(left: Sequence[Trial], searches: int, options: Options, now: dateti
     """
     running = [trial.case for trial in left if not trial.case.refusal]
     limit = options.limit_seconds(options.mode)
-    stop = f" Trials stop at {span(limit)} (--time-limit)." if limit else ""
+    stop = f" Trials stop at {duration(round(limit))} (--time-limit)." if limit else ""
     what = "whole run" if options.mode == "full" else "trial"
     parts = [f"{len(running)} {what}{'s' * (len(running) != 1)}{' or more' * bool(options.until)}"]
     parts[0] += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
@@ -36,7 +37,7 @@ def forecast(left: Sequence[Trial], searches: int, options: Options, now: dateti
         least = typical_seconds(running, searches, options)
         most = max(least, (options.budget_seconds or 0.0) if options.until else 0.0)
         last = now + timedelta(seconds=most)
-        parts[0] += f", about {span(least)}" + (f" to {span(most)}" if most > least else "")
+        parts[0] += f", about {duration(round(least))}" + (f" to {duration(round(most))}" if most > least else "")
         parts.append(f"ends about {moment(last, now)}")
     parts[1:1] = [f"data: {data}" for data in [data_of(running)] if data]
     if running:
@@ -61,14 +62,6 @@ def data_of(cases: Iterable[Case]) -> str:
         kind = "generated" if name == "synthetic" else "real" if official.issuperset(name.split("+")) else "your own"
         parts.append(f"{name} ({kind})")
     return ", ".join(parts)
-
-
-def span(seconds: float) -> str:
-    """Return a duration in minutes: `14 min`, `3 h 20 min`; below a minute in seconds."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(max(1, round(seconds / 60)), 60)
-    return " ".join([f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes))
 
 
 def moment(when: datetime, now: datetime) -> str:

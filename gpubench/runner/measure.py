@@ -4,12 +4,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
 from gpubench.runner.process import Message, Outcome, RunChild
-from gpubench.runner.progress import Listener
+from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
@@ -20,29 +20,20 @@ COLLECTIVE_SECONDS = 300.0
 """Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
 
-@dataclass(frozen=True)
-class MeasuredTrial:
-    """The measurement of a trial."""
-
-    measurement: Measurement
-    startup_seconds: float | None = None
-    """Time of its process outside of training; None if it did not train."""
-
-
 class Measure:
     """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile.
 
     Args:
         session: the run.
         run_child: starts the process.
-        listener: gets laps and the suite's output.
+        progress: shows laps and the suite's output.
     """
 
-    def __init__(self, session: Session, run_child: RunChild, listener: Listener) -> None:
-        self._session, self._run_child, self._listener = session, run_child, listener
+    def __init__(self, session: Session, run_child: RunChild, progress: TrialProgress) -> None:
+        self._session, self._run_child, self._progress = session, run_child, progress
         self._cpu_energy, self._all_visible = host.cpu_energy(), host.all_processes_visible()
 
-    def __call__(self, trial: Trial) -> MeasuredTrial:
+    def __call__(self, trial: Trial) -> Measurement:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
@@ -53,11 +44,12 @@ class Measure:
         telemetry = sampler.telemetry(measurement.laps)
         if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
-        measurement = replace(measurement, telemetry=telemetry)
+        inside = (outcome.answer or {}).get("train_call_seconds")
+        startup_seconds = None if inside is None else outcome.seconds - float(inside)
+        measurement = replace(measurement, telemetry=telemetry, startup_seconds=startup_seconds)
         if on_cpu and case.memory_limit_bytes:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
-        inside = (outcome.answer or {}).get("train_call_seconds")
-        return MeasuredTrial(measurement, outcome.seconds - float(inside) if inside is not None else None)
+        return measurement
 
     def _placed(self, trial: Trial) -> Trial:
         """Return the trial with the folders of this machine."""
@@ -87,7 +79,7 @@ class Measure:
 
         def on_event(event: Message) -> None:
             sampler.hear(event)
-            self._listener.lap(event)
+            self._progress.lap(event)
 
         return self._run_child(
             {
@@ -99,7 +91,7 @@ class Measure:
             },
             on_event=on_event,
             # A progress bar rewrites its line: print its last state.
-            on_output=lambda line: self._listener.say("    " + line.rpartition("\r")[2]),
+            on_output=lambda line: self._progress.say("    " + line.rpartition("\r")[2]),
             on_wake=sampler.tick,
             time_limit_seconds=limit_seconds,
             # A group has one more process, its agent, with about as much resident memory before training.

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,13 @@ from typing import Any
 import platformdirs
 from filelock import FileLock
 
-from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware import host
-from gpubench.hardware.environment import Device, cpu_count, devices_of
+from gpubench.hardware.environment import Device, cpu_count
 from gpubench.hardware.readers import readers
 from gpubench.hardware.telemetry import PROCESSES_SECONDS, foreign
-from gpubench.runner.cases import choose_precisions
-from gpubench.runner.devices import choose_devices
-from gpubench.runner.process import RunChild, describe, run_child
-from gpubench.suite.precisions import multiplied_in as multiplied_in
+from gpubench.runner.process import RunChild, run_child
 
-SOAK_SECONDS = 30.0
 CPU_SOAK_SECONDS = 2.0
 """Enough for a CPU to leave its idle clock."""
 TIME_LIMIT_SECONDS = 300.0
@@ -120,29 +115,6 @@ class _OtherPrograms:
         if share > host.SHARED_CPU:
             return f"other programs ({share:.0%} of the CPUs)"
         return f"{self._most} other program{'s' * (self._most > 1)}" if self._most else ""
-
-
-def soak_seconds(device: Device) -> float:
-    """Return how long a device is warmed before its peak is measured."""
-    return CPU_SOAK_SECONDS if device.kind == "cpu" else SOAK_SECONDS
-
-
-def report(device_option: str, precision_option: str, threads: int) -> Iterator[tuple[Device, str, Peak | str]]:
-    """Measure every device and precision in turn; yields the peak, or why there is none."""
-    console = Screen(stderr=True)
-    facts = describe()
-    for device in choose_devices(device_option, devices_of(facts)):
-        seconds = soak_seconds(device)
-        for precision in dict.fromkeys(map(multiplied_in, choose_precisions(precision_option, device))):
-            if precision in device.unsupported:
-                yield device, precision, device.unsupported[precision]
-                continue
-            console.print(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warm-up", markup=False)
-            try:
-                yield device, precision, measure(device, facts["torch"], precision, threads, seconds, console.print)
-            except UserError as error:
-                yield device, precision, str(error)
-            seconds = CPU_SOAK_SECONDS  # warm by now
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:

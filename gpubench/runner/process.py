@@ -91,7 +91,7 @@ def run_child(
     """
     started = time.monotonic()
     with scratch.folder() as folder:
-        child, ours, lifeline = _start(subprocess.PIPE, folder)
+        child, ours, lifeline = _start(subprocess.PIPE)
         with ours, lifeline:
             watch = _Watch(child, ours, on_event, on_output, on_wake)
             try:
@@ -114,17 +114,14 @@ def run_child(
     )
 
 
-def _start(output: int, folder: str) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-    """Return a worker that waits for its task, our end of its socket, and a pipe; the worker ends if the pipe closes.
-
-    Its command line has its temporary `folder`, by which `scratch.sweep` finds a worker that outlives its parent.
-    """
+def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
+    """Return a worker that waits for its task, our end of its socket, and a pipe: the worker ends when that closes."""
     ours, theirs = socket.socketpair()
     lifeline, parent_end = os.pipe()  # the kernel closes `parent_end` when this process dies, however it dies
     with theirs, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
             # -P: a random.py in the user's folder must not replace the standard library's
-            [sys.executable, "-P", "-m", scratch.WORKER, str(theirs.fileno()), str(lifeline), folder],
+            [sys.executable, "-P", "-m", "gpubench.worker", str(theirs.fileno()), str(lifeline)],
             pass_fds=[theirs.fileno(), lifeline],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -138,8 +135,7 @@ class ServingChild:
     """A child that sends a message and then answers questions, until the `with` block ends it. It prints nothing."""
 
     def __init__(self, task: Message) -> None:
-        self._folder = scratch.folder()
-        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL, self._folder.__enter__())
+        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
         self._messages = self._socket.makefile("rb")
         self._send(task)
 
@@ -151,7 +147,6 @@ class ServingChild:
         self._socket.close()
         self._lifeline.close()
         _kill_group(self._child)
-        self._folder.__exit__(None, None, None)
 
     def ask(self, question: Message, patience_seconds: float | None) -> Any:
         """Return the child's answer, or None if there is none in time or the child has ended."""

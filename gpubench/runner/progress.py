@@ -1,32 +1,20 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
-import sys
 import time
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpubench.console import Screen
-from gpubench.printed import shown
+from gpubench.printed import duration, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
-from gpubench.runner.forecast import moment, span
+from gpubench.runner.forecast import moment
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
-
-
-class Listener(Protocol):
-    """Gets messages while a trial runs."""
-
-    def say(self, text: str) -> None:
-        """Print a line for the user."""
-
-    def lap(self, event: Message) -> None:
-        """Show the progress of the running trial."""
 
 
 class TrialProgress:
@@ -99,7 +87,9 @@ class TrialProgress:
         if self._bar.disable and fraction and now - self._logged > LOG_SECONDS:
             self._logged = now
             spent = now - self._started
-            left = f"{fraction:.0%} after {span(spent)}, about {span(spent / fraction - spent)} left"
+            left = (
+                f"{fraction:.0%} after {duration(round(spent))}, about {duration(round(spent / fraction - spent))} left"
+            )
             self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{rate_text and f' ({rate_text})'}")
 
     def finish(self, trial: Trial, row: Row) -> None:
@@ -114,46 +104,20 @@ class TrialProgress:
         if self._timed == 0:
             return ""
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
-        return f"{_duration(spent / (self._timed + fraction) * (self.total - self._done - fraction))} left"
+        return f"{duration(round(spent / (self._timed + fraction) * (self.total - self._done - fraction)))} left"
 
     def time_left(self, now: datetime) -> str:
         """Return how long the rest takes at the rate so far."""
         seconds = self._spent / max(1, self._timed) * (self.total - self._done)
         end = moment(now + timedelta(seconds=seconds), now)
-        return f"about {span(seconds)} left; ends about {end}"
-
-
-class HintLine:
-    """Shows the slow step that runs now in the terminal's last line; prints nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def __enter__(self) -> "HintLine":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Replace the line."""
-        if sys.stderr.isatty():
-            self.clear()
-            print(f"{text} ...", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def clear(self) -> None:
-        """Erase the line, before another one is printed."""
-        if self._shown:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-            self._shown = False
+        return f"about {duration(round(seconds))} left; ends about {end}"
 
 
 def describe(row: Row, unit: str) -> str:
     """Return the result of a finished trial in one line: seconds, rate, quality, marks."""
     if row.status != "ok" or row.seconds is None:
         return f"{row.status}: {row.reason}"
-    parts = [f"{_duration(row.seconds)} {row.measured}"]
+    parts = [f"{duration(row.seconds)} {row.measured}"]
     if row.samples_per_second:
         parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
     for name, about in SHOWN_QUALITIES.items():
@@ -165,11 +129,3 @@ def describe(row: Row, unit: str) -> str:
     if row.reason:
         parts.append(row.reason)
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -32,9 +32,7 @@ class Setting:
     """Highest rates of the device in the case's precision."""
 
 
-def row_of(
-    trial: Trial, measurement: Measurement, setting: Setting, *, started: str, startup_seconds: float | None
-) -> Row:
+def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started: str) -> Row:
     """Return the row of one trial."""
     sources = {
         "case": trial.case,
@@ -54,7 +52,6 @@ def row_of(
         **_of_case(trial.case),
         **_of_time(measurement, setting.band),
         "started": started,
-        "startup_seconds": startup_seconds,
         "reason": "; ".join(map(without_names, filter(None, [measurement.reason, *_left_out(measurement.quality)]))),
         "marks": _marks(measurement, setting.peak),
         "allocator_retries": measurement.allocator_retries if setting.device.kind == "cuda" else None,

@@ -16,16 +16,15 @@ from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
-from gpubench.runner.measure import Measure, MeasuredTrial
+from gpubench.runner.measure import Measure
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import EarlierRun, terms_of
 from gpubench.runner.rounds import Rounds
-from gpubench.runner.session import Session, open_session, print_plan
+from gpubench.runner.session import RunSummary, Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
-from gpubench.runner.summary import RunSummary
 from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Trial
@@ -177,8 +176,8 @@ class TrialRunner:
             self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.to_confirm(case))
         self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
-        trial, measured = self._batches.measured(trial)
-        row = self._row_of(trial, measured, started)
+        trial, measurement = self._batches.measured(trial)
+        row = self._row_of(trial, measurement, started)
         with self._interrupts.held():
             file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
@@ -198,9 +197,9 @@ class TrialRunner:
     def unrun_rows(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
         """Return a row for each trial that will not run."""
         now = _now()
-        return [self._row_of(trial, MeasuredTrial(why), now) for trial in trials]
+        return [self._row_of(trial, why, now) for trial in trials]
 
-    def _row_of(self, trial: Trial, measured: MeasuredTrial, started: str) -> Row:
+    def _row_of(self, trial: Trial, measurement: Measurement, started: str) -> Row:
         session, earlier, case = self._session, self._earlier, trial.case
         setting = Setting(
             device=session.devices[case.device],
@@ -211,7 +210,7 @@ class TrialRunner:
             band=session.suites[case.suite].suite.projected_over_full,
             peak=self._warm_up.peak_of(case),
         )
-        return row_of(trial, measured.measurement, setting, started=started, startup_seconds=measured.startup_seconds)
+        return row_of(trial, measurement, setting, started=started)
 
 
 def _now() -> str:

@@ -3,20 +3,15 @@
 import contextlib
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from gpubench.errors import UserError
 from gpubench.rows.lock import lock
 
 PREFIX = "gpubench-child-"
-WORKER = "gpubench.worker"
-"""The module that a child runs; it is in the child's command line."""
 
 
 @contextmanager
@@ -38,10 +33,7 @@ def folder() -> Iterator[str]:
 
 
 def sweep() -> None:
-    """Remove folders that killed processes of this user left, and kill their children.
-
-    A child that was stopped (SIGSTOP) when its parent was killed still exists.
-    """
+    """Remove folders that killed processes of this user left."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # in use, or removed by another run
             if path.lstat().st_uid != os.getuid():
@@ -49,7 +41,6 @@ def sweep() -> None:
             descriptor, locked = _locked(path)
             try:
                 if locked:
-                    _end_children_of(path)
                     shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)
@@ -63,12 +54,3 @@ def _locked(path: Path) -> tuple[int, bool]:
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def _end_children_of(path: Path) -> None:
-    """Kill the process groups of the workers that were started with this folder."""
-    for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or []
-        if WORKER in command and str(path) in command:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(os.getpgid(process.pid), signal.SIGKILL)

@@ -16,11 +16,10 @@ from gpubench.hardware.readers import readers, state_of, with_free_memory
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 from gpubench.rows.params import params_text
-from gpubench.runner.cases import cases_of, choose_precisions
+from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
 from gpubench.runner.data import Data, find_data, find_weights
 from gpubench.runner.devices import check_processes, choose_devices
 from gpubench.runner.options import Options
-from gpubench.runner.recipes import recipes_of
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case
 
@@ -49,6 +48,18 @@ class Session:
     def card_state(self, device: str) -> CardState:
         """Return the current settings of the card."""
         return state_of(self.devices[device], self.cards[device])
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The result of a run."""
+
+    exit_code: int
+    """0 if every trial is ok or unsupported, 4 if one failed, 130 if the run was stopped."""
+    path: Path | None = None
+    """The CSV file of its rows; None if this process wrote none."""
+    sessions: frozenset[str] = frozenset()
+    """Sessions of the rows that it wrote; empty if it wrote none or was stopped."""
 
 
 def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, console: Console) -> Session:

@@ -6,6 +6,7 @@ from gpubench.errors import UserError
 from gpubench.runner import measured_peaks
 from gpubench.runner.process import RunChild
 from gpubench.runner.session import Session
+from gpubench.suite.precisions import multiplied_in
 from gpubench.suite.trial import Case
 
 SOAK_SECONDS = 30.0
@@ -77,4 +78,4 @@ def devices_of(case: Case) -> list[str]:
 
 
 def _key(case: Case) -> PeakKey:
-    return case.device, measured_peaks.multiplied_in(case.precision), int(case.params["threads"])
+    return case.device, multiplied_in(case.precision), int(case.params["threads"])

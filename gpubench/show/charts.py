@@ -1,5 +1,6 @@
 """Chooses which charts of the results are drawn, and writes them as files. `page` and the commands call it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ MOST_BARS = 40
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str, unit: str = "") -> list[str]:
+def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str) -> list[str]:
     """Write the charts of the first results, or `every` chart; return lines to print: paths, and what was not drawn.
 
     Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
@@ -31,7 +32,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
         folder.mkdir(parents=True, exist_ok=True)
         with style(theme):
             for chart in charts:
-                paths += save(figure_of(chart, unit=unit), folder / chart.name, answer.table(chart.cases), kinds)
+                paths += save(figure_of(chart), folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
     return [*paths, *_not_drawn(answer, charts)]
@@ -63,9 +64,10 @@ def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
     return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
 
 
-def charts_of(section: Section) -> list[Chart]:
-    """Return the charts of a section and of its results that show more than one figure."""
-    return worth_drawing([*(chart for result in section.results for chart in result.charts), *section.charts])
+def charts_of(section: Section, most: int | None = None) -> list[Chart]:
+    """Return the charts of a section and of its results, or of the first `most`, that show more than one figure."""
+    of_results = [charts for result in section.results if (charts := worth_drawing(result.charts))]
+    return worth_drawing([*itertools.chain.from_iterable(of_results[:most]), *section.charts])
 
 
 def _figures(chart: Chart) -> int:
@@ -75,22 +77,22 @@ def _figures(chart: Chart) -> int:
     return sum(len(line.points) for line in chart.lines if not line.of)
 
 
-def figure_of(chart: Chart, *, width: float = SIZE[0], unit: str = "", framed: bool = True) -> "Figure":
+def figure_of(chart: Chart, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
     """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
-    chart = drawn(chart, unit)
+    chart = drawn(chart)
     if isinstance(chart, Bars):
         return bars.figure_of(chart, width, framed=framed)
     return lines.figure_of(chart, width, framed=framed)
 
 
-def drawn(chart: Chart, unit: str = "") -> Chart:
-    """Return the chart as it is drawn: in `unit` or the best one, and without lines or bars that are too many."""
+def drawn(chart: Chart) -> Chart:
+    """Return the chart as it is drawn: in the best unit of time, and without lines or bars that are too many."""
     if isinstance(chart, Lines):
         names = [line.name for line in chart.lines if not line.of]
         kept = tuple(line for line in chart.lines if (line.of or line.name) in names[: lines.MOST])
         return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
     if chart.unit == "s" and chart.reference is None:
-        chart = _in_unit(chart, unit)
+        chart = _in_unit(chart)
     groups = _kept(chart.groups)
     more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
     subtitle = f"{chart.subtitle}; logarithmic axis" if bars.logarithmic(chart) else chart.subtitle
@@ -102,10 +104,10 @@ def _foot(chart: Chart, more: int) -> str:
     return ". ".join(filter(None, [chart.foot.rstrip(". "), f"And {more} more" if more > 0 else ""]))
 
 
-def _in_unit(chart: Bars, unit: str) -> Bars:
-    """Return the chart in another unit of time; without `unit`, the largest one in which every bar is at least 1."""
+def _in_unit(chart: Bars) -> Bars:
+    """Return the chart in the largest unit of time in which every bar is at least 1."""
     smallest = min(bars.values_of(chart), default=0)
-    unit = unit or next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
+    unit = next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
 
     def bar_of(bar: Bar) -> Bar:
         value = None if bar.value is None else bar.value / UNITS[unit]

@@ -2,6 +2,7 @@
 
 import math
 
+from gpubench.printed import size_text
 from gpubench.studies.section import Column, Estimate, Value
 
 LEAST_P = 0.0001
@@ -54,23 +55,3 @@ def significant(value: float, half_width: float | None = None) -> str:
     digits = 3 if not half_width else math.ceil(math.log10(abs(value) / half_width)) + 1
     decimals = max(0, min(max(digits, 2), 6) - 1 - magnitude)
     return f"{value:.3g}" if decimals > 6 else f"{value:,.{decimals}f}"
-
-
-def size_text(size: float) -> str:
-    """Return bytes as text in B, KiB, MiB or GiB."""
-    unit = "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.4g} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as text: `2.1 s`, `1 min 40`, `35 min`, `1 h 45`."""
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    if seconds < 570:
-        return f"{round(seconds) // 60} min {round(seconds) % 60:02}"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
-from gpubench.show.charts import charts_of, drawn, figure_of, worth_drawing
+from gpubench.show.charts import FINDINGS, charts_of, drawn, figure_of, worth_drawing
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.section import Answer, Chart, Section
@@ -80,7 +80,7 @@ def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, 
     """Return a section with its charts and tables, as the template needs them."""
     return {
         "section": section,
-        "charts": inline(charts_of(section), f"c{number}", looks),
+        "charts": inline(charts_of(section, FINDINGS), f"c{number}", looks),
         "tables": [grid_of(table) for table in section.tables],
     }
 

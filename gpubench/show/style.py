@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.printed import shortened
 from gpubench.rows.embed import png_parts, svg_description
 
 if TYPE_CHECKING:
@@ -58,14 +59,6 @@ def style(theme: str) -> Iterator[None]:
 
 LONGEST = 1000
 """Maximum length of a text in a chart, in characters: a field of a file may have millions."""
-
-
-def shortened(text: str, characters: int) -> str:
-    """Return the text; if too long, without its middle: the end of a card's name often matters."""
-    if len(text) <= characters:
-        return text
-    head = (characters - 1) * 3 // 5
-    return f"{text[:head].rstrip()}…{text[head - characters + 1 :].lstrip()}"
 
 
 @lru_cache(maxsize=4096)

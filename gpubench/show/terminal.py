@@ -1,14 +1,13 @@
 """Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
 
-import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
-from gpubench.rows.read import shown
-from gpubench.show.numbers import duration, interval_text, significant, text_of
+from gpubench.printed import duration, shortened, shown
+from gpubench.show.numbers import interval_text, significant, text_of
 from gpubench.studies.section import Answer, Column, Result, Section, Table
 from gpubench.studies.words import gain, read_of
 
@@ -346,13 +345,11 @@ def wrapped(text: str, width: int = WIDTH) -> list[str]:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return a name in at most `width` characters: without control characters, and if too long without its middle."""
-    text = shown(text)
-    while cell_len(text) > width:
-        keep = max(1, len(text) - max(3, math.ceil((cell_len(text) - width) / 2) + 2))
-        head = keep * 3 // 5
-        text = f"{text[:head]}..{text[len(text) - (keep - head) :]}"
-    return text
+    """Return a name in at most `width` columns: without control characters, and if too long without its middle."""
+    characters = width
+    while cell_len(fit := shortened(text, characters)) > width:  # wide letters
+        characters -= 1
+    return fit
 
 
 def cut(text: str, width: int) -> str:

@@ -5,5 +5,5 @@ and name it in `answer.STUDIES` and `section.ASKED`, and in `suite.suite.STUDIES
 `analysis`.
 
 `cards` ranks cards by published figures. `bound` and `listed_peaks` are the rules and the data of the roofline;
-`submit` uses them too. `ranked_cases` and `agreement` make the contents of the site.
+`submit` uses them too. `ranked_cases` makes the contents of the site.
 """

@@ -9,7 +9,6 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
-from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change
@@ -31,7 +30,7 @@ def sections(compared: Compared) -> Iterator[Section]:
             title,
             tuple(_result(c, metric) for c in changes),
             (_table(changes, workload, metric), *_groups(workload, metric)),
-            (*_seconds_charts(changes, title, metric), _chart(changes, title, metric)),
+            (_chart(changes, title, metric),),
             (),
             workload.left_out,
             words.recipe_of(workload.cases),
@@ -99,37 +98,6 @@ def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) ->
     nothing = (None,) * (len(columns) - 4)
     lines += [(hole.model, None, hole.status, *nothing, hole.reason) for hole in workload.holes]
     return Table("changes", columns, tuple(lines))
-
-
-def _seconds_charts(changes: Sequence[Comparison], title: str, metric: Metric) -> Iterator[Bars]:
-    """Yield a chart per plain pipeline: seconds of its changes, those with the fewest changed settings first."""
-    if metric.name != "seconds":
-        return
-    by_plain: dict[tuple[str, str], list[Comparison]] = {}
-    for c in changes:
-        by_plain.setdefault((c.other.label, c.other.precision), []).append(c)
-    for (label, precision), alike in by_plain.items():
-        plain, steps = alike[0].other, sorted(alike, key=lambda c: (_changed(c), -c.subject.median))
-        bar_groups = [BarGroup(PLAIN, (Bar("seconds", plain.median, plain.interval),))]
-        for c in steps:
-            gain = f"{words.gain(metric.gain_of(c.ratio).value)}x"
-            bar_groups.append(BarGroup(c.subject_name, (Bar("seconds", c.subject.median, c.subject.interval),), gain))
-        groups = [plain, *(c.subject for c in steps)]
-        yield Bars(
-            words.slug(f"{plain.suite} seconds {label} {precision}"),
-            _best(alike, metric),
-            f"Seconds per run; right: speedup over {PLAIN}; lower is better; {title}",
-            tuple(bar_groups),
-            "s",
-            foot=words.origin(groups),
-            cases=behind(groups),
-        )
-
-
-def _changed(c: Comparison) -> int:
-    """Return how many settings differ, precision included."""
-    settings = params_of(c.subject.params).items() - params_of(c.other.params).items()
-    return len(settings) + (c.subject.precision != c.other.precision)
 
 
 def _best(changes: Sequence[Comparison], metric: Metric) -> str:

@@ -40,17 +40,9 @@ def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
     return answer_to(compare_rows(loaded, question), loaded, files=files)
 
 
-def answer_to(
-    compared: Compared,
-    loaded: Loaded,
-    *,
-    files: int = 0,
-    alpha_beta: tuple[float, float] | None = None,
-    scale_to: int | None = None,
-) -> Answer:
+def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     """Return the answer that shows what was compared."""
-    studies = STUDIES | {"scaling": lambda compared: scaling.sections(compared, alpha_beta, scale_to)}
-    sections = _finished([section for study in studies.values() for section in study(compared)])
+    sections = _finished([section for study in STUDIES.values() for section in study(compared)])
     results = in_order([result for section in sections for result in section.results])
     rows = compared.frame["case"]
 
@@ -176,7 +168,11 @@ def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
 def headline(results: Sequence[Result]) -> str:
     """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
     first = results[0]
-    alike = [result for result in results if _basis(result) == _basis(first) and result.what == first.what][:3]
+
+    def basis(result: Result) -> tuple[str, ...]:
+        return result.kind, result.what, words.basis(replace(result, caveats=()))
+
+    alike = [result for result in results if basis(result) == basis(first)][:3]
     if first.kind != "card" or first.interval or first.figure or len({result.where for result in alike}) < len(alike):
         return first.sentence
     parts = [
@@ -187,21 +183,6 @@ def headline(results: Sequence[Result]) -> str:
         ),
     ]
     return f"{', and '.join(parts)} ({first.basis})."
-
-
-def _basis(result: Result) -> tuple[object, ...]:
-    return (
-        result.kind,
-        result.suite,
-        result.models,
-        result.trials,
-        result.verdict,
-        result.settings,
-        result.differences,
-        result.projected,
-        bool(result.interval),
-        bool(result.figure),
-    )
 
 
 def only(answer: Answer, wish: str) -> Answer:

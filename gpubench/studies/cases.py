@@ -6,7 +6,7 @@ from typing import Literal
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
-from gpubench.analysis.metrics import Metric
+from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
@@ -24,7 +24,7 @@ def value_column(metric: Metric) -> Column:
     return Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None)
 
 
-def estimate(group: Group, metric: Metric) -> Value:
+def estimate(group: Group, metric: Metric = SECONDS) -> Value:
     """Return a group's median with its interval, or its status if it has no values."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None

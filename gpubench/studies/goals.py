@@ -4,9 +4,9 @@ A work is the rows of one `session` that name the study `published`. Its authors
 row. The other rows are from other machines, so no result here has a verdict.
 """
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpubench.analysis.compare import Compared
@@ -28,46 +28,35 @@ SECONDS, MINUTES = 180, 7200
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class EpochRun:
-    """The first trial of a case, epoch by epoch."""
-
-    group: Group
-    name: str
-    epochs: Sequence[Epoch]
-
-    def best(self) -> tuple[str, Epoch, float] | None:
-        """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
-        for quality, name in NAMES.items():
-            shares = [(epoch, getattr(epoch, quality)) for epoch in self.epochs]
-            stated = [(epoch, share) for epoch, share in shares if share is not None]
-            if stated:
-                return name, *max(stated, key=lambda pair: pair[1])
-        return None
-
-
 def epoch_sections(compared: Compared) -> Iterator[Section]:
     """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
     if not compared.is_usual:
         return
-    groups = [group for workload in compared.workloads for group in workload.cases if group.status in TRAINED]
-    for suite in dict.fromkeys(group.suite for group in groups):
-        runs = [run for run in _runs([group for group in groups if group.suite == suite]) if run.best()]
-        if runs:
-            results, tables = tuple(_epoch_results(runs)), tuple(map(_epoch_table, runs))
-            title, cases = f"{suite}: accuracy by epoch", behind(run.group for run in runs)
-            yield Section("epochs", suite, title, results, tables, cases=cases)
-
-
-def _runs(groups: Sequence[Group]) -> Iterator[EpochRun]:
-    """Yield the runs with at least two epochs; equal names are numbered."""
-    names: Counter[str] = Counter()
-    for group in groups:
-        epochs = epochs_in(group.row["table"])
-        if len(epochs) > 1:
-            name = ", ".join([group.model, group.precision, _where(group)])
+    runs: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
+    for workload in compared.workloads:
+        for group in workload.cases:
+            epochs = epochs_in(group.row["table"])
+            if group.status in TRAINED and len(epochs) > 1 and _best(epochs):
+                runs[group.suite].append((group, epochs))
+    for suite, trained in runs.items():
+        names = Counter[str]()
+        tables, results = [], []
+        for group, epochs in trained:
+            name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
-            yield EpochRun(group, f"{name} ({names[name]})" if names[name] > 1 else name, epochs)
+            tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
+            results.append(_epoch_result(group, epochs))
+        cases = behind(group for group, _ in trained)
+        yield Section("epochs", suite, f"{suite}: accuracy by epoch", tuple(results), tuple(tables), cases=cases)
+
+
+def _best(epochs: Sequence[Epoch]) -> tuple[str, Epoch, float] | None:
+    """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
+    for quality, name in NAMES.items():
+        shares = [(epoch, share) for epoch in epochs if (share := getattr(epoch, quality)) is not None]
+        if shares:
+            return name, *max(shares, key=lambda pair: pair[1])
+    return None
 
 
 def _where(group: Group) -> str:
@@ -75,41 +64,33 @@ def _where(group: Group) -> str:
     return f"{many}{group.label}"
 
 
-def _epoch_table(run: EpochRun) -> Table:
+def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
     columns = (
         Column("epoch", "count"),
         Column("hours", "h", places=4),
         *(Column(NAMES[quality], "share", "higher", places=2) for quality in reversed(NAMES)),
         Column("pixels", "count"),
     )
-    lines = tuple((epoch.number, epoch.hours, epoch.top1, epoch.top5, epoch.size) for epoch in run.epochs)
-    return Table(f"epochs of {run.name}", columns, lines)
+    return Table(
+        name, columns, tuple((epoch.number, epoch.hours, epoch.top1, epoch.top5, epoch.size) for epoch in epochs)
+    )
 
 
-def _epoch_results(runs: Sequence[EpochRun]) -> Iterator[Result]:
-    """Yield the best accuracy of each run, and after how many hours it was reached."""
-    for run in runs:
-        group, best = run.group, run.best()
-        if best is None:
-            continue
-        quality, epoch, share = best
-        when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
-        yield Result(
-            kind="epochs",
-            suite=group.suite,
-            subject=f"{quality} {when} {group.model} on {_where(group)}",
-            value=share,
-            differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
-            caveats=words.caveats_of([group]),
-            models=(group.model,),
-            trials=(max(group.trials, 1), 0),
-            said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
-            origin=group.precision,
-            figure=f"{share:.1%}",
-            facts=words.facts_of(group),
-            cases=group.cases,
-            source=group.source,
-        )
+def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
+    """Return the best accuracy, and after how many hours it was reached."""
+    quality, epoch, share = _best(epochs) or ("accuracy", epochs[-1], math.nan)
+    when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
+    return words.result_of(
+        group,
+        "epochs",
+        f"{quality} {when} {group.model} on {_where(group)}",
+        share,
+        said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
+        origin=group.precision,
+        figure=f"{share:.1%}",
+        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
+        source=group.source,
+    )
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
@@ -121,9 +102,8 @@ def published_sections(compared: Compared) -> Iterator[Section]:
     for (suite, _), work in rows.groupby(["suite", "session"], sort=False):
         lines, cases = dicts_of(work), cases_of(work)
         title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
-        gains = list(_gains(lines, cases))
-        tables = (_table(lines), *([_gains_table(gains)] if gains else []))
-        yield Section(STUDY, str(suite), title, (*_sooner(lines, cases), *gains), tables, cases=cases)
+        results = (*_sooner(lines, cases), *_gains(lines, cases))
+        yield Section(STUDY, str(suite), title, results, (_table(lines),), cases=cases)
 
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
@@ -182,11 +162,6 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
                     cases=cases,
                     source=words.author(line["source"]),
                 )
-
-
-def _gains_table(gains: Sequence[Result]) -> Table:
-    columns = (Column("what"), Column("baseline"), Column("on"), Column("times as fast", "ratio", "higher"))
-    return Table("gains", columns, tuple((gain.subject, gain.baseline, gain.place, gain.value) for gain in gains))
 
 
 def _table(lines: Sequence[Row]) -> Table:

@@ -1,8 +1,8 @@
 """Ladders: models that each add one change to the one before, the speedup of each step, and the compute limit."""
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,14 +15,16 @@ from gpubench.analysis.groups import LABELLED, Group, marks_in, texts_of
 from gpubench.rows.alike import SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
-from gpubench.studies import listed_peaks, words
-from gpubench.studies.bound import limit_seconds
+from gpubench.studies import words
+from gpubench.studies.bound import bound_of
 from gpubench.studies.cases import evidence_table
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
-LIMITS = {"listed": "compute limit: the training at 100% of the listed peak", "measured": "at the measured peak"}
-"""Peaks by which limits are computed, and the names of their marks in charts."""
+LIMIT = "compute limit: the training at 100% of the peak"
+"""Name of the marks in charts."""
+LIMITING = ("flops_per_sample", "run_samples", "measured_peak_flops", "samples_per_second")
+"""Columns of which the limit depends on the medians."""
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -32,13 +34,12 @@ def sections(compared: Compared) -> Iterator[Section]:
         by_suite[ladder.suite].append(ladder)
     for suite, ladders in by_suite.items():
         ladders.sort(key=lambda ladder: -len(ladder.rungs))
-        beside = [_side_by_side(ladders)] if len(ladders) > 1 else []
         yield Section(
             "ladder",
             suite,
             f"{suite}: speedup of each step of its ladder",
             tuple(result for ladder in ladders for result in _results(ladder)),
-            (*beside, *map(_table, ladders), evidence_table(_groups(suite, compared), compared.metric)),
+            (*map(_table, ladders), evidence_table(_groups(suite, compared), compared.metric)),
             tuple(_chart(ladder) for ladder in ladders if len(ladder.rungs) > 1 and not list(_results(ladder))),
             cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
         )
@@ -103,26 +104,21 @@ def _table(ladder: "Ladder") -> Table:
         Column("mean accuracy", "share", "higher", places=2),
         Column("reached the goal"),
         Column("seconds to a success", "s", "lower"),
-        *(
-            column
-            for name in LIMITS
-            for column in (Column(f"limit, {name} peak", "s"), Column(f"of the {name} limit", "share", places=0))
-        ),
+        Column("limit", "s"),
+        Column("of the limit", "share", places=0),
+        Column("peak"),
         Column("notes", note=True),
     ]
     before = [None, *ladder.rungs]
     lines = []
     for rung, gain, last in zip(ladder.rungs, ladder.gains(), before, strict=False):
-        limits: list[Value] = []
-        for name in LIMITS:
-            limit = rung.limits.get(name)
-            limits += [limit, limit / rung.median if limit else None]
+        limit: tuple[Value, ...] = (rung.limit, rung.limit / rung.median, rung.peak) if rung.limit else (None, None, "")
         since = last.model if last and rung.number - last.number > 1 else ""
         lines.append(
             (
                 *(rung.model, rung.epochs, rung.batch, Estimate(rung.median, *(rung.interval or (None, None)))),
                 *(gain, since, rung.rate, len(rung.seconds), rung.accuracy, _reached(rung), rung.expected_seconds),
-                *(*limits, rung.notes),
+                *(*limit, rung.notes),
             )
         )
     return Table(f"{ladder.name} ({ladder.about})", tuple(columns), tuple(lines))
@@ -136,21 +132,6 @@ def _reached(rung: "Rung") -> str:
     return f"{many:.0f} of {len(rung.seconds)}" if rung.one_run_each else f"{rung.success_rate:.0%} of the runs"
 
 
-def _side_by_side(ladders: Sequence["Ladder"]) -> Table:
-    """Return a table with a line per rung and the seconds of each ladder."""
-    names, seen = [], Counter[str]()
-    for ladder in ladders:
-        seen[ladder.name] += 1
-        names.append(f"{ladder.name} ({seen[ladder.name]})" if seen[ladder.name] > 1 else ladder.name)
-    places = {rung.model: rung.number for ladder in ladders for rung in ladder.rungs}
-    times = [
-        {rung.model: Estimate(rung.median, *(rung.interval or (None, None))) for rung in ladder.rungs}
-        for ladder in ladders
-    ]
-    lines = [(model, *(seconds.get(model) for seconds in times)) for model in sorted(places, key=places.__getitem__)]
-    return Table("side by side", (Column("step"), *(Column(name, "s", "lower") for name in names)), tuple(lines))
-
-
 def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     """Return the chart with a bar per rung, its speedup, and a mark at the compute limit."""
     bar_groups = []
@@ -159,7 +140,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         note = f"{_reached(rung).removesuffix(' of the runs')} reached the goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         bar_groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
-    marks = {LIMITS[name]: {r.model: r.limits[name] for r in ladder.rungs if name in r.limits} for name in LIMITS}
+    limits = {rung.model: rung.limit for rung in ladder.rungs if rung.limit}
     first, last = ladder.rungs[0], last or ladder.rungs[-1]
     seconds = f"Seconds per run{f', {words.PROJECTED}' * ladder.projected}, by step"
     return Bars(
@@ -169,7 +150,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         tuple(bar_groups),
         "s",
         winner=ladder.name,
-        marks={name: values for name, values in marks.items() if values},
+        marks={LIMIT: limits} if limits else {},
         foot=ladder.about,
         cases=ladder.cases,
     )
@@ -196,8 +177,10 @@ class Rung:
     """The 95% interval of the median; None below six trials."""
     notes: str
     """How many trials have each mark, and the reasons in their rows."""
-    limits: Mapping[str, float]
-    """Training seconds at 100% of the dense peak, `listed` and `measured`, if known."""
+    limit: float | None
+    """Training seconds at 100% of the dense peak, if known."""
+    peak: str
+    """The kind of peak: `listed` if the card is known, else `measured`."""
 
     @property
     def median(self) -> float:
@@ -272,17 +255,9 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
 
 def _rung(rows: pd.DataFrame) -> Rung:
     first = rows.iloc[0]
-    limits = {}
     # Without dropna, pandas before 3 warns if all values are missing.
-    flops, samples = rows["flops_per_sample"].dropna().median(), rows["run_samples"].dropna().median()
-    card = listed_peaks.find(str(first["card"]), _known(first["card_memory_bytes"]))
-    tops = {
-        "listed": card.peak(str(first["precision"])) if card else None,
-        "measured": _known(rows["measured_peak_flops"].dropna().median()),
-    }
-    for name, top in tops.items():
-        if top and all(factor > 0 for factor in (flops, samples, first["processes"])):
-            limits[name] = limit_seconds(float(flops), float(samples), top * float(first["processes"]))
+    medians = {name: rows[name].dropna().median() for name in LIMITING}
+    bound = bound_of({**first, **medians})
     return Rung(
         number=int(first["rung"]),
         model=str(first["model"]),
@@ -295,7 +270,8 @@ def _rung(rows: pd.DataFrame) -> Rung:
         rate=float(rows["samples_per_second"].dropna().median()),
         interval=stats.median_interval(tuple(rows["value"]), bool((rows["until"] > 0).any())),
         notes=_notes(rows),
-        limits=limits,
+        limit=bound.limit_seconds,
+        peak=bound.peak,
     )
 
 

@@ -1,19 +1,17 @@
-"""Charts of pairs: both sides of a result, all cases and ratios of a recipe, and trends over torch versions."""
+"""Charts of pairs: both sides of a result, and all cases of a recipe."""
 
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, short
+from gpubench.analysis.groups import Group
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind, estimate, policy_text
-from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Line, Lines, Part, Point, Result
+from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Part, Result
 
 
 def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
@@ -70,8 +68,8 @@ def _recipe(result: Result, groups: Sequence[Group]) -> str:
     return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
 
 
-def charts_of(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Chart]:
-    """Yield charts of all cases, of all ratios, and of the trend over torch versions."""
+def charts_of(workload: Workload, compared: Compared) -> Iterator[Chart]:
+    """Yield the chart of all cases."""
     if not workload.groups:
         return
     metric, suite, about = compared.metric, workload.groups[0].suite, words.title_of(workload.cases)
@@ -86,23 +84,6 @@ def charts_of(workload: Workload, comparisons: Sequence[Comparison], compared: C
     title = f"{suite}: all cases"
     subtitle = f"{what}; {way} is better; {about}"
     yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
-    for axis in dict.fromkeys(c.axis for c in comparisons):
-        along = [c for c in comparisons if c.axis == axis]
-        by_subject: dict[str, list[Bar]] = defaultdict(list)
-        for c in along:
-            by_subject[c.subject.model].append(_dot(c, metric))
-        dots = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_subject.items()], higher=True)
-        bases = words.listed(dict.fromkeys(words.name(c.other_name) for c in along))
-        ends = ", with 95% intervals" * any(bar.interval for group in dots for bar in group.bars)
-        subtitle = f"{metric.gain.capitalize()} over {bases}{ends}; above 1 is {metric.words[0]}"
-        name = words.slug(f"{about} {axis} {metric.gain}")
-        title = f"{suite}: {metric.gain} by {axis}"
-        yield Bars(name, title, subtitle, tuple(dots), "ratio", reference=1.0, foot=foot, cases=cases)
-    if "torch" in compared.axes and (trend := _trend(workload.groups, metric)):
-        ticks = tuple((float(at), text) for at, text in enumerate(_versions(workload.groups)))
-        title, subtitle = f"{suite}: {metric.title} over torch versions", f"{metric.title}; {way} is better"
-        name = words.slug(f"{about} trend")
-        yield Lines(name, title, subtitle, trend, "torch", metric.title, ticks=ticks, foot=foot, cases=cases)
 
 
 def _best_first(bar_groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
@@ -132,35 +113,3 @@ def _bar(group: Group, metric: Metric) -> Bar:
         return Bar(name, None, text=str(figure or "no figure"))
     ends = (figure.low, figure.high) if figure.low is not None and figure.high is not None else None
     return Bar(name, figure.value, ends, note=", ".join(sorted(group.marks)))
-
-
-def _dot(c: Comparison, metric: Metric) -> Bar:
-    ratio = metric.gain_of(c.ratio)
-    where = f"{c.subject.precision * (c.axis != 'precision')}{policy_text(c.subject.batch_policy)}".strip()
-    place = c.subject.label if c.axis != "card" else ""
-    name = f"{c.subject_name} {where}".strip() + (f" on {place}" if place else "")
-    note = c.verdict if c.verdict in {"same", "undecided"} else ""
-    return Bar(name, ratio.value, ratio.interval, note=note)
-
-
-def _version(group: Group) -> tuple[tuple[tuple[int, str], ...], str]:
-    """Return a key that sorts versions by their numbers, and the version without its build."""
-    plain = group.torch.partition("+")[0]
-    return tuple((len(digits), digits) for digits in re.findall(r"[0-9]+", plain)), plain
-
-
-def _versions(groups: Sequence[Group]) -> list[str]:
-    """Return the torch versions without their builds, oldest first."""
-    return [text for _, text in sorted(set(map(_version, groups)))]
-
-
-def _trend(groups: Sequence[Group], metric: Metric) -> tuple[Line, ...]:
-    places = {text: at for at, text in enumerate(_versions(groups))}
-    lines: dict[str, list[Point]] = defaultdict(list)
-    for group in groups:
-        low, high = sorted(map(metric.shown, group.interval or (group.median, group.median)))
-        at = float(places[_version(group)[1]])
-        name = f"{group.model} {group.precision} {short(group.card)}"
-        lines[name].append(Point(at, metric.shown(group.median), low, high))
-    by_x = {name: tuple(sorted(points, key=lambda point: point.x)) for name, points in lines.items()}
-    return tuple(Line(name, points) for name, points in by_x.items() if len(points) > 1)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.geomeans import Mean, interval_of
 from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
@@ -47,7 +46,7 @@ def sections(compared: Compared) -> Iterator[Section]:
             words.title_of(groups),
             results,
             tuple(_tables(workload, comparisons, compared.metric)),
-            tuple(charts_of(workload, comparisons, compared)),
+            tuple(charts_of(workload, compared)),
             (IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
             recipe=words.recipe_of(groups),
@@ -121,7 +120,7 @@ def _result(
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), interval_of(ratios)
+    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), stats.mean_interval(ratios)
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
@@ -238,8 +237,6 @@ def _tables(workload: Workload, comparisons: Sequence[Comparison], metric: Metri
     yield cases_table(workload.cases, metric)
     if comparisons:
         yield _speedups(comparisons, metric)
-    if workload.means:
-        yield _means(workload.means, metric)
     yield evidence_table(workload.groups, metric)
 
 
@@ -282,18 +279,3 @@ def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
         c.other.trials,
         "; ".join([*c.notes, *marks]),
     )
-
-
-def _means(means: Sequence[Mean], metric: Metric) -> Table:
-    """Return the table of geometric means over the cases that all compared cards have."""
-    gain = Column(f"mean {metric.gain}", "ratio", "higher")
-    names = (Column("subject"), Column("baseline"), Column("in"), gain, Column("models"))
-    return Table("geometric means", names, tuple(_mean(mean.inverse) for mean in means))
-
-
-def _mean(mean: Mean) -> tuple[Value, ...]:
-    value: Value = "less than half of the cases"
-    if mean.value is not None:
-        value = Estimate(mean.value, *(mean.interval or (None, None)))
-    where = f"{mean.precision}{policy_text(mean.batch_policy)}"
-    return mean.subject_name, mean.other_name, where, value, f"{mean.common} of {mean.all_cases}"

@@ -6,7 +6,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,13 @@ from gpubench.analysis.groups import Group, dicts_of, in_order, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.errors import UserError
-from gpubench.rows.alike import GROUP, KEY
+from gpubench.rows.alike import KEY
 from gpubench.rows.read import Place, load, shown
 from gpubench.studies import words
-from gpubench.studies.agreement import agreements
 from gpubench.studies.answer import answer_to, count_files
 from gpubench.studies.cards.figures import Published, published, short_name
-from gpubench.studies.cards.model import fitted_model
 from gpubench.studies.cards.ranking import Ranking, rank
-from gpubench.studies.cases import batch_text, estimate, known
-from gpubench.studies.section import Answer, Value
+from gpubench.studies.section import Answer
 
 COMPARABLE = [column for column in KEY if column not in {"precision", "batch_policy"}]
 """Columns that cases of one ranking share, with the batch policy. Cards, precisions and policy batches may differ."""
@@ -45,35 +42,23 @@ class SiteRow:
 
 @dataclass(frozen=True)
 class RankedCase:
-    """One case with its result and its rank."""
+    """One case with its rank."""
 
-    suite: str
+    group: Group
     recipe: str
     """The recipe without the suite, as text."""
-    model: str
-    card: str
-    """The card's short name: the name of its page."""
-    label: str
-    """The card, with a suffix if several have its name."""
-    precision: str
-    batch: str
-    seconds: Value
-    """With its interval, or a text if it has no time."""
-    rate: float | None
-    """In samples/s."""
-    trials: int
-    source: str
-    """The publisher; empty for rows of gpubench."""
-    rank: int
-    """1 is the fastest comparable case; 0 without a comparable case or a time. Several cases may share a rank."""
+    rows: tuple[SiteRow, ...]
     ranked: int
     """The number of comparable cases with a time."""
-    share: float
+    rank: int = 0
+    """1 is the fastest comparable case; 0 without a comparable case or a time. Several cases may share a rank."""
+    share: float = math.nan
     """Speed relative to the fastest comparable case; NaN without a rank."""
-    submissions: str
-    """The number of submissions and how many agree, as text."""
-    notes: str
-    rows: tuple[SiteRow, ...]
+
+    @property
+    def card(self) -> str:
+        """Return the card's short name: the name of its page."""
+        return short_name(self.group.card)
 
 
 def rows_of(compared: Compared, places: Sequence[Place]) -> dict[int, SiteRow]:
@@ -89,46 +74,28 @@ def rows_of(compared: Compared, places: Sequence[Place]) -> dict[int, SiteRow]:
 
 def ranked_cases(compared: Compared, rows: Mapping[int, SiteRow]) -> list[RankedCase]:
     """Return all cases, comparable ones together and the fastest of them first."""
-    rows_of_group = _RowsOfCell(rows)
-    recipe = {
+    by_case: dict[int, list[SiteRow]] = defaultdict(list)
+    for row in rows.values():
+        by_case[row.facts["case"]].append(row)
+    recipes = {
         id(group): words.title_of(workload.groups or workload.holes).partition(": ")[2]
         for workload in compared.workloads
         for group in workload.cases
     }
-    groups = in_order([group for workload in compared.workloads for group in workload.cases])
     comparable: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    for group in groups:
+    for group in in_order([group for workload in compared.workloads for group in workload.cases]):
         policy = TWIN_POLICIES.get(group.batch_policy, group.batch_policy)
         comparable[*texts_of(group, COMPARABLE), policy].append(group)
-    agreed = agreements(groups, lambda group: {row.file for row in rows_of_group.find(group)})
-    submissions = {id(group): str(agreement or "") for group, agreement in zip(groups, agreed, strict=True)}
     cases = []
     for members in comparable.values():
         timed = sorted((group for group in members if group.values), key=lambda group: group.median)
         ranks = ranks_of([group.median for group in timed])
         for at, group in enumerate([*timed, *(group for group in members if not group.values)]):
-            has_rank = len(timed) > 1 and bool(group.values)
-            cases.append(
-                RankedCase(
-                    suite=group.suite,
-                    recipe=recipe[id(group)],
-                    model=group.model,
-                    card=short_name(group.card),
-                    label=words.without_author(group.label, group.source),
-                    precision=group.precision,
-                    batch=batch_text(group),
-                    seconds=estimate(group, compared.metric),
-                    rate=known(group.samples_per_second),
-                    trials=group.trials,
-                    source=group.source,
-                    rank=ranks[at] if has_rank else 0,
-                    ranked=len(timed),
-                    share=timed[0].median / group.median if has_rank else math.nan,
-                    submissions=submissions[id(group)],
-                    notes=words.notes_of(group),
-                    rows=tuple(rows_of_group.find(group)),
-                )
-            )
+            group_rows = tuple(row for number in sorted(group.cases) for row in by_case[number])
+            case = RankedCase(group, recipes[id(group)], group_rows, len(timed))
+            if len(timed) > 1 and group.values:
+                case = replace(case, rank=ranks[at], share=timed[0].median / group.median)
+            cases.append(case)
     return cases
 
 
@@ -139,23 +106,6 @@ def ranks_of(times: Sequence[float]) -> list[int]:
         is_shared = ranks and seconds <= times[ranks[-1] - 1] * (1 + MINIMUM_EFFECT)
         ranks.append(ranks[-1] if is_shared else number)
     return ranks
-
-
-class _RowsOfCell:
-    """Finds the rows of a group."""
-
-    def __init__(self, rows: Mapping[int, SiteRow]) -> None:
-        self._by_group: dict[tuple[str, ...], list[SiteRow]] = defaultdict(list)
-        self._by_case: dict[int, list[SiteRow]] = defaultdict(list)
-        for row in rows.values():
-            self._by_group[texts_of(row.facts, GROUP)].append(row)
-            self._by_case[row.facts["case"]].append(row)
-
-    def find(self, group: Group) -> list[SiteRow]:
-        """Return its rows in the order of the files; for a case without a time all rows of the case."""
-        if not group.values:
-            return self._by_case[group.case]
-        return [row for part in group.parts or (group,) for row in self._by_group[texts_of(part, GROUP)]]
 
 
 @dataclass(frozen=True)
@@ -174,7 +124,8 @@ class Contents:
 
 def contents_of(paths: Sequence[Path], *, licensed: bool = False) -> Contents:
     """Return the contents of a site for the files in `paths`; files without a row become problems of the answer."""
-    ranking = rank(fitted_model())
+    ranking = rank()
+    ranking = replace(ranking, lines=tuple(line for line in ranking.lines if line.figures))
     files = count_files(paths)
     try:
         loaded = load_rows(paths, keep=True)

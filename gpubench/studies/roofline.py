@@ -23,7 +23,8 @@ def sections(compared: Compared) -> Iterator[Section]:
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
         bounds = [(group, bound_of_group(group)) for group in workload.groups]
         known = [(group, bound) for group, bound in bounds if bound.bottleneck != "unknown" or bound.mfu is not None]
-        notes = (*_not_faster(workload), *_unknown([pair for pair in bounds if pair not in known]))
+        unknown = [(group, bound) for group, bound in bounds if bound.bottleneck == "unknown" and bound.mfu is None]
+        notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
         groups = [group for group, _ in known]

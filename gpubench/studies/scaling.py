@@ -10,19 +10,14 @@ from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
-from gpubench.studies.section import Chart, Column, Line, Lines, Point, Result, Section, Table
+from gpubench.studies.section import Column, Line, Lines, Point, Result, Section, Table
 
 
-def sections(
-    compared: Compared, alpha_beta: tuple[float, float] | None = None, to: int | None = None
-) -> Iterator[Section]:
-    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces.
-
-    `alpha_beta` are seconds per message and per byte, used instead of fitted ones, for up to `to` processes.
-    """
+def sections(compared: Compared) -> Iterator[Section]:
+    """Yield a section per suite with curves, per published series to a goal, and per table of all-reduces."""
     if not compared.is_usual or not (compared.frame["processes"] > 1).any():
         return
-    curves = curves_of(compared.frame, alpha_beta, to)
+    curves = curves_of(compared.frame)
     titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
         of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
@@ -61,7 +56,7 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
     results = tuple(_result(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
     said = results[0].said if len(results) == 1 else f"{suite}: scaling over processes"
-    charts = tuple(_curve_charts(suite, curves, titles, said, cases))
+    charts = (_curve_chart(curves, titles, said, cases),)
     return Section(
         "scaling", suite, f"{suite}: scaling over processes", results, tables, charts, tuple(notes), cases=cases
     )
@@ -107,38 +102,31 @@ def _curve_table(curve: Curve, title: str) -> Table:
 
 def _fit_note(fit: Fit) -> str:
     """Return the fitted model in words; empty if it does not fit what was measured."""
-    if not fit.is_worth_saying and fit.note != "given by hand":
+    if not fit.is_worth_saying:
         return ""
     worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
     return f"model: alpha {fit.alpha:.3g} s per message, beta {fit.beta:.3g} s per byte ({worth})"
 
 
-def _curve_charts(
-    suite: str, curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]
-) -> Iterator[Chart]:
-    """Yield charts of samples/s and of efficiency by processes."""
+def _curve_chart(curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]) -> Lines:
+    """Return the chart of efficiency by processes; predictions are dotted, with their band."""
     counts = sorted({point.processes for curve in curves for point in curve.points})
     ticks = tuple((float(count), str(count)) for count in counts)
+    lines = []
+    for curve, title in zip(curves, titles, strict=True):
+        measured = [point for point in curve.points if not point.model]
+        predicted = [measured[-1], *(point for point in curve.points if point.model)]
+        lines.append(Line(title, tuple(Point(p.processes, p.efficiency) for p in measured)))
+        if len(predicted) > 1:
+            band = 1 + curve.fit.band
+            guess = [Point(p.processes, p.efficiency, p.efficiency / band, p.efficiency * band) for p in predicted]
+            lines.append(Line(f"prediction of {title}", tuple(guess), "dotted", of=title))
+    subtitle = f"Share of perfect scaling by processes{'; dotted: predicted' * (len(lines) > len(curves))}"
     foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
-    subtitles = ("Training samples per second by processes", "Share of perfect scaling by processes")
-    for name, subtitle in zip(("rate", "efficiency"), subtitles, strict=True):
-        lines = []
-        for curve, title in zip(curves, titles, strict=True):
-            measured = [point for point in curve.points if not point.model]
-            beyond = [measured[-1], *(point for point in curve.points if point.model)]
-            lines.append(Line(title, tuple(Point(p.processes, getattr(p, name)) for p in measured)))
-            if len(beyond) > 1:
-                band = 1 + curve.fit.band
-                points = [(p.processes, getattr(p, name)) for p in beyond]
-                guess = tuple(Point(x, y, y / band, y * band) for x, y in points)
-                lines.append(Line(f"prediction of {title}", guess, "dotted", of=title))
-        subtitle += "; dotted: predicted" if len(lines) > len(curves) else ""
-        axis = "samples/s" if name == "rate" else "share of perfect scaling"
-        log_y, reference = (10, None) if name == "rate" else (0, 1.0)
-        yield Lines(
-            f"{words.slug(suite)}-scaling-{name}", said, subtitle, tuple(lines), "processes", axis, 2, log_y,
-            reference, ticks, foot, cases,
-        )  # fmt: skip
+    return Lines(
+        f"{words.slug(str(curves[0].known['suite']))}-scaling-efficiency", said, subtitle, tuple(lines), "processes",
+        "share of perfect scaling", 2, 0, 1.0, ticks, foot, cases,
+    )  # fmt: skip
 
 
 def _of_goal(curve: GoalCurve) -> Section:
@@ -184,25 +172,21 @@ def _soonest(curve: GoalCurve, card: str) -> Result:
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
         differences=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
-        charts=tuple(_goal_charts(curve, said, card)),
+        charts=(_goal_chart(curve, said, card),),
         cases=curve.cases,
         source="; ".join(curve.sources),
     )
 
 
-def _goal_charts(curve: GoalCurve, said: str, name: str) -> Iterator[Chart]:
-    """Yield charts of minutes and of efficiency by processes."""
+def _goal_chart(curve: GoalCurve, said: str, name: str) -> Lines:
+    """Return the chart of efficiency by processes."""
     ticks = tuple((float(point.processes), str(point.processes)) for point in curve.points)
-    minutes = [Point(point.processes, point.seconds / 60, text=f"{point.seconds / 60:.3g}") for point in curve.points]
-    kept = [Point(point.processes, point.efficiency, text=f"{point.efficiency:.0%}") for point in curve.points]
-    for kind, points, axis, log_y, reference in (
-        ("minutes", minutes, "minutes to the goal", 10, None),
-        ("efficiency", kept, "share of perfect scaling in time to the goal", 0, 1.0),
-    ):
-        yield Lines(
-            words.slug(f"{curve.known['suite']} goal {kind}"), said, f"{axis.capitalize()} by processes, as published",
-            (Line(name, tuple(points)),), "processes", axis, 2, log_y, reference, ticks, cases=curve.cases,
-        )  # fmt: skip
+    points = tuple(Point(p.processes, p.efficiency, text=f"{p.efficiency:.0%}") for p in curve.points)
+    return Lines(
+        words.slug(f"{curve.known['suite']} goal efficiency"), said,
+        "Share of perfect scaling in time to the goal by processes, as published", (Line(name, points),), "processes",
+        "share of perfect scaling", 2, 0, 1.0, ticks, cases=curve.cases,
+    )  # fmt: skip
 
 
 def _sums_title(sums: Sums) -> str:

@@ -4,13 +4,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.errors import UserError
+from gpubench.printed import shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.rows.read import shown
 from gpubench.studies.section import DECIDED, Answer, Result
 from gpubench.suite import files
 
@@ -46,9 +47,7 @@ def times(value: float) -> str:
 
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
-    text = shown(text)
-    keep = (width - 2) * 3 // 5
-    return text if len(text) <= width else f"{text[:keep]}..{text[keep + 2 - width :]}"
+    return shortened(text, width)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -126,6 +125,24 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
         name: f"default {name}" if value in {"0", "0.0"} and usual.get(name) == value else f"{name}={value}"
         for name, value in params_of(params).items()
     }
+
+
+def result_of(group: Group, kind: str, subject: str, value: float, *, said: str, **more: Any) -> Result:
+    """Return a result about one group, which is not compared with another one."""
+    return Result(
+        kind=kind,
+        suite=group.suite,
+        subject=subject,
+        value=value,
+        said=said,
+        models=(group.model,),
+        trials=(max(group.trials, 1), 0),
+        facts=facts_of(group),
+        caveats=caveats_of([group]),
+        projected=group.measured == "projected",
+        cases=group.cases,
+        **more,
+    )
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from gpubench.rows.column import DIGITS
+from gpubench.rows.params import params_of
 from gpubench.rows.row import QUALITIES
 from gpubench.studies import listed_peaks
 from gpubench.studies.bound import IMPOSSIBLE, peaks_used
@@ -77,7 +78,6 @@ def problems(row: SubmittedRow) -> Iterator[Problem]:
     yield from _check_suite(row)
     yield from _check_goal(row)
     yield from _check_times(row)
-    yield from _check_marks(row)
     yield from _check_date(row)
     yield from _check_card(row)
     yield from _check_work(row)
@@ -94,12 +94,6 @@ def _check_required(row: SubmittedRow) -> Iterator[Problem]:
         yield row.problem("laps", "not a list of laps")
     if row.text("mode") not in MODES:
         yield row.problem("mode", f"must be one of {', '.join(MODES)}")
-    if row.known("odd_flops_share") and not row.known("flops_per_sample"):
-        yield row.problem("flops_per_sample", "empty, but odd_flops_share is not")
-    if row.has("run_samples") and row.number("samples") > 0 and not row.known("run_samples"):
-        yield row.problem("run_samples", "empty, but samples is not")
-    if row.known("measured_peak_flops") and not row.known("op_overhead_seconds"):
-        yield row.problem("op_overhead_seconds", "empty, but measured_peak_flops is not")
     if not row.known("data") and any(row.known(name) for name in QUALITIES):
         yield row.problem("data", "empty, but the row has a quality")
 
@@ -145,8 +139,7 @@ def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
         return
     goal = suite.goal
     if isinstance(goal, str):
-        params = dict(param.partition("=")[::2] for param in row.text("params").split())
-        goal = float(params.get(goal) or 0)
+        goal = float(params_of(row.text("params")).get(goal) or 0)
     if goal and passed != (row.number(suite.quality) >= goal * (1 - ROUNDED)):
         yield row.problem("status", f"{suite.quality} is {row.number(suite.quality):g}, and the goal is {goal:g}")
 
@@ -170,37 +163,18 @@ def _check_times(row: SubmittedRow) -> Iterator[Problem]:
         yield row.problem("data_stall", f"the two rates give {shown_cell(1 - rate / resident)}")
 
 
-def _check_marks(row: SubmittedRow) -> Iterator[Problem]:
-    """Check that the marks agree with the other columns."""
-    marks, load = row.text("marks").split(), row.text("foreign_load")
-    expected = {
-        "unsteady": row.text("steady").startswith("unsteady"),
-        "resumed": bool(row.text("resumed")),
-        "shared": "compute" in load or "of the CPUs" in load,
-    }
-    for mark, present in expected.items():
-        if present != (mark in marks) and row.has("marks"):
-            yield row.problem("marks", f"other columns give {'' if present else 'not '}{mark}")
-
-
 def _check_date(row: SubmittedRow) -> Iterator[Problem]:
     """Check that the trial started after the first release and before now."""
-    started = started_at(row)
-    if started is None:
+    try:
+        started = datetime.fromisoformat(row.text("started"))
+    except ValueError:
+        started = datetime.min
+    if started.tzinfo is None:
         yield row.problem("started", "must be a time in UTC, ISO 8601")
     elif started > datetime.now(UTC) + CLOCK_ERROR:
         yield row.problem("started", "in the future")
     elif started < FIRST_RUN:
         yield row.problem("started", f"before the first release ({FIRST_RUN:%Y-%m})")
-
-
-def started_at(row: SubmittedRow) -> datetime | None:
-    """Return the start of the trial; None if the cell is not a time with a zone."""
-    try:
-        started = datetime.fromisoformat(row.text("started"))
-    except ValueError:
-        return None
-    return started if started.tzinfo else None
 
 
 def _check_card(row: SubmittedRow) -> Iterator[Problem]:

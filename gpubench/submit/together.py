@@ -2,12 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-
-import numpy as np
 
 from gpubench.rows import alike
-from gpubench.submit.submitted import LAP_SECONDS, Problem, SubmittedRow
+from gpubench.submit.submitted import Problem, SubmittedRow
+from gpubench.suite.trial import Lap
 
 ASKED = ("session", "suite", "model", "precision", "processes", "device_hash")
 """Columns of a case that are known even if a trial failed before its batch was chosen."""
@@ -74,7 +72,7 @@ def _twice(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
 
 
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return rows with the laps of another row, with its laps times a factor, or with its figures."""
+    """Return rows with the laps or the figures of another row."""
     submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
@@ -88,23 +86,11 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
 
 
 def _same_laps(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Return pairs of an earlier and a later row whose laps are equal, or equal times a factor."""
-    groups: dict[Shape, list[SubmittedRow]] = defaultdict(list)
+    """Return pairs of an earlier and a later row whose laps are equal."""
+    first: dict[tuple[Lap, ...], SubmittedRow] = {}
     for row in rows:
-        if row.laps:
-            groups[tuple((lap.phase, lap.epoch, lap.kind, lap.steps, lap.samples) for lap in row.laps)].append(row)
-    for group in groups.values():
-        seconds = np.array([[lap.seconds for lap in row.laps or ()] for row in group])
-        totals = seconds.sum(axis=1, keepdims=True).clip(min=LAP_SECONDS)
-        shares = seconds / totals
-        slack = 3 * (LAP_SECONDS / totals).max()
-        order = [int(at) for at in np.lexsort(shares.T[::-1])]
-        for before, after in pairwise(order):
-            first, later = sorted((before, after))
-            if (seconds[first] == seconds[later]).all():
-                yield group[first], group[later], "laps"
-            elif seconds.shape[1] > 3 and (abs(shares[first] - shares[later]) <= slack).all():
-                yield group[first], group[later], "laps, times one factor"
+        if row.laps and first.setdefault(row.laps, row) is not row:
+            yield first[row.laps], row, "laps"
 
 
 def _same_figures(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from gpubench.errors import UserError
 from gpubench.suite.precisions import PRECISIONS
@@ -41,6 +43,18 @@ class Param:
             raise UserError(f"--set {name}={text}: {name} is one of {allowed}")
         return value
 
+
+def imported(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that imports `name` from `module` when it is called: so suites are listed without torch."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
+
+
+MEMORY_FORMAT = Param(
+    "auto",
+    "layout of images and weights; auto is the faster one in this precision on this device",
+    choices=("auto", "channels_last", "contiguous"),
+)
+"""The parameter `memory_format`, which `gpubench.training.layout` reads."""
 
 _SCALED = [name for name, precision in PRECISIONS.items() if precision.scaled]
 _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision.pure)

@@ -237,6 +237,8 @@ class Measurement:
     laps: tuple[Lap, ...] = ()
     telemetry: Telemetry = Telemetry()
     """Set by the parent; a child leaves it empty."""
+    startup_seconds: float | None = None
+    """Time of its process outside of training, set by the parent; None if it did not train."""
 
     @property
     def diverged(self) -> bool:

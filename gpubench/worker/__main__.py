@@ -17,8 +17,7 @@ from gpubench.worker.tasks import answer_to
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments: the socket's file descriptor; the descriptor of a pipe that closes when the parent ends; this process's
-    temporary folder.
+    Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines without meaning here

@@ -12,39 +12,14 @@ Timed, by the rules of DAWNBench: preparing the data, the training, and the eval
 dataset, building the network, a warm-up on random labels (in laps of its own), and any evaluation between epochs.
 Goal: 94% of the 10,000 test images.
 
-To be read in this order: recipe.py, networks.py, optimizers.py, data.py, training.py, which ends in the loop.
+Read recipe.py first, then networks.py, optimizers.py, data.py and training.py.
 """
 
 from collections.abc import Mapping
 
-from gpubench import Blueprint, Clock, Param, ParamValue, Suite, Trial
+from gpubench import Param, ParamValue, Suite, imported
 
 from .recipe import GOAL, RECIPES, TRAIN_IMAGES, stage_at
-
-
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One or more runs of a rung; returns accuracy (fraction) and loss on the test images, means over the runs."""
-    from .training import train_rung
-
-    return train_rung(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
-
-
-def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Return the number of images in an epoch."""
-    return int(params["train_images"]) or TRAIN_IMAGES
-
-
-def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Return the recipe's batch size."""
-    return RECIPES[model].batch
-
 
 FLOPS = {"dawn": 2.75647488e9, "resnet9": 2.272032768e9, "resnet9 whitened": 2.27352576e9}
 """FLOPs of forward and backward per image, counted by torch's FlopCounterMode (checked by a test)."""
@@ -77,8 +52,8 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=6,
     models=tuple(RECIPES),
     params={
@@ -97,9 +72,9 @@ SUITE = Suite(
     quality="accuracy",
     goal=GOAL,
     unit="images",
-    recipe_batch=recipe_batch,
+    recipe_batch=lambda model, params: RECIPES[model].batch,
     studies=("ladder",),
     flops=flops,
-    train_samples=samples_of,
+    train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

@@ -1,12 +1,10 @@
 """Reads the images or makes random ones, and makes batches of them in one of four pipelines."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,74 +26,68 @@ Batch = tuple[torch.Tensor, ...]
 second evaluation the logits of the first one."""
 
 
-@dataclass(frozen=True)
-class Images:
+class Images(NamedTuple):
     """Images, uint8 (N, 3, 32, 32), and labels, int64 (N,), of training and test."""
 
     train: tuple[torch.Tensor, torch.Tensor]
     test: tuple[torch.Tensor, torch.Tensor]
 
-    def to(self, device: torch.device) -> Images:
-        """Return the images in the memory of `device`."""
-        (x, y), (test_x, test_y) = self.train, self.test
-        return Images((x.to(device), y.to(device)), (test_x.to(device), test_y.to(device)))
-
 
 def load_images(trial: Trial) -> Images:
     """Return the dataset or random images: in device memory if the rung prepares them there, as the records do."""
-
-    on_device = RECIPES[trial.case.model].pipeline == "device"
-    return read_images(trial).to(torch.device(trial.case.device if on_device else "cpu"))
-
-
-def read_images(trial: Trial) -> Images:
-    """The same in the host's memory."""
-    few, few_tests = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
+    counts = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
     if trial.synthetic:
-        return noise_images(few, few_tests, torch.Generator().manual_seed(trial.seed))
-    train, test = load_cifar("cifar10", Path(trial.data_dir))
-    return Images(
-        (torch.from_numpy(train.images[:few]), torch.from_numpy(train.labels[:few])),
-        (torch.from_numpy(test.images[:few_tests]), torch.from_numpy(test.labels[:few_tests])),
+        images = noise_images(counts, trial.seed)
+    else:
+        splits = load_cifar("cifar10", Path(trial.data_dir))
+        train, test = (
+            (torch.from_numpy(split.images[:count]), torch.from_numpy(split.labels[:count]))
+            for split, count in zip(splits, counts, strict=True)
+        )
+        images = Images(train, test)
+    device = trial.case.device if RECIPES[trial.case.model].pipeline == "device" else "cpu"
+    return Images(*((x.to(device), y.to(device)) for x, y in images))
+
+
+def noise_images(counts: tuple[int, int], seed: int) -> Images:
+    """Return random images with random labels; `counts` of training and of test."""
+    generator = torch.Generator().manual_seed(seed)
+    x, test_x = (
+        torch.randint(0, 256, (count, 3, SIZE, SIZE), dtype=torch.uint8, generator=generator) for count in counts
     )
-
-
-def noise_images(many: int, tests: int, dice: torch.Generator) -> Images:
-    """Random images with random labels."""
-    x, test_x = (torch.randint(0, 256, (n, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice) for n in (many, tests))
-    y, test_y = (torch.randint(0, CLASSES, (n,), generator=dice) for n in (many, tests))
+    y, test_y = (torch.randint(0, CLASSES, (count,), generator=generator) for count in counts)
     return Images((x, y), (test_x, test_y))
 
 
 @cache
 def statistics(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and standard deviation of the bytes, (1, 3, 1, 1); kept, as to copy them again would wait for the device."""
+    """Return mean and deviation of the bytes, (1, 3, 1, 1); cached, because copying them waits for the device."""
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
     return mean, std
 
 
 def normalised(images: torch.Tensor, pad: int) -> torch.Tensor:
-    """uint8 (N, 3, 32, 32) to float32 of mean 0 and variance 1, with `pad` mirrored pixels around."""
+    """Return uint8 images (N, 3, 32, 32) as float32 of mean 0 and variance 1, padded by `pad` mirrored pixels."""
     mean, std = statistics(images.device)
     x = (images.float() - mean) / std
     return padded(x, (pad, pad, pad, pad), mode="reflect") if pad else x
 
 
-def draws(n: int, recipe: Recipe, dice: torch.Generator | None = None) -> torch.Tensor:
-    """For each of `n` samples: row and column of the crop, whether to flip, row and column of the hole if any."""
-    device = dice.device if dice else None
+def draws(n: int, recipe: Recipe, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Return for each of `n` samples: row and column of the crop, whether to flip, row and column of a hole if any."""
+    device = generator.device if generator else None
     ends = [2 * recipe.pad + 1, 2 * recipe.pad + 1, 2]
     ends += [SIZE + 1 - recipe.cutout] * 2 if recipe.cutout else []
-    return torch.stack([torch.randint(end, (n,), generator=dice, device=device) for end in ends], 1)
+    return torch.stack([torch.randint(end, (n,), generator=generator, device=device) for end in ends], 1)
 
 
 def layout(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
-    """`images` in the layout of the recipe's weights."""
+    """Return `images` in the layout of the recipe's weights."""
     return images.contiguous(memory_format=torch.channels_last if recipe.channels_last else torch.contiguous_format)
 
 
 class Batches:
-    """What both kinds of pipeline are: so many samples, in batches of images and labels on the device."""
+    """The base of the pipelines: `samples` samples in batches of images and labels on the device."""
 
     def __init__(self, samples: int, batch: int) -> None:
         self.samples, self.batch = samples, batch
@@ -104,18 +96,18 @@ class Batches:
         return -(-self.samples // self.batch)
 
     def steps_of(self, epoch: int) -> int:
-        """Batches in that epoch."""
+        """Return the number of batches in an epoch."""
         return len(self)
 
     def begin(self, epoch: int) -> None:
-        """Make ready what that epoch of the training has for itself."""
+        """Prepare an epoch of training."""
 
     def __iter__(self) -> Iterator[Batch]:
         raise NotImplementedError
 
 
 class PilImages(Dataset[Sample]):
-    """PIL images that go through torchvision's transforms each time they are used, as in the entry of 2018."""
+    """PIL images that torchvision transforms each time they are used, as in the entry of 2018."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, recipe: Recipe, augment: bool) -> None:
         random = [t.RandomCrop(SIZE, padding=recipe.pad, padding_mode="reflect"), t.RandomHorizontalFlip()]
@@ -125,7 +117,7 @@ class PilImages(Dataset[Sample]):
         self.labels, self.augment = labels.tolist(), augment
 
     def begin_epoch(self) -> None:
-        """Nothing is drawn ahead."""
+        """Nothing is drawn in advance."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -143,7 +135,7 @@ class Prepared(Dataset[Sample]):
         self.drawn: list[list[int]] = []
 
     def begin_epoch(self) -> None:
-        """Draw for all samples at once, on the rungs that do."""
+        """Draw random numbers for all samples at once, if the rung does."""
         if self.augment and self.recipe.pipeline == "drawn":
             self.drawn = draws(len(self), self.recipe).tolist()
 
@@ -186,7 +178,7 @@ class FromLoader(Batches):
 
 
 class OnDevice(Batches):
-    """Images that lie in device memory, padded and normalised; everything is done there, a batch at a time."""
+    """Padded and normalised images in device memory, where each batch is prepared at once."""
 
     def __init__(
         self,
@@ -205,26 +197,26 @@ class OnDevice(Batches):
         self.compiled = trial.params.compile
         self.epoch, self.epochs, self.edge = 0, trial.params.epochs or recipe.epochs, 0
         self.losses = torch.full((self.samples,), math.inf, device=device)
-        """Of each image when it was last trained on."""
+        """The loss of each image when it was last trained on."""
         self.begin(0)
         self.labels = labels.to(device)
-        self.dice = torch.Generator(device).manual_seed(trial.seed)
-        self.sides = torch.randint(2, (self.samples,), generator=self.dice, device=device)
+        self.generator = torch.Generator(device).manual_seed(trial.seed)
+        self.sides = torch.randint(2, (self.samples,), generator=self.generator, device=device)
 
     def __len__(self) -> int:
         return self.steps_of(self.epoch)
 
     def steps_of(self, epoch: int) -> int:
-        """Batches in that epoch."""
+        """Return the number of batches in an epoch."""
         samples = self.kept(epoch)
         return max(1, samples // self.batch) if self.whole_only else -(-samples // self.batch)
 
     def kept(self, epoch: int) -> int:
-        """Images in that epoch."""
+        """Return the number of images in an epoch."""
         return round(self.samples * stage_at(self.recipe, epoch, self.epochs).share) if self.augment else self.samples
 
     def begin(self, epoch: int) -> None:
-        """Have all images at the edge that the epoch trains on, normalised, and with room around them for a crop."""
+        """Resize all images to the epoch's size, normalise and pad them, unless the last epoch had the same size."""
         self.epoch, before = epoch, self.edge
         self.edge = stage_at(self.recipe, epoch, self.epochs).edge if self.augment else SIZE
         if self.edge == before:
@@ -241,7 +233,7 @@ class OnDevice(Batches):
             for x, y in zip(self.images.split(self.batch), self.labels.split(self.batch), strict=True):
                 yield layout(x, self.recipe), y
             return
-        drawn = draws(self.samples, self.recipe, self.dice)
+        drawn = draws(self.samples, self.recipe, self.generator)
         if self.recipe.alternate:
             drawn[:, 2] = (self.sides + self.epoch) % 2
         light, cut = self.light(), compiled_cut() if self.compiled else cut_out
@@ -250,7 +242,7 @@ class OnDevice(Batches):
             yield (images, labels, index) if self.recipe.leave_out else (images, labels)
 
     def order(self) -> torch.Tensor:
-        """The places of the epoch's images, in random order: all, or some of the easier half and the other half."""
+        """Return the epoch's images in random order: all, or the harder half and some of the easier half."""
         kept = self.kept(self.epoch)
         if kept == self.samples:
             return self.shuffled(torch.arange(self.samples, device=self.labels.device))
@@ -259,14 +251,14 @@ class OnDevice(Batches):
         return self.shuffled(torch.cat([self.shuffled(easier)[:few], harder]))
 
     def shuffled(self, places: torch.Tensor) -> torch.Tensor:
-        """The same in random order."""
-        return places[torch.randperm(len(places), generator=self.dice, device=places.device)]
+        """Return `places` in random order."""
+        return places[torch.randperm(len(places), generator=self.generator, device=places.device)]
 
     def light(self) -> torch.Tensor | None:
-        """What to add to each image of an epoch, and by what to multiply it: (2, N)."""
+        """Return what to add to each image of an epoch, and the factor to multiply it by, (2, N); None: nothing."""
         if not (self.recipe.brightness or self.recipe.contrast):
             return None
-        both = 2 * torch.rand((2, self.samples), generator=self.dice, device=self.labels.device) - 1
+        both = 2 * torch.rand((2, self.samples), generator=self.generator, device=self.labels.device) - 1
         return torch.stack([both[0] * self.recipe.brightness, 1 + both[1] * self.recipe.contrast]).to(self.dtype)
 
 
@@ -279,16 +271,16 @@ def cut_out(
     edge: int,
     recipe: Recipe,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images and labels of a batch, each image cropped to edge x edge, flipped, cut out and lit as was drawn for it.
+    """Return images and labels of the batch `index`, each image cropped to edge x edge, flipped, cut out and lit.
 
     Args:
-        images: of the whole dataset, (N, 3, H, W), and so `labels` (N,).
+        images: the whole dataset, (N, 3, H, W); its `labels` are (N,).
         labels: see `images`.
-        index: of the batch.
-        drawn: see `draws`; of the whole dataset.
-        light: what to add to each image, and by what to multiply it, (2, N).
+        index: the images of the batch.
+        drawn: of the whole dataset; see `draws`.
+        light: of the whole dataset; see `OnDevice.light`.
         edge: in pixels.
-        recipe: whose hole and layout the batch gets.
+        recipe: has the size of the hole, and the layout of the batch.
     """
     windows = images.unfold(2, edge, 1).unfold(3, edge, 1)  # a view: every crop of every image
     row, column, flip, *hole = drawn[index].unbind(1)
@@ -306,12 +298,12 @@ def cut_out(
 
 @cache
 def compiled_cut() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """The same as compiled code."""
+    """Return `cut_out` compiled."""
     return torch.compile(cut_out, dynamic=False)
 
 
 class Doubtful(Batches):
-    """The test images of which a first look is least certain, with their labels and the logits of that look."""
+    """The test images that were predicted least certainly, with their labels and the logits of that prediction."""
 
     def __init__(self, tests: OnDevice, outputs: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
         super().__init__(int(tests.samples * share), TEST_BATCH // 2)
@@ -326,7 +318,7 @@ class Doubtful(Batches):
 
 
 def pipelines(images: Images, recipe: Recipe, trial: Trial, dtype: torch.dtype) -> tuple[Batches, Batches]:
-    """Batches to train on and to evaluate, prepared as the rung does it; yields images of `dtype` and labels."""
+    """Return the rung's batches to train on and to evaluate, with images of `dtype`."""
     device = torch.device(trial.case.device)
     if recipe.pipeline == "device":
         make = partial(OnDevice, recipe=recipe, trial=trial, device=device, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The networks of the ladder, from the layers that torch lacks to the three shapes, and the filters that whiten."""
+"""The three networks of the ladder, the layers that torch lacks, and the whitening filters."""
 
 import math
 from collections import OrderedDict
@@ -17,7 +17,7 @@ from .recipe import CLASSES, Recipe
 
 
 class Norm(nn.BatchNorm2d):
-    """BatchNorm that can take parts of a batch for batches, and keep its scale at 1."""
+    """BatchNorm that can treat parts of a batch as batches (ghosts), and keep its scale at 1."""
 
     def __init__(self, channels: int, recipe: Recipe) -> None:
         super().__init__(channels, momentum=recipe.norm_momentum)
@@ -52,13 +52,11 @@ class Norm(nn.BatchNorm2d):
 
 
 def weight_gradient(images: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """The gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3), as nine products of matrices.
-
-    One for each place in the filter: of the gradients at all pixels with the pixels that this place saw.
+    """Return the gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3): a matrix product per weight.
 
     Args:
-        images: what the convolution, padded by 1, was given, (N, inputs, height, width).
-        gradients: of its results, (N, outputs, height, width).
+        images: input of the convolution, which pads by 1, (N, inputs, height, width).
+        gradients: of its output, (N, outputs, height, width).
     """
     _, _, height, width = images.shape
     images, gradients = images.permute(0, 2, 3, 1), gradients.permute(0, 2, 3, 1)
@@ -87,14 +85,14 @@ class ByProducts(torch.autograd.Function):
 
 
 class SmallConv(nn.Conv2d):
-    """A 3 x 3 convolution without bias, padded by 1, that is quick on a CPU where images have few pixels.
+    """A 3 x 3 convolution without bias, padded by 1, that is faster on a CPU if images have few pixels.
 
-    For those, oneDNN's gradient of the weights takes longer than the rest of the convolution in bf16, and seconds in
-    fp16. On a card, and for larger images, it is the library's convolution.
+    There oneDNN's gradient of the weights takes longer than the rest of the convolution in bf16, and seconds in fp16.
+    On a card, and for larger images, it is the library's convolution.
     """
 
     most_pixels_in_a_row = 5
-    """At 6 the products gain a sixth in bf16 and lose in fp32 (benchmarks/small_convolutions.py)."""
+    """At 6 the products gain a sixth in bf16 and lose in fp32 (docs/research/cifar10.md)."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)
@@ -110,14 +108,14 @@ class SmallConv(nn.Conv2d):
 
 
 def conv(before: int, after: int, *, kernel: int = 3, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias that keeps the image's size, or halves it."""
+    """Return a convolution without bias that keeps the image's size, or halves it."""
     if kernel == 3 and stride == 1:
         return SmallConv(before, after)
     return nn.Conv2d(before, after, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
 class PreActivation(nn.Module):
-    """Norm and ReLU before each of two convolutions, and a shortcut from after the first ReLU."""
+    """Norm and ReLU before each of two convolutions; the shortcut starts after the first ReLU."""
 
     def __init__(self, recipe: Recipe, before: int, after: int, *, stride: int = 1) -> None:
         super().__init__()
@@ -137,7 +135,7 @@ class Residual(nn.Sequential):
 
 
 class BothPools(nn.Module):
-    """The maximum and the mean of each channel, (N, 2 C)."""
+    """Maximum and mean of each channel, (N, 2 C)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x.amax((2, 3)), x.mean((2, 3))], 1)
@@ -153,7 +151,7 @@ class Scale(nn.Module):
 
 
 def activation(recipe: Recipe) -> nn.Module:
-    """The rung's activation."""
+    """Return the rung's activation."""
     made: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU, "celu": partial(nn.CELU, recipe.celu), "gelu": nn.GELU, "silu": nn.SiLU
     }  # fmt: skip
@@ -161,19 +159,14 @@ def activation(recipe: Recipe) -> nn.Module:
 
 
 def conv_norm(before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False) -> nn.Module:
-    """Convolution, norm, activation, and a pooling that halves the image, before or after those two."""
+    """Return convolution, norm and activation; `pool`: and max-pooling, before or after norm and activation."""
     pooling: list[nn.Module] = [nn.MaxPool2d(2)] if pool else []
     tail: list[nn.Module] = [Norm(after, recipe), activation(recipe)]
     return nn.Sequential(conv(before, after, kernel=kernel), *(pooling + tail if recipe.pool_first else tail + pooling))
 
 
-def named(**parts: nn.Module) -> nn.Sequential:
-    """The parts in a row, each to be had by its name."""
-    return nn.Sequential(OrderedDict(parts))
-
-
 def dawn(recipe: Recipe) -> nn.Sequential:
-    """The pre-activation ResNet of 18 layers that won DAWNBench in April 2018, with 64 to 256 channels."""
+    """Return the pre-activation ResNet of 18 layers that won DAWNBench in April 2018."""
     block = partial(PreActivation, recipe)
     body = nn.Sequential(
         conv(3, 64),
@@ -184,11 +177,11 @@ def dawn(recipe: Recipe) -> nn.Sequential:
         block(256, 256, stride=2), block(256, 256),
         BothPools(),
     )  # fmt: skip
-    return named(body=body, head=nn.Linear(512, CLASSES))
+    return nn.Sequential(OrderedDict(body=body, head=nn.Linear(512, CLASSES)))
 
 
 def resnet9(recipe: Recipe) -> nn.Sequential:
-    """Page's network: eight convolutions, two pairs of them with a residual connection around them."""
+    """Return Page's network: eight convolutions, two pairs of which have a residual connection."""
     filters, first = 3 * recipe.whiten**2, {}
     if recipe.whiten:
         first = {"whiten": conv(3, filters, kernel=recipe.whiten).requires_grad_(False)}
@@ -202,11 +195,12 @@ def resnet9(recipe: Recipe) -> nn.Sequential:
         nn.MaxPool2d(4),
         nn.Flatten(),
     )
-    return named(**first, body=body, head=nn.Linear(512, CLASSES, bias=False), scale=Scale(recipe.logit_scale))
+    head = nn.Linear(512, CLASSES, bias=False)
+    return nn.Sequential(OrderedDict(**first, body=body, head=head, scale=Scale(recipe.logit_scale)))
 
 
 def narrow(recipe: Recipe) -> nn.Sequential:
-    """The shape of airbench94: a whitening layer and six convolutions of 64 and 256 channels."""
+    """Return the network of airbench94: a whitening layer and six convolutions of 64 and 256 channels."""
     filters = 2 * 3 * recipe.whiten**2
     whiten = nn.Conv2d(3, filters, recipe.whiten)
     whiten.weight.requires_grad_(False)
@@ -220,23 +214,23 @@ def narrow(recipe: Recipe) -> nn.Sequential:
         whiten.bias.zero_()  # type: ignore[union-attr]
         head.weight.div_(head.weight.std())
         for module in body.modules():
-            if isinstance(module, nn.Conv2d) and module is not whiten:  # pass the input on, as far as there is room
+            if isinstance(module, nn.Conv2d) and module is not whiten:  # begin as the identity
                 nn.init.dirac_(module.weight[: module.in_channels])
-    return named(body=body, head=head, scale=Scale(recipe.logit_scale))
+    return nn.Sequential(OrderedDict(body=body, head=head, scale=Scale(recipe.logit_scale)))
 
 
 def network(recipe: Recipe) -> nn.Sequential:
-    """The rung's network with fresh weights, on the CPU."""
+    """Return the rung's network with initial weights, on the CPU."""
     return {"dawn": dawn, "resnet9": resnet9, "narrow": narrow}[recipe.network](recipe)
 
 
 def whitening_layer(model: nn.Module) -> nn.Conv2d:
-    """The convolution with the fixed filters: the first."""
+    """Return the first convolution, whose filters are fixed."""
     return next(module for module in model.modules() if isinstance(module, nn.Conv2d))
 
 
 def whiten(layer: nn.Conv2d, images: torch.Tensor, edge: int) -> None:
-    """Fix `layer` to the eigenvectors of the covariance of the images' patches, scaled to variance 1.
+    """Set `layer` to the eigenvectors of the covariance of the images' patches, scaled to variance 1.
 
     After Page (3 x 3 patches) and T. Sweeney (tysam-code/hlb-CIFAR10: 2 x 2, and each with both signs).
     """
@@ -249,14 +243,10 @@ def whiten(layer: nn.Conv2d, images: torch.Tensor, edge: int) -> None:
         layer.weight.copy_(torch.cat([filters, -filters]) if both_signs else filters)
 
 
-def place(model: nn.Module, recipe: Recipe, device: torch.device) -> nn.Module:
-    """`model` on the device, in the layout that the recipe asks for."""
-    return model.to(device).to(memory_format=torch.channels_last if recipe.channels_last else torch.contiguous_format)
-
-
 def prepared(model: nn.Module, recipe: Recipe, mode: Mode, device: torch.device) -> nn.Module:
-    """`model` on the device with the weights of the precision, BatchNorm's in fp32 from that rung on."""
-    model = mode.prepare(place(model, recipe, device))
+    """Return `model` on the device with the weights of the precision; BatchNorm's are fp32 from `bn-fp32` on."""
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    model = mode.prepare(model.to(device).to(memory_format=layout))
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d) and not recipe.narrow_norm:
             module.float()

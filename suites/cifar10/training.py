@@ -174,7 +174,7 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
         some, tests = min(32, many), 8
     elif recipe.pipeline == "device":  # memory and compiled code depend on the number
         some = many
-    noise = noise_images(some, tests, torch.Generator().manual_seed(trial.seed))
+    noise = noise_images((some, tests), trial.seed)
     run = Run(objective, trial, clock)
     batches, seen = run.prepare(noise)
     first: dict[Stage, int] = {}  # epoch of each stage
@@ -207,7 +207,7 @@ def keep_memory() -> None:
         mallopt(padding_bytes, 2**28)
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
+def blueprint(trial: Trial) -> Blueprint:
     """Return the rung's network and learning rate."""
     recipe = RECIPES[trial.case.model]
     epochs = trial.params.epochs or recipe.epochs
@@ -226,7 +226,7 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_rung(trial: Trial, clock: Clock) -> dict[str, float]:
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Run a rung once or more; return accuracy (fraction) and loss on the test images, means over the runs."""
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)

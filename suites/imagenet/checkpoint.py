@@ -1,4 +1,4 @@
-"""Saves a checkpoint after each epoch, from which a killed run goes on."""
+"""Saves a checkpoint after each epoch, from which a killed run continues."""
 
 import hashlib
 import json
@@ -18,28 +18,25 @@ from .data import Source
 from .network import Network, State
 
 Line = dict[str, Any]
-"""One of the row's table: an epoch, or a phase."""
+"""A line of the row's table: an epoch, or a phase."""
 
 
 class Checkpoint:
-    """What a killed run goes on from: model and clock after each epoch, and how long the running one has lasted."""
+    """Model and clock after each epoch, and the seconds that the run has taken so far."""
 
     def __init__(self, trial: Trial) -> None:
         case = trial.case
         params = json.dumps(dict(case.params), sort_keys=True)
-        who = (case.suite_digest, case.model, case.precision, case.device, case.processes, trial.seed)
-        same = (*who, case.batch_size, params, case.data)
-        name = hashlib.sha256(repr(same).encode()).hexdigest()[:16]
-        self.folder = Path(trial.checkpoint_dir) if trial.checkpoint_dir else None
-        self.file, self.beat = Path(f"{name}.pt"), Path(f"{name}.json")
+        alike = (case.suite_digest, case.model, case.precision, case.device, case.processes, trial.seed)
+        name = hashlib.sha256(repr((*alike, case.batch_size, params, case.data)).encode()).hexdigest()[:16]
+        self.kept, self.folder = bool(trial.checkpoint_dir), Path(trial.checkpoint_dir)
+        self.file, self.beat = self.folder / f"{name}.pt", self.folder / f"{name}.json"
         self.first, self.written, self.trouble = 0, 0.0, False
         self.processes, self.leads = case.processes, trial.rank == 0
-        if self.folder:
-            self.file, self.beat = self.folder / self.file, self.folder / self.beat
 
     def resume(self, net: Network, clock: Clock, source: Source) -> list[Line]:
-        """Take up what an earlier process left, if anything; returns its lines of the table."""
-        if not self.folder:
+        """Restore the checkpoint of an earlier process, if there is one; return its lines of the table."""
+        if not self.kept:
             return []
         left = [self.read() if self.leads else None]
         if self.processes > 1:
@@ -56,21 +53,22 @@ class Checkpoint:
         return list(state.get("lines", []))
 
     def read(self) -> tuple[float, State] | None:
-        """Seconds that the run has lasted, and the last checkpoint if it had one; None where there is neither."""
+        """Return the seconds that the run has taken, and its last checkpoint (empty if none); None: no earlier run."""
         if not self.beat.is_file():
             return None
         try:
             elapsed = float(json.loads(self.beat.read_text(encoding="utf-8"))["elapsed"])
-            there = self.file.is_file()
-            return elapsed, torch.load(self.file, map_location="cpu", weights_only=True) if there else {}
-        except Exception as error:  # torch.load has many
+            if not self.file.is_file():
+                return elapsed, {}
+            return elapsed, torch.load(self.file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch.load raises many
             raise UserError(
                 f"{self.folder}: the checkpoint there cannot be read ({type(error).__name__}); remove it to start anew"
             ) from None
 
     def save(self, epoch: int, net: Network, clock: Clock, source: Source, lines: Sequence[Line]) -> None:
-        """Keep everything, before `epoch` begins; the file appears whole or not at all."""
-        if not self.folder or not self.leads or epoch <= self.first:
+        """Save everything before `epoch` begins; an incomplete file is never left behind."""
+        if not self.kept or not self.leads or epoch <= self.first:
             return
         state = {"epoch": epoch, "net": net.state(), "source": source.state(), "clock": clock.state()}
         part = self.file.with_suffix(f".{os.getpid()}")
@@ -78,16 +76,16 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             torch.save({**state, "lines": [dict(line) for line in lines]}, part)
             part.replace(self.file)
-        except (OSError, RuntimeError) as error:  # a full disk is both; hours of training are worth more
+        except (OSError, RuntimeError) as error:  # a full disk raises either, and must not end the training
             part.unlink(missing_ok=True)
             if not self.trouble:
-                clock.remarks.append(f"no checkpoint could be kept ({str(error).partition(chr(10))[0]})")
+                clock.remarks.append(f"no checkpoint could be saved ({str(error).partition(chr(10))[0]})")
             self.trouble = True
 
     def heartbeat(self, clock: Clock) -> None:
-        """Note, about once a second, how long the run has lasted, because a killed process cannot."""
+        """Write about once a second how long the run has taken, because a killed process cannot."""
         now = time.monotonic()
-        if not self.folder or not self.leads or self.trouble or now - self.written < 1.0:
+        if not self.kept or not self.leads or self.trouble or now - self.written < 1.0:
             return
         self.written = now
         part = self.beat.with_suffix(f".{os.getpid()}")
@@ -97,9 +95,9 @@ class Checkpoint:
             part.replace(self.beat)
 
     def remove(self) -> None:
-        """The run is over."""
-        if self.folder and self.leads:
+        """Remove the files: the run is complete."""
+        if self.kept and self.leads:
             self.file.unlink(missing_ok=True)
             self.beat.unlink(missing_ok=True)
             with suppress(OSError):
-                self.folder.rmdir()  # others may have theirs in it
+                self.folder.rmdir()  # fails if other runs have files in it

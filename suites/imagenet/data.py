@@ -1,7 +1,7 @@
-"""The loaders of training and validation images: from the user's tree by loader processes, or made up."""
+"""The images of a run: the user's tree, read by loader processes, or random ones; in passes, steps and batches."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,10 +22,10 @@ from .pictures import Pictures, find_decoder
 
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
-"""Sizes that photographs often have; made-up ones have them in turn."""
+"""Common sizes of photographs; synthetic images have them in turn."""
 MOST_WORKERS = 32
-"""Loader processes of a training process, unless somebody asks for more."""
-MANY_NAMED = 5
+"""Most loader processes of a training process by default."""
+MOST_NAMED = 5
 """Most files that a row names."""
 
 
@@ -33,7 +33,7 @@ MANY_NAMED = 5
 class Pass:
     """One pass over images, in the batches of `specs`."""
 
-    feed: "Feed | Synthetic"
+    feed: "Feed | SyntheticFeed"
     specs: Sequence[Spec]
     samples: int
     """Of all processes."""
@@ -53,7 +53,7 @@ class Training:
     images_per_step: int
     """Of all processes."""
     weights: Sequence[Sequence[float]]
-    """Of the loss of each batch of each step, so that every image of all processes counts the same."""
+    """Factors for the loss of each batch of each step, so that every image of all processes has the same weight."""
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -64,30 +64,11 @@ class Training:
             yield list(islice(batches, len(weights)))
 
 
-def training_of(
-    feed: "Feed | Synthetic", samples: int, batch: int, trial: Trial, spec: Callable[[int, int], Spec]
-) -> Training:
-    """This process's part of an epoch of `samples` images, at most `batch` of them at once.
-
-    A step has `global_batch` images of all processes, or `batch` of each. A lone image cannot train a BatchNorm, so a
-    last step with fewer than two for each process is left out.
-
-    Args:
-        spec: makes the spec of the images from one place of the epoch's order to another.
-    """
-    world = trial.case.processes
-    own = min(trial.params.global_batch // world or batch, max(1, samples // world))
-    steps = shards(samples, own, rank=trial.rank, world=world, least=2 if own > 1 else 1)
-    parts = [cut(step, batch) for step in steps]
-    specs = [spec(part.start, part.stop) for step in parts for part in step]
-    return Training(Pass(feed, specs, samples), own * world, [[part.weight for part in step] for step in parts])
-
-
 def cut(shard: Shard, batch: int) -> list[Shard]:
-    """A shard in parts of `batch` samples and what is left; their weights add up to the shard's."""
+    """Return a shard in parts of `batch` samples and a remainder; their weights add up to the shard's."""
     starts = list(range(shard.start, shard.stop, batch))
     if batch > 2 and len(starts) > 1 and shard.stop - starts[-1] == 1:
-        starts[-1] -= 1  # no BatchNorm sees a lone image
+        starts[-1] -= 1  # BatchNorm cannot train on one image
     scale = shard.weight / (shard.stop - shard.start)
     return [
         Shard(start, stop, (stop - start) * scale)
@@ -95,55 +76,37 @@ def cut(shard: Shard, batch: int) -> list[Shard]:
     ]
 
 
-def own(places: Sequence[int], trial: Trial) -> Sequence[int]:
-    """This process's part of a validation batch of all processes; there may be none."""
-    world, many = trial.case.processes, len(places)
-    return places[many * trial.rank // world : many * (trial.rank + 1) // world]
-
-
 def named(bad: Mapping[str, str]) -> str:
-    """`3 images: a.jpg (truncated), ...`."""
-    first = ", ".join(f"{images.shown(file)} ({why})" for file, why in sorted(bad.items())[:MANY_NAMED])
-    return f"{len(bad)} image{'s' * (len(bad) > 1)}: {first}{', ...' * (len(bad) > MANY_NAMED)}"
-
-
-def few(there: int, wanted: int) -> int:
-    """As many images as wanted, 0 being all."""
-    return min(wanted or there, there)
+    """Return `3 images: a.jpg (truncated), ...`."""
+    first = ", ".join(f"{images.shown(file)} ({why})" for file, why in sorted(bad.items())[:MOST_NAMED])
+    return f"{len(bad)} image{'s' * (len(bad) > 1)}: {first}{', ...' * (len(bad) > MOST_NAMED)}"
 
 
 def workers_of(trial: Trial) -> int:
-    """Loader processes of this training process: by default its share of the CPUs, less the one it runs on itself.
+    """Return the number of loader processes of this training process: by default its share of the CPUs, less one.
 
-    No more than MOST_WORKERS: two batches of each lie ready in shared memory, of which a container has little.
+    At most MOST_WORKERS: two batches of each are in shared memory, which is small in a container.
     """
     if trial.params.workers >= 0:
         return int(trial.params.workers)
     return max(1, min(MOST_WORKERS, cpu_count() * trial.case.nodes // trial.case.processes - 1))
 
 
-def as_it_is(made: Made) -> Made:
-    """A batch is whole when it leaves a loader process."""
-    return made
-
-
 class Feed:
-    """One pool of loader processes for all passes over the data, and the bad images they reported."""
+    """One pool of loader processes for all passes over the data, and the bad images that they reported."""
 
     def __init__(self, pictures: Pictures, trial: Trial) -> None:
         self.device = torch.device(trial.case.device)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.specs: Sequence[Spec] = ()
         self.stopped = False
-        self.many = len(pictures.splits["train"])
+        self.train_images = len(pictures.splits["train"])
         self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
         self.odd: dict[str, str] = {}
-        collate: Callable[..., Made] = as_it_is
         self.loader = DataLoader(
             pictures,
             sampler=self,
             batch_size=None,
-            collate_fn=collate,
             num_workers=workers_of(trial),
             persistent_workers=workers_of(trial) > 0,
             pin_memory=self.device.type == "cuda",
@@ -160,24 +123,24 @@ class Feed:
             yield spec
 
     def run(self, specs: Sequence[Spec]) -> Iterator[Batch]:
-        """uint8 images (N, 3, H, W) and labels of each spec, on the device."""
+        """Yield uint8 images (N, 3, H, W) and labels of each spec, on the device."""
         self.specs, self.stopped = specs, False
-        batches = iter(self.loader)
+        batches: Iterator[Made] = iter(self.loader)
         try:
             for spec, made in zip(specs, batches, strict=False):
                 self.bad[spec.split].update(made.bad)
-                if len(self.bad["train"]) == self.many:
+                if len(self.bad["train"]) == self.train_images:
                     raise UserError(f"nothing to train on: cannot use {named(self.bad['train'])}")
                 self.odd.update(made.odd)
                 x, y = self.moved(made)
                 yield x.permute(0, 3, 1, 2), y
         finally:
             self.stopped = True
-            for _ in batches:  # what is under way; the next pass would have to wait for it
+            for _ in batches:  # batches in progress, for which the next pass would have to wait
                 pass
 
     def moved(self, made: Made) -> Batch:
-        """Images and labels on the device; a card copies them beside the steps that are still under way."""
+        """Return images and labels on the device; a card copies them while it computes the steps before."""
         if self.stream is None:
             return made.x.to(self.device), made.y.to(self.device)
         with torch.cuda.stream(self.stream):
@@ -185,66 +148,122 @@ class Feed:
         steps = torch.cuda.current_stream(self.device)
         steps.wait_stream(self.stream)
         for tensor in (x, y):
-            tensor.record_stream(steps)  # their memory is free when the step that uses them is over
+            tensor.record_stream(steps)  # their memory is free after the step that uses them
         return x, y
 
 
-class Files:
-    """The user's tree of images, read by loader processes."""
+class SyntheticFeed:
+    """Random images, one batch of each shape that stays on the device: the card without an input pipeline."""
 
     def __init__(self, trial: Trial) -> None:
-        tree = images.read_tree(Path(trial.data_dir))
-        params, schedule = trial.params, schedule_of(trial.params.phases, trial.params.epochs)
-        self.trial, self.classes, self.tree = trial, tree.classes, tree
-        sizes = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
-        copies = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in sizes}
-        self.few, self.few_valid = few(len(tree.train), params.train_images), few(len(tree.valid), params.valid_images)
-        decode, self.undecoded = find_decoder()
-        self.feed = Feed(Pictures(tree, copies, decode), trial)
+        self.device = torch.device(trial.case.device)
+        self.generator = torch.Generator().manual_seed(trial.seed)
+        self.batches: dict[tuple[int, int, int], Batch] = {}
+        self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
+        self.odd: dict[str, str] = {}
+
+    def run(self, specs: Sequence[Spec]) -> Iterator[Batch]:
+        """Yield the batch of each spec's shape, made once."""
+        for spec in specs:
+            shape = (len(spec.indices), spec.height, spec.width)
+            if shape not in self.batches:
+                x = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=self.generator)
+                y = torch.randint(0, SYNTHETIC_CLASSES, shape[:1], generator=self.generator)
+                self.batches[shape] = x.to(self.device).permute(0, 3, 1, 2), y.to(self.device)
+            yield self.batches[shape]
+
+
+class Source:
+    """The images that a run trains and validates on, and what its row says about them."""
+
+    feed: Feed | SyntheticFeed
+    train_images: Sequence[int]
+    """Indices of the images to train on; fewer than all are spread over all classes."""
+    valid_images: Sequence[int]
+    """Indices of the images to validate on."""
+    sizes: Sequence[tuple[int, int]]
+    """Width and height of the images to validate on, by index; empty if no phase validates on rectangles."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.decoder_remark = ""
+        params = trial.params
+        schedule = schedule_of(params.phases, params.epochs)
         rectangles = any(phase.rect_val for phase in schedule.phases)
-        files = [tree.root / tree.valid.path(index) for index in range(len(tree.valid))] if rectangles else []
+        if trial.synthetic:
+            self.classes = SYNTHETIC_CLASSES
+            self.train_images = range(min(params.train_images or SYNTHETIC_TRAIN, SYNTHETIC_TRAIN))
+            self.valid_images = range(min(params.valid_images or SYNTHETIC_VALID, SYNTHETIC_VALID))
+            self.sizes = [SYNTHETIC_SHAPES[index % len(SYNTHETIC_SHAPES)] for index in self.valid_images]
+            self.feed = SyntheticFeed(trial)
+            return
+        tree = images.read_tree(Path(trial.data_dir))
+        self.classes = len(tree.classes)
+        train, valid = len(tree.train), len(tree.valid)
+        order = torch.randperm(train, generator=torch.Generator().manual_seed(0))
+        self.train_images = order[: params.train_images or train].tolist()
+        self.valid_images = random.Random(0).sample(range(valid), min(params.valid_images or valid, valid))
+        files = [tree.root / tree.valid.path(index) for index in range(valid)] if rectangles else []
         # A bad file has any size: it will be refused by name.
         self.sizes = [size or (1, 1) for size in images.sizes_of(files)]
+        copies = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
+        folders = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in copies}
+        decode, self.decoder_remark = find_decoder()
+        self.feed = Feed(Pictures(tree, folders, decode), trial)
+
+    def copies(self, phase: Phase) -> int:
+        """Return the size of the copies that a phase reads; 0: the originals."""
+        return phase.copies if self.trial.params.copies else 0
 
     def train(self, epoch: int, phase: Phase, batch: int) -> Training:
-        """The training images in an order and by crops that depend on seed and epoch alone."""
-        trial = self.trial
-        dice = torch.Generator().manual_seed((trial.seed << 16) + epoch)
-        # Fewer images are spread over all classes.
-        chosen = torch.randperm(len(self.tree.train), generator=torch.Generator().manual_seed(0))[: self.few]
-        order = chosen[torch.randperm(self.few, generator=dice)].tolist()
-        crop_seed = (trial.seed << 16) + epoch
-        copies = phase.copies if trial.params.copies else 0
+        """Return this process's part of an epoch, in batches of at most `batch`; the order depends on seed and epoch.
 
-        def spec(start: int, stop: int) -> Spec:
-            indices = tuple(order[start:stop])
-            return Spec("train", indices, phase.size, phase.size, copies, phase.min_scale, crop_seed)
-
-        return training_of(self.feed, self.few, batch, trial, spec)
+        A step has `global_batch` images of all processes, or `batch` of each. A last step with fewer than two images
+        for each process is left out, because BatchNorm cannot train on one.
+        """
+        world, order, seed = self.trial.case.processes, self.train_images, (self.trial.seed << 16) + epoch
+        if not self.trial.synthetic:
+            shuffled = torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))
+            order = torch.tensor(order)[shuffled].tolist()
+        images_of_step = min(self.trial.params.global_batch // world or batch, max(1, len(order) // world))
+        least = 2 if images_of_step > 1 else 1
+        steps = [
+            cut(shard, batch)
+            for shard in shards(len(order), images_of_step, rank=self.trial.rank, world=world, least=least)
+        ]
+        copies = self.copies(phase)
+        specs = [
+            Spec("train", tuple(order[part.start : part.stop]), phase.size, phase.size, copies, phase.min_scale, seed)
+            for parts in steps
+            for part in parts
+        ]
+        weights = [[part.weight for part in parts] for parts in steps]
+        return Training(Pass(self.feed, specs, len(order)), images_of_step * world, weights)
 
     def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
-        """The validation images: centre squares, or rectangles of each image's own shape, batched by shape."""
-        chosen = random.Random(0).sample(range(len(self.tree.valid)), self.few_valid)
-        copies = phase.copies if self.trial.params.copies else 0
-        shapes = [(phase.size, phase.size)] * len(chosen)
+        """Return the validation images: centre squares, or rectangles of each image's own shape, batched by shape."""
+        rank, world = self.trial.rank, self.trial.case.processes
+        shapes = [(phase.size, phase.size)] * len(self.valid_images)
         if rectangles:
-            shapes = [crops.rectangle(self.sizes[index], phase.size) for index in chosen]
-        specs = [
-            Spec("valid", tuple(chosen[place] for place in own(places, self.trial)), shape[0], shape[1], copies)
-            for shape, places in crops.batches_by_shape(shapes, batch * self.trial.case.processes)
-        ]
-        random.Random(0).shuffle(specs)  # a sample of them has all shapes
-        return Pass(self.feed, specs, len(chosen))
+            shapes = [crops.rectangle(self.sizes[index], phase.size) for index in self.valid_images]
+        specs = []
+        for (width, height), places in crops.batches_by_shape(shapes, batch * world):
+            # This process's part of the batch, which may be empty.
+            part = places[len(places) * rank // world : len(places) * (rank + 1) // world]
+            indices = tuple(self.valid_images[place] for place in part)
+            specs.append(Spec("valid", indices, width, height, self.copies(phase)))
+        random.Random(0).shuffle(specs)  # so that a sample of them has all shapes
+        return Pass(self.feed, specs, len(self.valid_images))
 
     def refuse_bad(self) -> None:
-        """Raise UserError naming validation images that could not be used: a score needs them all."""
+        """Raise UserError that names validation images that could not be used: a score needs all of them."""
         bad = self.feed.bad["valid"]
         if bad:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
         """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
-        remarks, bad, odd = [self.undecoded] if self.undecoded else [], self.feed.bad["train"], self.feed.odd
+        remarks, bad, odd = [self.decoder_remark] if self.decoder_remark else [], self.feed.bad["train"], self.feed.odd
         if bad:
             remarks.append(f"training skipped {named(bad)}")
         if odd:
@@ -265,70 +284,7 @@ class Files:
         return {"bad": self.feed.bad["train"], "bad_valid": self.feed.bad["valid"], "odd": self.feed.odd}
 
     def restore(self, state: State) -> None:
-        """Go on from such a state."""
+        """Add the bad and odd images of such a state."""
         self.feed.bad["train"].update(state["bad"])
         self.feed.bad["valid"].update(state["bad_valid"])
         self.feed.odd.update(state["odd"])
-
-
-class Synthetic:
-    """Made-up images, one batch of each shape that stays on the device: the card without an input pipeline."""
-
-    def __init__(self, trial: Trial) -> None:
-        self.trial, self.classes = trial, range(SYNTHETIC_CLASSES)
-        self.device = torch.device(trial.case.device)
-        self.dice = torch.Generator().manual_seed(trial.seed)
-        self.made: dict[tuple[int, int, int], Batch] = {}
-
-    def run(self, specs: Sequence[Spec]) -> Iterator[Batch]:
-        """The batch of each spec's shape, made once."""
-        for spec in specs:
-            shape = (len(spec.indices), spec.height, spec.width)
-            if shape not in self.made:
-                x = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=self.dice)
-                y = torch.randint(0, SYNTHETIC_CLASSES, shape[:1], generator=self.dice)
-                self.made[shape] = x.to(self.device).permute(0, 3, 1, 2), y.to(self.device)
-            yield self.made[shape]
-
-    def train(self, epoch: int, phase: Phase, batch: int) -> Training:
-        """As many images as ImageNet trains on."""
-        many = few(SYNTHETIC_TRAIN, self.trial.params.train_images)
-
-        def spec(start: int, stop: int) -> Spec:
-            return Spec("train", tuple(range(start, stop)), phase.size, phase.size, 0)
-
-        return training_of(self, many, batch, self.trial, spec)
-
-    def valid(self, phase: Phase, batch: int, *, rectangles: bool) -> Pass:
-        """As many as it validates on."""
-        many = few(SYNTHETIC_VALID, self.trial.params.valid_images)
-        shapes = [(phase.size, phase.size)] * many
-        if rectangles:
-            around = [SYNTHETIC_SHAPES[index % len(SYNTHETIC_SHAPES)] for index in range(many)]
-            shapes = [crops.rectangle(size, phase.size) for size in around]
-        specs = [
-            Spec("valid", tuple(own(places, self.trial)), shape[0], shape[1], 0)
-            for shape, places in crops.batches_by_shape(shapes, batch * self.trial.case.processes)
-        ]
-        random.Random(0).shuffle(specs)
-        return Pass(self, specs, many)
-
-    def gather(self) -> None:
-        """Made-up images have no faults."""
-
-    def refuse_bad(self) -> None:
-        """Made-up images are never bad."""
-
-    def remarks(self) -> list[str]:
-        """There is nothing to remark."""
-        return []
-
-    def state(self) -> State:
-        """Nothing to keep."""
-        return {}
-
-    def restore(self, state: State) -> None:
-        """Nothing to do."""
-
-
-Source = Files | Synthetic

@@ -1,4 +1,4 @@
-"""Network, optimizer, precision and the average of weights; and its score in validation."""
+"""Network, optimizer, precision and average of the weights; and the score in validation."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,24 +27,17 @@ from gpubench.training import (
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images, uint8 (N, 3, H, W), and labels, on the device."""
 State = dict[str, Any]
-"""What a checkpoint keeps, as torch.save takes it."""
+"""What a checkpoint saves."""
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOMENTUM = 0.9
 
 
-def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """No weight decay on BatchNorm's weights and on biases (Jia et al., arXiv 1807.11205); they have one dimension."""
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    free = [p for p in model.parameters() if p.ndim <= 1]
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
-
-
 def network_of(name: str, classes: int) -> torch.nn.Module:
-    """AlexNet with BatchNorm, or torchvision's ResNet, in which the last BatchNorm of each block begins at zero.
+    """Return AlexNet with BatchNorm, or torchvision's ResNet, whose blocks begin with a last BatchNorm of zero.
 
-    Adaptive pooling takes images of any size. `small` is for a CPU and small images: what ResNet-18 begins with, one
-    block of 64 channels and one of 128.
+    They take images of any size. `small` is for a CPU and small images: ResNet-18's first layers, a block of 64
+    channels and one of 128.
     """
     if name == "alexnet-bn":
         return alexnet_bn(classes)
@@ -60,16 +53,18 @@ def network_of(name: str, classes: int) -> torch.nn.Module:
 
 
 def optimizer_of(name: str, model: torch.nn.Module, weight_decay: float) -> torch.optim.Optimizer:
-    """SGD with momentum, or LARS, whose norms are fp32 as the weights are. Neither decays BatchNorm and biases."""
+    """Return SGD with momentum, or LARS with norms in fp32. Neither decays BatchNorm and biases."""
     if name == "lars":
         return Lars(model.parameters(), lr=0.0, momentum=MOMENTUM, decay=weight_decay)
-    # Where it is not fused, a GradScaler waits for the device in every step.
-    fused = next(model.parameters()).is_cuda
-    return torch.optim.SGD(parameter_groups(model, weight_decay), lr=0.0, momentum=MOMENTUM, fused=fused)
+    decayed = [weight for weight in model.parameters() if weight.ndim > 1]
+    others = [weight for weight in model.parameters() if weight.ndim <= 1]  # BatchNorm and biases: arXiv 1807.11205
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    # If it is not fused, a GradScaler waits for the device in every step.
+    return torch.optim.SGD(groups, lr=0.0, momentum=MOMENTUM, fused=decayed[0].is_cuda)
 
 
 class Network:
-    """Model, optimizer, precision and the average of weights: everything that a step changes."""
+    """Model, optimizer, precision and average of the weights: everything that a step changes."""
 
     def __init__(self, trial: Trial, clock: Clock, classes: int) -> None:
         params = trial.params
@@ -103,23 +98,23 @@ class Network:
 
     @property
     def judged(self) -> torch.nn.Module:
-        """The model that validation looks at."""
+        """The model that is validated."""
         return self.model if self.averaged is None else self.averaged
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
-        """uint8 images (N, 3, H, W) on the device to what the model takes."""
+        """Return the input of the model for uint8 images (N, 3, H, W) on the device."""
         x = x.float().sub_(self.mean).div_(self.std)
         return self.mode.input(x.contiguous(memory_format=self.layout))
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate of the next step."""
+        """Set the learning rate of the next step."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
     def step(self, parts: Iterable[Batch], weights: Sequence[float] = (1.0,)) -> torch.Tensor:
-        """One step of the optimizer over `parts`, each one's loss counted by its weight; returns their sum, a scalar.
+        """Take one step over `parts`; return the sum of their losses times their weights, a scalar.
 
-        Only the last part's backward pass sends gradients, of all parts together.
+        Only the last part's backward pass sends gradients: the sum over all parts.
         """
         losses: list[torch.Tensor] = []
         for (x, y), weight in zip(parts, weights, strict=False):
@@ -134,7 +129,7 @@ class Network:
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def average(self) -> None:
-        """Take the weights of this step into their exponential average, where one is wanted."""
+        """Update the exponential average of the weights, if the recipe has one."""
         if self.averaged is None:
             return
         if self.begun:
@@ -144,13 +139,13 @@ class Network:
             self.begun = True
 
     def agree(self) -> None:
-        """BatchNorm's statistics are those of process 0 everywhere: each has seen other images."""
+        """Copy BatchNorm's statistics of process 0 to all processes, whose images differ."""
         if self.processes > 1:
             for buffer in self.judged.buffers():
                 dist.broadcast(buffer, 0)
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         averaged = self.averaged.state_dict() if self.averaged is not None else None
         return {
             "model": self.model.state_dict(),
@@ -160,7 +155,7 @@ class Network:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from such a state."""
+        """Restore such a state."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stepper.restore(state["stepper"])
@@ -171,7 +166,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Score:
-    """Fractions right, and the mean loss, of a validation."""
+    """Fractions of right predictions, and the mean loss, in validation."""
 
     top1: float = 0.0
     top5: float = 0.0
@@ -179,14 +174,14 @@ class Score:
 
 
 def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Logits, float32 (N, classes), of uint8 images (N, 3, H, W) of any size."""
+    """Return logits, float32 (N, classes), of uint8 images (N, 3, H, W) of any size."""
     with net.mode.autocast():
         logits: torch.Tensor = model(net.prepare(x)).float()
     return logits
 
 
 def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
-    """The score on these batches of all processes; it reads the device once, at the end."""
+    """Return the score on these batches of all processes; waits for the device once, at the end."""
     net.agree()
     model = net.judged.eval()
     sums, seen = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device), 0
@@ -207,10 +202,10 @@ def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
 
 
 @contextmanager
-def no_race() -> Iterator[None]:
-    """Without cuDNN's search among algorithms, which it would repeat for each of up to 38 shapes of a few batches."""
-    racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+def no_algorithm_search() -> Iterator[None]:
+    """Turn off cuDNN's search for algorithms, which it would repeat for each of up to 38 shapes of a few batches."""
+    searching, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         yield
     finally:
-        torch.backends.cudnn.benchmark = racing
+        torch.backends.cudnn.benchmark = searching

@@ -1,4 +1,4 @@
-"""What loader processes run: files to batches of uint8 images, cropped and flipped."""
+"""What loader processes run: reads files, crops and flips them, returns batches of uint8 images."""
 
 import io
 import random
@@ -20,32 +20,32 @@ Decoder = Callable[[bytes], Image.Image]
 
 
 def decode_jpeg(content: bytes) -> Image.Image:
-    """torchvision's decoder, which takes a third of PIL's time; raises RuntimeError for a broken file."""
+    """Return a JPEG decoded by torchvision, in a third of PIL's time; raises RuntimeError for a broken file."""
     encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     pixels = torchvision.io.decode_jpeg(encoded, torchvision.io.ImageReadMode.RGB)
     return Image.fromarray(pixels.permute(1, 2, 0).numpy())
 
 
 def find_decoder() -> tuple[Decoder | None, str]:
-    """torchvision's decoder if it decodes here; else none, and a word for the row, for PIL feeds a card slower.
+    """Return torchvision's decoder; or None and a remark for the row, because PIL is slower.
 
-    Asked once, with a JPEG that is surely whole: torchvision deprecates its decoders since 0.29, and one that is gone,
-    or built without libjpeg, must not look like a tree of broken files.
+    It is tried once with a JPEG made here: torchvision 0.29 deprecates its decoders, and a missing one, or one without
+    libjpeg, must not look like a folder of broken files.
     """
-    whole = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(whole, "JPEG")
+    jpeg = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(jpeg, "JPEG")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the deprecation; while it works, nobody has to act
-            decode_jpeg(whole.getvalue())
-    except Exception as error:  # whatever it is, PIL is there
+            warnings.simplefilter("ignore")  # of the deprecation
+            decode_jpeg(jpeg.getvalue())
+    except Exception as error:  # whatever it is, PIL can decode
         why = str(error).partition("\n")[0][:80]
         return None, f"torchvision decodes no JPEG ({type(error).__name__}: {why}): PIL did, which takes longer"
     return decode_jpeg, ""
 
 
 class Pictures(Dataset[Made]):
-    """What loader processes run: files to batches of uint8 images. Stateless, so one pool serves all phases."""
+    """A dataset whose items are batches of uint8 images; it has no state, so one pool serves all phases."""
 
     def __init__(self, tree: images.Tree, copies: Mapping[int, Path], decode: Decoder | None) -> None:
         self.splits = {"train": tree.train, "valid": tree.valid}
@@ -66,7 +66,7 @@ class Pictures(Dataset[Made]):
     def picture(
         self, spec: Spec, split: images.Split, index: int, dice: random.Random | None, made: Made
     ) -> tuple[NDArray[np.uint8], int]:
-        """The image's pixels, and its index; in training the next good file takes a bad one's place."""
+        """Return the image's pixels and its index; in training a bad file is replaced by the next good one."""
         for step in range(len(split)):
             at = (index + step) % len(split)
             file = split.path(at)

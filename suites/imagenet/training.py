@@ -1,4 +1,4 @@
-"""The loop over epochs and their phases, and what comes of it: the row's table and TensorBoard's events."""
+"""The loop over epochs and phases; it writes the row's table and TensorBoard events."""
 
 import time
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
 from .checkpoint import Checkpoint, Line
-from .data import Files, Synthetic
-from .network import Batch, Network, Score, evaluate, network_of, no_race
+from .data import Source
+from .network import Batch, Network, Score, evaluate, network_of, no_algorithm_search
 
 CLASSES = 1000
-"""ImageNet's; a run counts those of its tree."""
+"""Of ImageNet; a run has those of its tree."""
 SEARCHED = ("max", "fastest")
-"""Batch policies under which a step that is cut to the images there are would look like one that fits."""
+"""Batch policies that search a batch: they must not take a step that has too few images for one that fits."""
 
 
 def line(epoch: int, hours: float, score: Score, crop: str, phase: Phase, loss: float) -> Line:
@@ -52,7 +52,7 @@ def phase_lines(schedule: Schedule, clock: Clock, trial: Trial) -> list[Line]:
 
 
 def images_in(parts: Sequence[Batch]) -> int:
-    """Images of this process in a step."""
+    """Return the number of images of this process in a step."""
     return sum(len(labels) for _, labels in parts)
 
 
@@ -75,12 +75,12 @@ def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
 
 
 def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
-    """The mean of these losses over all processes."""
+    """Return the mean of these losses over all processes."""
     return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
 
 
 class Events:
-    """TensorBoard events under --tensorboard, with the tags of imagenet18's own; nothing without it."""
+    """TensorBoard events with imagenet18's tags; without --tensorboard it writes nothing."""
 
     def __init__(self, trial: Trial) -> None:
         self.writer: Any = None
@@ -94,24 +94,22 @@ class Events:
         self.writer.add_scalar("first", 0.0, 0)
 
     def write(self, epoch: Line, *, seconds: float, samples: int) -> None:
-        """One epoch, after `samples` training images; its validation took `seconds`."""
+        """Write an epoch that ended after `samples` training images and `seconds` of validation."""
         if self.writer is None:
             return
-        self.writer.add_scalar("sizes/image", epoch["size"], samples)
-        self.writer.add_scalar("losses/train", epoch["train_loss"], samples)
-        self.writer.add_scalar("losses/test_1", 100 * epoch["top1"], samples)
-        self.writer.add_scalar("losses/test_5", 100 * epoch["top5"], samples)
-        self.writer.add_scalar("times/eval_sec", seconds, samples)
+        for tag, value in {
+            "sizes/image": epoch["size"],
+            "losses/train": epoch["train_loss"],
+            "losses/test_1": 100 * epoch["top1"],
+            "losses/test_5": 100 * epoch["top5"],
+            "times/eval_sec": seconds,
+        }.items():
+            self.writer.add_scalar(tag, value, samples)
         self.writer.flush()
 
-    def close(self) -> None:
-        """Write what is left."""
-        if self.writer is not None:
-            self.writer.close()
 
-
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The network on images of the first phase, and what the phases and ramps change."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network on images of the first phase, and what the phases and ramps change."""
     schedule = schedule_of(trial.params.phases, trial.params.epochs)
 
     def phase(epoch: float) -> Phase:
@@ -136,12 +134,12 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the schedule; returns top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train by the schedule; return top-1 (`accuracy`) and `top5` as fractions, and the loss, in validation."""
     params = trial.params
     schedule = schedule_of(params.phases, params.epochs)
-    source = Synthetic(trial) if trial.synthetic else Files(trial)
-    net = Network(trial, clock, len(source.classes))
+    source = Source(trial)
+    net = Network(trial, clock, source.classes)
     events = Events(trial)
     checkpoint = Checkpoint(trial)
     lines = checkpoint.resume(net, clock, source)
@@ -152,25 +150,25 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
         phase = schedule.phase(epoch)
         batch_size = schedule.batch(phase, trial.batch_size)
         training = source.train(epoch, phase, batch_size)
-        many = training.batches.samples
+        samples = training.batches.samples
         if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
             raise UserError(f"{batch_size} images a process are more than the tree, or global_batch, has for a step")
         net.model.train()
         losses = []
-        for number, parts in enumerate(clock.steps(training, phase="train", samples=many, count=images_in)):
+        for number, parts in enumerate(clock.steps(training, phase="train", samples=samples, count=images_in)):
             net.set_lr(rate(schedule, epoch + number / len(training), training.images_per_step, params.lr))
             losses.append(net.step(parts, training.weights[number]))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
         validation = source.valid(phase, batch_size, rectangles=phase.rect_val)
-        with no_race() if phase.rect_val else nullcontext():
+        with no_algorithm_search() if phase.rect_val else nullcontext():
             score = evaluate(net, clock.steps(validation, phase="valid", samples=validation.samples))
         source.gather()
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
         loss = mean_loss(losses, trial)
         lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
-        events.write(lines[-1], seconds=time.perf_counter() - began, samples=many * (epoch + 1))
+        events.write(lines[-1], seconds=time.perf_counter() - began, samples=samples * (epoch + 1))
 
     reached = first_reached(lines, trial)
     if reached:
@@ -186,7 +184,6 @@ def train_schedule(trial: Trial, clock: Clock) -> dict[str, float]:
     net.model.train()
     for parts in clock.resident():
         net.step(parts, [1 / len(parts)] * len(parts))
-    events.close()
     if not clock.complete:
         return {}
     checkpoint.remove()

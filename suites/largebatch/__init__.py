@@ -14,33 +14,21 @@ squares to zero, and the layer gets the wrong rate. For that reason "Training Im
 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
-from gpubench import Blueprint, Case, Clock, Param, Suite, Trial
+from gpubench import Case, Param, Suite, imported
 
-from .recipe import RATES, TRAIN_IMAGES
-
-
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run; returns accuracy (fraction) and loss on the test images."""
-    from .training import train_small
-
-    return train_small(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
+TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
+RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
+"""Learning rates of `lr=0`."""
 
 
 def refuse(case: Case) -> str:
-    """Why a case cannot run: the suite trains by autocast, with fp32 weights."""
+    """Return why a case cannot run: the suite trains by autocast, with fp32 weights."""
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=3,
     models=("small",),
     params={

@@ -22,14 +22,20 @@ from gpubench.training import (
     weighted_mean,
 )
 
-from .recipe import CLASSES, DECAY, MEAN, MOMENTUM, RATES, REFERENCE, STD, TEST_IMAGES, TRAIN_IMAGES, TRUST
+from . import RATES, TEST_IMAGES, TRAIN_IMAGES
+
+CLASSES = 10
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+REFERENCE = 512
+"""The batch at which the learning rate is `lr`."""
+MOMENTUM, DECAY, TRUST = 0.9, 5e-4, 1e-3
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images and labels."""
 
 
 def small_network(width: int) -> torch.nn.Module:
-    """Three convolutions with BatchNorm, each of half the size and twice the channels, and a linear layer."""
+    """Return three convolutions with BatchNorm, each with half the size and twice the channels, and a linear layer."""
     layers: list[nn.Module] = []
     for inputs, outputs in ((3, width), (width, 2 * width), (2 * width, 4 * width)):
         convolution = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
@@ -40,19 +46,19 @@ def small_network(width: int) -> torch.nn.Module:
 def load_images(trial: Trial) -> tuple[Batch, Batch]:
     """Return train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
     if trial.synthetic:
-        dice = torch.Generator().manual_seed(trial.seed)
+        generator = torch.Generator().manual_seed(trial.seed)
         splits_read = [
             (
-                torch.randint(0, 256, (many, 3, 32, 32), dtype=torch.uint8, generator=dice),
-                torch.randint(0, CLASSES, (many,), generator=dice),
+                torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator),
+                torch.randint(0, CLASSES, (count,), generator=generator),
             )
-            for many in (TRAIN_IMAGES, TEST_IMAGES)
+            for count in (TRAIN_IMAGES, TEST_IMAGES)
         ]
     else:
         splits = load_cifar("cifar10", Path(trial.data_dir))
         splits_read = [(torch.from_numpy(split.images), torch.from_numpy(split.labels)) for split in splits]
-    few = (trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES)
-    train_split, test_split = ((x[:many], y[:many]) for (x, y), many in zip(splits_read, few, strict=True))
+    counts = (trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES)
+    train_split, test_split = ((x[:count], y[:count]) for (x, y), count in zip(splits_read, counts, strict=True))
     return train_split, test_split
 
 
@@ -64,12 +70,12 @@ class Images:
         self.samples, self.evaluate = len(self.images), evaluate
         world = trial.case.processes
         self.step = min(self.samples, max(world, trial.params.global_batch))
-        own = trial.batch_size if evaluate else max(1, self.step // world)
+        part = trial.batch_size if evaluate else max(1, self.step // world)
         self.shards: list[Shard] = shards(
-            self.samples, own, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate
+            self.samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate
         )
         self.order = torch.Generator(device).manual_seed(trial.seed)
-        self.dice = torch.Generator(device).manual_seed(trial.seed + ((trial.rank + 1) << 32))
+        self.generator = torch.Generator(device).manual_seed(trial.seed + ((trial.rank + 1) << 32))
         self.mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
         self.std = torch.tensor(STD, device=device).view(1, 3, 1, 1) * 255
 
@@ -87,7 +93,7 @@ class Images:
             index = order[shard.start : shard.stop]
             x = (self.images[index].float() - self.mean) / self.std
             if not self.evaluate:
-                flip = torch.rand((len(x), 1, 1, 1), generator=self.dice, device=device) < 0.5
+                flip = torch.rand((len(x), 1, 1, 1), generator=self.generator, device=device) < 0.5
                 x = torch.where(flip, x.flip(3), x)
             yield x, self.labels[index]
 
@@ -132,8 +138,8 @@ def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optim
     return optimizer, prepare
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The network and the learning rate, in as many steps as a run takes."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network, and the learning rate by epoch."""
     params = trial.params
     images = params.train_images or TRAIN_IMAGES
     step = min(images, max(trial.case.processes, params.global_batch))
@@ -150,8 +156,8 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Run the training; return accuracy (fraction) and loss on the test images."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train; return accuracy (fraction) and loss on the test images."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     train_split, test_split = load_images(trial)
@@ -183,7 +189,7 @@ def train_small(trial: Trial, clock: Clock) -> dict[str, float]:
     quality = {"accuracy": 0.0, "loss": 0.0}
     for _ in clock.epochs(params.epochs):
         model.train()
-        # The clock first, so that it sees the loader's end.
+        # The clock is first, so that it reaches the loader's end.
         for batch, share in zip(clock.steps(loader, "train", loader.samples), loader.shards, strict=False):
             step(batch, share.weight)
             taken += 1

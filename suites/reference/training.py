@@ -33,14 +33,14 @@ class Encoder(nn.Module):
         self.classify = nn.Linear(WIDTH, 2)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(N, SEQUENCE) of int64 to (N, 2)."""
-        seen = self.norm(self.tokens(tokens) + self.places(self.order))
-        scores: torch.Tensor = self.classify(self.layers(seen)[:, 0])
+        """Return scores (N, 2) of tokens, int64 (N, SEQUENCE)."""
+        embedded = self.norm(self.tokens(tokens) + self.places(self.order))
+        scores: torch.Tensor = self.classify(self.layers(embedded)[:, 0])
         return scores
 
 
 def network_of(trial: Trial) -> nn.Module:
-    """The trial's model with random weights, on the CPU."""
+    """Return the trial's model with random weights, on the CPU."""
     if trial.case.model == "resnet50":
         network: nn.Module = resnet.resnet50()
         return network
@@ -48,19 +48,19 @@ def network_of(trial: Trial) -> nn.Module:
 
 
 def batch_of(trial: Trial, device: torch.device) -> Batch:
-    """A random batch on the device: float32 (N, 3, size, size) or int64 (N, SEQUENCE), and int64 (N,)."""
-    many, size = trial.batch_size, trial.params.image_size
-    dice = torch.Generator(device).manual_seed(trial.seed)
+    """Return a random batch on the device: float32 (N, 3, size, size) or int64 (N, SEQUENCE), and int64 (N,)."""
+    count, size = trial.batch_size, trial.params.image_size
+    generator = torch.Generator(device).manual_seed(trial.seed)
     if trial.case.model == "resnet50":
-        images = torch.randn(many, 3, size, size, device=device, generator=dice)
-        classes = torch.randint(0, 1000, (many,), device=device, generator=dice)
+        images = torch.randn(count, 3, size, size, device=device, generator=generator)
+        classes = torch.randint(0, 1000, (count,), device=device, generator=generator)
         return images.contiguous(memory_format=layout(trial.case)), classes
-    tokens = torch.randint(0, VOCABULARY, (many, SEQUENCE), device=device, generator=dice)
-    return tokens, torch.randint(0, 2, (many,), device=device, generator=dice)
+    tokens = torch.randint(0, VOCABULARY, (count, SEQUENCE), device=device, generator=generator)
+    return tokens, torch.randint(0, 2, (count,), device=device, generator=generator)
 
 
 class Again:
-    """The same batch, as often as an epoch has steps."""
+    """The same batch in every step of an epoch."""
 
     def __init__(self, batch: Batch, samples: int) -> None:
         self.batch, self.samples = batch, samples
@@ -74,7 +74,7 @@ class Again:
 
 
 def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch]:
-    """A training step, and the batch that it takes."""
+    """Return a function that trains on a batch, and the batch."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     network = mode.prepare(network_of(trial).to(device)).train()
@@ -94,20 +94,20 @@ def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch
     return step, batch_of(trial, device)
 
 
-def train_model(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Steps on one batch until the clock knows their rate."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train on one batch; there is no accuracy to return."""
     step, batch = prepared(trial, clock)
     loader = Again(batch, trial.params.samples)
     for _ in clock.epochs(trial.params.epochs):
-        for each in clock.steps(loader, "train", trial.params.samples):
-            step(each)
-    for each in clock.resident():
-        step(each)
+        for same_batch in clock.steps(loader, "train", trial.params.samples):
+            step(same_batch)
+    for same_batch in clock.resident():
+        step(same_batch)
     return {}
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The network; its learning rate never changes, for nothing is learnt."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network, and the constant learning rate."""
     size = trial.params.image_size
     images = trial.case.model == "resnet50"
     return Blueprint(

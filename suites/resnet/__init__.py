@@ -9,49 +9,38 @@ and 2,126 s on the GTX 1080 Ti.
 Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
 model, reading the dataset.
 
-To be read in this order: data.py, training.py, which has the networks first and then what trains them.
+Read data.py first, then training.py: the networks, and what trains them.
 """
 
 from collections.abc import Mapping
 
-from gpubench import Blueprint, Clock, Param, ParamValue, Suite, Trial
+from gpubench import MEMORY_FORMAT, Param, ParamValue, Suite, imported
 
-from .sizes import ARTICLE_VALID_IMAGES, TEST_IMAGES, TRAIN_IMAGES
-
-
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
-    from .training import train_recipe
-
-    return train_recipe(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
+CLASSES = 100
+TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
+ARTICLE_VALID_IMAGES = 12_000
+"""A fifth of train and test together."""
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
-    """The weights the article's recipe starts from."""
+    """Return the name of the weights that the article's recipe starts from."""
     return f"{model}-imagenet1k-v1" if params["recipe"] == "article" else ""
 
 
 def samples_of(params: Mapping[str, ParamValue]) -> int:
-    """Images in one training epoch."""
-    there = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
-    return min(int(params["train_images"]) or there, there)
+    """Return the number of images in a training epoch."""
+    images = TRAIN_IMAGES + TEST_IMAGES - ARTICLE_VALID_IMAGES if params["recipe"] == "article" else TRAIN_IMAGES
+    return min(int(params["train_images"]) or images, images)
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Of an image: the first convolution's 64 channels at half the size, which no later layer of a ResNet exceeds."""
+    """Return the elements per image after the first convolution: 64 channels at half the size, the most of a ResNet."""
     return 64 * (-(-int(params["image_size"]) // 2)) ** 2
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=5,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
@@ -61,11 +50,7 @@ SUITE = Suite(
         "lr": Param(3e-3, "peak learning rate of the one-cycle schedule"),
         "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
         "workers": Param(4, "loader processes of pipeline=workers"),
-        "memory_format": Param(
-            "auto",
-            "layout of images and weights; auto is the faster one in this precision on this device",
-            choices=("auto", "channels_last", "contiguous"),
-        ),
+        "memory_format": MEMORY_FORMAT,
         "compile": Param(False, "torch.compile the model"),
         "train_images": Param(0, "train on the first so many images only; 0 is all"),
         "valid_images": Param(0, "validate on the first so many images only; 0 is all"),

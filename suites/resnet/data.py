@@ -17,11 +17,11 @@ from gpubench import Trial
 from gpubench.data.datasets import load_cifar
 from gpubench.training import Shard, layout, memory_format, shards
 
-from .sizes import ARTICLE_SPLIT_SEED, ARTICLE_VALID_IMAGES, CLASSES, TEST_IMAGES, TRAIN_IMAGES
+from . import ARTICLE_VALID_IMAGES, CLASSES, TEST_IMAGES, TRAIN_IMAGES
 
-SIZE = 32
+SIZE, ARTICLE_SPLIT_SEED = 32, 42
 Images = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""Training images, uint8 (N, 3, 32, 32), their labels, int64 (N,); and the same to test on."""
+"""Training images, uint8 (N, 3, 32, 32), their labels, int64 (N,), and test images with their labels."""
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images and labels."""
 Sample = tuple[torch.Tensor, int]
@@ -29,38 +29,36 @@ MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 
 
 def load_images(trial: Trial) -> Images:
-    """Train and test images, uint8 (N, 3, 32, 32), and labels, int64 (N,)."""
+    """Return the dataset, or random images with random labels."""
     if trial.synthetic:
-        dice = torch.Generator().manual_seed(trial.seed)
+        generator = torch.Generator().manual_seed(trial.seed)
         train, valid = TRAIN_IMAGES, TEST_IMAGES
         if trial.params.recipe == "full":  # the article draws from all images
             train, valid = trial.params.train_images or train, trial.params.valid_images or valid
-        images = torch.randint(0, 256, (train + valid, 3, SIZE, SIZE), dtype=torch.uint8, generator=dice)
-        labels = torch.randint(0, CLASSES, (train + valid,), generator=dice)
+        images = torch.randint(0, 256, (train + valid, 3, SIZE, SIZE), dtype=torch.uint8, generator=generator)
+        labels = torch.randint(0, CLASSES, (train + valid,), generator=generator)
         return images[:train], labels[:train], images[train:], labels[train:]
-    train_split, test_split = load_cifar("cifar100", Path(trial.data_dir))
-    return (
-        torch.from_numpy(train_split.images),
-        torch.from_numpy(train_split.labels),
-        torch.from_numpy(test_split.images),
-        torch.from_numpy(test_split.labels),
+    splits = load_cifar("cifar100", Path(trial.data_dir))
+    train_x, train_y, test_x, test_y = (
+        torch.from_numpy(array) for part in splits for array in (part.images, part.labels)
     )
+    return train_x, train_y, test_x, test_y
 
 
 def split(images: Images, trial: Trial) -> tuple[Batch, Batch]:
-    """(images, labels) to train on and to validate on; the article pooled both sets and drew a fifth."""
+    """Return images and labels to train on and to validate on; the article validates on a fifth of both sets."""
     x, y, test_x, test_y = images
     if trial.params.recipe == "article":
         x, y = torch.cat([x, test_x]), torch.cat([y, test_y])
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(ARTICLE_SPLIT_SEED))
         held_out, kept = order[:ARTICLE_VALID_IMAGES], order[ARTICLE_VALID_IMAGES:]
         x, y, test_x, test_y = x[kept], y[kept], x[held_out], y[held_out]
-    few, few_valid = trial.params.train_images or len(x), trial.params.valid_images or len(test_x)
-    return (x[:few], y[:few]), (test_x[:few_valid], test_y[:few_valid])
+    train, valid = trial.params.train_images or len(x), trial.params.valid_images or len(test_x)
+    return (x[:train], y[:train]), (test_x[:valid], test_y[:valid])
 
 
 def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
-    """This process's share of each step of an epoch; a lone sample cannot train a BatchNorm and is left out."""
+    """Return this process's share of each step; training leaves out a single last image, too few for a BatchNorm."""
     return shards(
         samples,
         trial.batch_size,
@@ -71,31 +69,31 @@ def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
     )
 
 
-def own_seed(trial: Trial) -> int:
-    """A seed for what each process draws for itself; the order of samples is drawn from the trial's own."""
+def process_seed(trial: Trial) -> int:
+    """Return the seed of random transforms, which differs by process; the order of samples has the trial's seed."""
     return trial.seed + ((trial.rank + 1) << 32)
 
 
-def crop_and_flip(images: torch.Tensor, dice: torch.Generator) -> torch.Tensor:
-    """Pad by 4, crop 32 at random, flip half of them: the usual augmentation for CIFAR, for a whole batch at once."""
+def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return the images padded by 4, cropped to 32 at random, half of them flipped: all of a batch at once."""
     n, device = len(images), images.device
-    rows = torch.randint(0, 9, (n, 1, 1, 1), generator=dice, device=device)
-    columns = torch.randint(0, 9, (n, 1, 1, 1), generator=dice, device=device)
+    rows = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
+    columns = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
     rows = rows + torch.arange(SIZE, device=device).view(1, 1, SIZE, 1)
     columns = columns + torch.arange(SIZE, device=device).view(1, 1, 1, SIZE)
-    flip = torch.rand((n, 1, 1, 1), generator=dice, device=device) < 0.5
+    flip = torch.rand((n, 1, 1, 1), generator=generator, device=device) < 0.5
     columns = torch.where(flip, columns.flip(3), columns)
     which = torch.arange(n, device=device).view(n, 1, 1, 1)
     channels = torch.arange(3, device=device).view(1, 3, 1, 1)
     return pad(images, (4, 4, 4, 4))[which, channels, rows, columns]
 
 
-def article_transforms(images: torch.Tensor, size: int, dice: torch.Generator) -> torch.Tensor:
-    """fastai v1's `get_transforms()` on a batch: flip, rotate to 10 degrees, zoom to 1.1, warp and lighting to 0.2."""
+def article_transforms(images: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
+    """Return a batch after fastai 1's `get_transforms()`: flip, rotate, zoom, warp and lighting."""
     n, device = len(images), images.device
 
     def draw(low: float, high: float) -> torch.Tensor:
-        return low + (high - low) * torch.rand(n, 1, 1, generator=dice, device=device)
+        return low + (high - low) * torch.rand(n, 1, 1, generator=generator, device=device)
 
     angle, zoom = draw(-10, 10) * math.pi / 180, draw(1, 1.1)
     flip = torch.where(draw(0, 1) < 0.5, -1.0, 1.0)
@@ -110,11 +108,10 @@ def article_transforms(images: torch.Tensor, size: int, dice: torch.Generator) -
 
 
 class DeviceLoader:
-    """Batches from uint8 images that stay in device memory; everything else happens there too.
+    """Batches made on the device from uint8 images in its memory, so that a fast card does not wait for the host.
 
-    With the images on the device a fast card is not starved by the host. Yields float images
-    (batch, 3, image_size, image_size), normalised, and labels. Every process has all images, and of each
-    step its own share.
+    Yields normalised float images (batch, 3, image_size, image_size) and labels. Every process has all images, and
+    takes its share of each step.
     """
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> None:
@@ -124,7 +121,7 @@ class DeviceLoader:
         self.trial, self.shards = trial, shards_of(len(images), trial, augment)
         self.layout = layout(trial.case)
         self.order = torch.Generator(self.device).manual_seed(trial.seed)
-        self.dice = torch.Generator(self.device).manual_seed(own_seed(trial))
+        self.generator = torch.Generator(self.device).manual_seed(process_seed(trial))
         self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1)
         self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1)
 
@@ -142,13 +139,13 @@ class DeviceLoader:
             yield self.prepare(self.images[index]), self.labels[index]
 
     def prepare(self, images: torch.Tensor) -> torch.Tensor:
-        """uint8 (N, 3, 32, 32) to what the model takes."""
+        """Return the input of the model for uint8 images (N, 3, 32, 32)."""
         params = self.trial.params
         if self.augment and params.recipe == "full":
-            images = crop_and_flip(images, self.dice)
+            images = crop_and_flip(images, self.generator)
         x = images.float().div_(255)
         if self.augment and params.recipe == "article":
-            x = article_transforms(x, params.image_size, self.dice)
+            x = article_transforms(x, params.image_size, self.generator)
         elif params.image_size != SIZE:
             size = (params.image_size, params.image_size)
             x = interpolate(x, size=size, mode="bilinear", align_corners=False)
@@ -157,7 +154,7 @@ class DeviceLoader:
 
 
 class ShardedBatches:
-    """Indices of this process's share of each step, in an order that all processes have."""
+    """Indices of this process's share of each step, in an order that is the same for all processes."""
 
     def __init__(self, samples: int, trial: Trial, shuffle: bool) -> None:
         self.samples, self.shuffle = samples, shuffle
@@ -174,14 +171,14 @@ class ShardedBatches:
 
 
 def collate(samples: list[Sample], memory_format: str) -> list[torch.Tensor]:
-    """Images and labels of a batch, in the layout of the weights."""
+    """Return images and labels of a batch, in the layout of the weights."""
     images, labels = default_collate(samples)
     layout = torch.channels_last if memory_format == "channels_last" else torch.contiguous_format
     return [images.contiguous(memory_format=layout), labels]
 
 
 class PilImages(Dataset[Sample]):
-    """A dataset of PIL images that are transformed on the CPU, one at a time."""
+    """PIL images that are transformed on the CPU, one at a time."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, trial: Trial, augment: bool) -> None:
         params = trial.params
@@ -205,7 +202,7 @@ class PilImages(Dataset[Sample]):
 
 
 def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> Any:
-    """A torch DataLoader whose worker processes transform PIL images one by one, as in 2019."""
+    """Return a torch DataLoader whose worker processes transform PIL images one by one, as in 2019."""
     dataset = PilImages(images, labels, trial, augment)
     batches = ShardedBatches(len(images), trial, augment)
     loader: Any = DataLoader(
@@ -214,7 +211,7 @@ def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, a
         num_workers=trial.params.workers,
         pin_memory=trial.case.device.startswith("cuda"),
         collate_fn=partial(collate, memory_format=memory_format(trial.case)),
-        generator=torch.Generator().manual_seed(own_seed(trial)),
+        generator=torch.Generator().manual_seed(process_seed(trial)),
     )
     loader.samples, loader.shards = len(images), batches.shards
     loader.device = torch.device(trial.case.device)  # fastai moves the model to its own default where a loader has none

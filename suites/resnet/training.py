@@ -22,28 +22,13 @@ from gpubench.data.datasets import locate_weights
 from gpubench.training import layout, mode_of, weighted_mean
 from gpubench.training.fastai import callbacks, share, train_resident
 
+from . import CLASSES
 from .data import DeviceLoader, load_images, split, worker_loader
-from .sizes import CLASSES
-
-
-def weights_file(trial: Trial) -> Path:
-    """The state dict of torchvision's ImageNet weights, version 1, for the trial's model."""
-    path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
-    assert path is not None  # the parent found it before it planned this trial
-    return path
-
-
-def body_and_head(model: torch.nn.Sequential) -> list[list[torch.nn.Parameter]]:
-    """Two parameter groups, so that `freeze` can hold the first."""
-    return [list(model[0].parameters()), list(model[1].parameters())]
 
 
 def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
-    """The Learner of both recipes: AdamW with true weight decay 0.01, as fastai v1 used it through torch's Adam.
-
-    Without a clock it is not to train.
-    """
-    # fastai v1's own, of which the one cycle sets the first; torch's are (0.9, 0.999).
+    """Return the Learner of both recipes: AdamW with weight decay 0.01; without a clock it is only drawn."""
+    # fastai 1's betas, the first of which the one cycle sets; torch's are (0.9, 0.999).
     betas = {"betas": (0.9, 0.99)} if trial.params.recipe == "article" else {}
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
@@ -62,17 +47,13 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.n
     )
 
 
-def full_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """torchvision's network with all weights random and all of them training."""
-    model = getattr(resnet, trial.case.model)(num_classes=CLASSES)
-    return learner(trial, data, clock, model)
-
-
 def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """The 2019 `create_cnn`: pretrained body, frozen but for its BatchNorm, and fastai's head of that time."""
+    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen but for its BatchNorm, and a new head."""
     network = getattr(resnet, trial.case.model)()
     if trial.case.weights != "random":
-        network.load_state_dict(torch.load(weights_file(trial), weights_only=True))
+        path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
+        assert path is not None  # the parent located it before it planned this trial
+        network.load_state_dict(torch.load(path, weights_only=True))
     features = 2 * network.fc.in_features  # average and maximum pooling side by side
     body = nn.Sequential(*list(network.children())[:-2])
     head = nn.Sequential(
@@ -86,17 +67,20 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Lea
         nn.Dropout(0.5),
         nn.Linear(512, CLASSES),
     )
-    for part in head:
-        if isinstance(part, nn.Linear):
-            nn.init.kaiming_normal_(part.weight)
-    learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=body_and_head)
-    learn.freeze()
+    for layer in (head[4], head[8]):
+        nn.init.kaiming_normal_(layer.weight)
+    network = nn.Sequential(body, head)
+    groups = [list(body.parameters()), list(head.parameters())]
+    learn = learner(trial, data, clock, network, splitter=lambda model: groups)
+    learn.freeze()  # the first group, but for its BatchNorm
     return learn
 
 
 def learner_of(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """The recipe's Learner."""
-    return (article_learner if trial.params.recipe == "article" else full_learner)(trial, data, clock)
+    """Return the recipe's Learner; `full` trains all weights of torchvision's network from random values."""
+    if trial.params.recipe == "article":
+        return article_learner(trial, data, clock)
+    return learner(trial, data, clock, getattr(resnet, trial.case.model)(num_classes=CLASSES))
 
 
 def one_cycle(learn: Learner, trial: Trial) -> None:
@@ -106,8 +90,8 @@ def one_cycle(learn: Learner, trial: Trial) -> None:
     learn.fit_one_cycle(params.epochs, params.lr, **momentum)
 
 
-class Unfitted(Callback):
-    """Keeps the schedule of a fit and ends it before anything else happens."""
+class KeepSchedule(Callback):
+    """Keeps the schedule of a fit, and ends the fit before its first step."""
 
     order = -1000
 
@@ -116,15 +100,15 @@ class Unfitted(Callback):
         raise CancelFitException
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The Learner's network, and what fastai's one cycle moves."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the Learner's network, and the learning rate and momentum of fastai's one cycle."""
     nothing, epochs, size = SimpleNamespace(samples=0), trial.params.epochs, trial.params.image_size
     learn = learner_of(trial, DataLoaders(nothing, nothing), None)
-    unfitted = Unfitted()
-    learn.add_cb(unfitted)
+    keep = KeepSchedule()
+    learn.add_cb(keep)
     with learn.no_bar(), learn.no_logging():
         one_cycle(learn, trial)
-    rates, momenta = unfitted.schedule["lr"], unfitted.schedule["mom"]
+    rates, momenta = keep.schedule["lr"], keep.schedule["mom"]
     return Blueprint(
         network=learn.model,
         inputs=(torch.zeros(2, 3, size, size),),
@@ -137,16 +121,13 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_recipe(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns accuracy (fraction) and loss on the validation images."""
-    params = trial.params
-    device = torch.device(trial.case.device)
-    images = load_images(trial)
-    train_images, valid_images = split(images, trial)
-    loader = DeviceLoader if params.pipeline == "device" else worker_loader
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train by the recipe; return accuracy (fraction) and loss on the validation images."""
+    train_images, valid_images = split(load_images(trial), trial)
+    loader = DeviceLoader if trial.params.pipeline == "device" else worker_loader
     train_loader = loader(*train_images, trial, augment=True)
     valid_loader = loader(*valid_images, trial, augment=False)
-    data = DataLoaders(train_loader, valid_loader, device=device)
+    data = DataLoaders(train_loader, valid_loader, device=torch.device(trial.case.device))
     learn = learner_of(trial, data, clock)
     share(learn, trial)
     with learn.no_bar(), learn.no_logging():

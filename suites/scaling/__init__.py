@@ -11,52 +11,38 @@ between the groups' first processes, broadcast back. Every sum is compared with 
 columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; the row's
 `samples_per_second` counts its samples.
 
-`resnet50` and `alexnet-bn` train on made-up images on the device, as many and as large as ImageNet's. So neither disk
-nor decoder hides what communication costs. Forward and backward are in the precision, weights in fp32. The optimizer is
-LARS, without weight decay on biases and BatchNorm.
+`resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
+nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
+is LARS, without weight decay on biases and BatchNorm.
 
-To be read in this order: networks.py, allreduce.py, training.py.
+Read networks.py first, then allreduce.py and training.py.
 """
 
 import math
 from collections.abc import Mapping
 
-from gpubench import Blueprint, Case, Clock, Param, ParamValue, Suite, Trial
+from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, imported
 
 IMAGES = 1_281_167
 """Training images of ImageNet."""
 
 
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the trial's model; it has no accuracy to return."""
-    from .training import train_model
-
-    return train_model(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
-
-
 def refuse(case: Case) -> str:
-    """Why a case cannot run: `allreduce` needs several processes, the networks keep their weights in fp32."""
+    """Return why a case cannot run: `allreduce` needs several processes, the networks have fp32 weights."""
     if case.model == "allreduce" and case.processes == 1:
         return "allreduce needs --processes 2 or more"
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
-    """Of an image: what the first convolution makes (AlexNet's has 96 channels at a quarter of the size)."""
+    """Return the elements per image after the first convolution (AlexNet's: 96 channels at a quarter of the size)."""
     channels, stride = (96, 4) if model == "alexnet-bn" else (64, 2)
     return int(channels * math.ceil(int(params["image_size"]) / stride) ** 2)
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=4,
     models=("allreduce", "resnet50", "alexnet-bn"),
     refuse=refuse,
@@ -74,11 +60,7 @@ SUITE = Suite(
         "all_reduce": Param("flat", "how DDP sums them, as allreduce does", choices=("flat", "hierarchical")),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
-        "memory_format": Param(
-            "auto",
-            "layout of images and weights; auto is the faster one in this precision on this device",
-            choices=("auto", "channels_last", "contiguous"),
-        ),
+        "memory_format": MEMORY_FORMAT,
     },
     studies=("scaling",),
     processes=True,

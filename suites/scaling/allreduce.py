@@ -1,7 +1,4 @@
-"""The model `allreduce`: times sums of messages and of gradients, and proves them exact.
-
-How a training sums is in gpubench/training/all_reduce.py.
-"""
+"""The model `allreduce`: checks and times sums of messages and of gradients (gpubench/training/all_reduce.py)."""
 
 import math
 import time
@@ -25,16 +22,16 @@ from gpubench.training import (
 from .networks import NETWORKS
 
 BUNDLES, BUNDLE_SECONDS = 6, 0.1
-"""Calls are timed in bundles of about this length, so that launching and waiting for each other is a small part."""
+"""Calls are timed in bundles of about this length, so that launches and waits are a small part of it."""
 LEAST_CALLS = {"cpu": 8, "cuda": 20}
-"""Timed calls of a payload, however long they take."""
+"""Fewest timed calls of a payload."""
 MOST_CALLS = 10_000
-"""In one bundle: the smallest messages take microseconds."""
+"""Most calls in one bundle: the smallest messages take microseconds."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """What is summed over all processes: tensors of these many elements."""
+    """Tensors to sum over all processes, as their numbers of elements."""
 
     name: str
     elements: tuple[int, ...]
@@ -57,14 +54,14 @@ def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> lis
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way to sum tensors in place over all processes; with `fusion_bytes` in buckets of about that size."""
+    """A way to sum tensors in place over all processes; `fusion_bytes`: in buckets of at most that size."""
 
     name: str
     fusion_bytes: int
     sum_one: Sum
 
     def sum(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Sum each of them."""
+        """Sum the tensors."""
         if not self.fusion_bytes:
             for tensor in tensors:
                 self.sum_one(tensor)
@@ -77,22 +74,19 @@ class Algorithm:
 
 
 def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """Neighbours together until they reach `fusion_bytes`; a larger tensor is a bucket of its own."""
+    """Yield neighbouring tensors of at most `fusion_bytes` together; a larger tensor alone."""
     bucket: list[torch.Tensor] = []
-    size = 0
     for tensor in tensors:
-        more = tensor.numel() * tensor.element_size()
-        if bucket and size + more > fusion_bytes:
+        if bucket and sum(part.nbytes for part in bucket) + tensor.nbytes > fusion_bytes:
             yield bucket
-            bucket, size = [], 0
+            bucket = []
         bucket.append(tensor)
-        size += more
     if bucket:
         yield bucket
 
 
 def algorithms_of(trial: Trial) -> list[Algorithm]:
-    """`flat` always; `hierarchical` where groups are neither single processes nor everyone."""
+    """Return `flat`, and `hierarchical` if a group is more than one process and fewer than all."""
     params = trial.params
     ways: list[tuple[str, Sum]] = [("flat", flat)]
     if 1 < group_size(trial, params.group) < trial.case.processes:
@@ -101,7 +95,7 @@ def algorithms_of(trial: Trial) -> list[Algorithm]:
 
 
 def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, device: torch.device, trial: Trial) -> int:
-    """Elements that differ from the exact sum: element i of process r is (i + r) % 3, whose sums fp16 holds."""
+    """Return the number of wrong elements: element i of process r is (i + r) % 3, whose sums are exact in fp16."""
     world = trial.case.processes
     exact = [sum((index + rank) % 3 for rank in range(world)) for index in range(3)]
 
@@ -119,7 +113,7 @@ def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, devic
 
 
 def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], device: torch.device) -> float:
-    """About what a call takes, the same number in every process."""
+    """Return the approximate seconds of a call, the same in every process."""
     synchronize(device)
     began = time.perf_counter()
     for _ in range(3):
@@ -131,18 +125,18 @@ def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], dev
 
 
 def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
-    """So many that a bundle has its length, and all but the first, which warms up, have the least number of calls."""
+    """Return the calls for a bundle of its length; all but the first, the warm-up, have at least LEAST_CALLS."""
     least = -(-LEAST_CALLS.get(kind, LEAST_CALLS["cuda"]) // (BUNDLES - 1))
     return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
 
 
 def bus_share(processes: int) -> float:
-    """Bytes that each process must send for one byte of all-reduce (nccl-tests, PERFORMANCE.md)."""
+    """Return the bytes that each process sends for one byte of all-reduce (nccl-tests, PERFORMANCE.md)."""
     return 2 * (processes - 1) / processes
 
 
 def prove(trial: Trial, clock: Clock) -> None:
-    """Train a linear layer in the precision, so that the dtypes of its operands can be seen."""
+    """Train a linear layer in the precision, so that its operands prove the precision."""
     mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
     model = distributed(torch.nn.Linear(256, 256).to(device), trial)
     batch = torch.randn(trial.batch_size, 256, device=device)
@@ -161,7 +155,7 @@ def prove(trial: Trial, clock: Clock) -> None:
 
 
 def measure_allreduce(trial: Trial, clock: Clock) -> None:
-    """A phase for each payload and algorithm, and a row of the table for each."""
+    """Time each payload with each algorithm, in a phase and a line of the table."""
     params, device = trial.params, torch.device(trial.case.device)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
     algorithms = algorithms_of(trial)
@@ -170,11 +164,11 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
             size = sum(payload.elements) * dtype.itemsize
             for algorithm in algorithms:
                 if algorithm.fusion_bytes and len(payload.elements) == 1:
-                    continue  # one tensor is fused already
+                    continue  # a single tensor cannot be fused
                 wrong = wrong_sums(algorithm, payload, dtype, device, trial)
                 if wrong:
                     raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
-                # Zeros stay what they are, however often they are summed.
+                # Sums of zeros are zeros.
                 tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
                 calls = calls_in_a_bundle(seconds_of_a_call(algorithm, tensors, device), device.type)
                 repeats = [tensors] * BUNDLES

@@ -1,4 +1,4 @@
-"""Trains a network on made-up images with LARS; `train_model` chooses that or the all-reduce of allreduce.py."""
+"""Trains a network on random images with LARS; `train` does that, or times the all-reduces of allreduce.py."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,27 +21,24 @@ from .allreduce import measure_allreduce
 from .networks import CLASSES, NETWORKS
 
 POOL = 4
-"""Different batches that lie ready; what a network computes does not depend on the image."""
+"""Number of different batches; the time of a step does not depend on the images."""
 
 
 class Images:
-    """Random images on the device, a few batches of them over and over, as many as an epoch has steps.
-
-    A step is so many batches one after the other, of which there are no more than POOL however many they are.
-    """
+    """The steps of an epoch: each takes `accumulate` batches, in turn from POOL batches of random images."""
 
     def __init__(self, trial: Trial, device: torch.device, layout: torch.memory_format) -> None:
-        size, many, self.parts = trial.params.image_size, trial.batch_size, trial.params.accumulate
-        self.images_a_step: int = many * self.parts
-        dice = torch.Generator(device).manual_seed(trial.seed + trial.rank)
+        size, batch, self.parts = trial.params.image_size, trial.batch_size, trial.params.accumulate
+        self.images_a_step: int = batch * self.parts
+        generator = torch.Generator(device).manual_seed(trial.seed + trial.rank)
         self.pool = [
             (
-                torch.randn(many, 3, size, size, device=device, generator=dice).contiguous(memory_format=layout),
-                torch.randint(0, CLASSES, (many,), device=device, generator=dice),
+                torch.randn(batch, 3, size, size, device=device, generator=generator).contiguous(memory_format=layout),
+                torch.randint(0, CLASSES, (batch,), device=device, generator=generator),
             )
             for _ in range(POOL)
         ]
-        # Only whole steps: what is left is less than one, and the clock scales the time.
+        # Only whole steps; the clock scales the time by the images that are left.
         self.steps: int = max(1, trial.params.train_images // (self.images_a_step * trial.case.processes))
 
     def __len__(self) -> int:
@@ -54,7 +51,7 @@ class Images:
 
 
 def train_network(trial: Trial, clock: Clock) -> None:
-    """Epochs of ImageNet's size; each step takes `accumulate` batches before processes communicate."""
+    """Train for all epochs; a step takes `accumulate` batches before processes communicate."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
@@ -91,8 +88,8 @@ def train_network(trial: Trial, clock: Clock) -> None:
         step(parts)
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The network; its learning rate never changes, for nothing is learnt."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network, and the constant learning rate."""
     params, size = trial.params, trial.params.image_size
     if trial.case.model not in NETWORKS:
         raise UserError(f"it trains no network; {' and '.join(NETWORKS)} do")
@@ -105,8 +102,8 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_model(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the trial's model; it has no accuracy to return."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Run the trial's model; there is no accuracy to return."""
     if trial.case.model == "allreduce":
         measure_allreduce(trial, clock)
     else:

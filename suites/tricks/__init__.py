@@ -10,33 +10,18 @@ the order of the article.
 Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
 epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
 
-To be read in this order: recipe.py, network.py, data.py, training.py, which has the places of the tricks
-and the loop.
+Read recipe.py first, then network.py, data.py and training.py, which has the code of the tricks and the loop.
 """
 
 from importlib.util import find_spec
 
-from gpubench import Blueprint, Case, Clock, Suite, Trial
+from gpubench import Case, Suite, imported
 
 from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 
 
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the pipeline; returns accuracy (fraction) and loss on the test images."""
-    from .training import train_pipeline
-
-    return train_pipeline(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule, the same for all tricks."""
-    from .network import blueprint_of
-
-    return blueprint_of(trial)
-
-
 def refuse(case: Case) -> str:
-    """Why a case cannot run, or an empty string."""
+    """Return why a case cannot run, or an empty string."""
     if find_spec("lightning") is None:
         return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
     if case.precision in {"fp16-master", "fp16-pure", "bf16-pure"}:
@@ -48,13 +33,13 @@ def refuse(case: Case) -> str:
     if case.processes > 1 and case.device.partition(":")[0] not in {"cpu", "cuda"}:
         return f"{case.device} has no process group for several devices"
     if case.params["stopping"] and case.mode != "full":
-        return "early stopping shows in a whole run only: add --full"
+        return "early stopping needs a whole run: add --full"
     return ""
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.network", "blueprint"),
     version=4,
     models=tuple(map(str, MODELS)),
     params=PARAMS,

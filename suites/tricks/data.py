@@ -23,21 +23,27 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 def load_images(trial: Trial) -> list[Part]:
-    """(images uint8 (N, 32, 32, 3), labels) to train on, to validate on (held out from training), and to test on."""
+    """Return images, uint8 (N, 32, 32, 3), and labels of three parts: training, validation (held out), test."""
     params = trial.params
     if trial.synthetic:
-        dice = np.random.default_rng(trial.seed)
-        many = TRAIN_IMAGES + VALID_IMAGES + TEST_IMAGES
-        images = dice.integers(0, 256, (many, SIZE, SIZE, 3), dtype=np.uint8)
-        labels = dice.integers(0, CLASSES, many)
+        generator = np.random.default_rng(trial.seed)
+        count = TRAIN_IMAGES + VALID_IMAGES + TEST_IMAGES
+        images = generator.integers(0, 256, (count, SIZE, SIZE, 3), dtype=np.uint8)
+        labels = generator.integers(0, CLASSES, count)
     else:
         splits = load_cifar("cifar10", Path(trial.data_dir))
         images = np.concatenate([split.images for split in splits]).transpose(0, 2, 3, 1)
         labels = np.concatenate([split.labels for split in splits])
-    parts = [(0, TRAIN_IMAGES, params.train_images), (TRAIN_IMAGES, VALID_IMAGES, params.valid_images)]
-    parts.append((TRAIN_IMAGES + VALID_IMAGES, TEST_IMAGES, params.test_images))
-    few = [(at, min(most, wanted or most)) for at, most, wanted in parts]
-    return [(np.ascontiguousarray(images[at : at + n]), labels[at : at + n]) for at, n in few]
+    parts, start = [], 0
+    for size, wanted in (
+        (TRAIN_IMAGES, params.train_images),
+        (VALID_IMAGES, params.valid_images),
+        (TEST_IMAGES, params.test_images),
+    ):
+        part = slice(start, start + min(size, wanted or size))
+        parts.append((np.ascontiguousarray(images[part]), labels[part]))
+        start += size
+    return parts
 
 
 class Photos(Dataset[Sample]):
@@ -62,16 +68,16 @@ class Batches:
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
         if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            few = self.sizes.pop()  # too few for every BatchNorm; the clock scales the time
+            rest = self.sizes.pop()  # too few for every BatchNorm; the clock scales the time
             if not shuffle:
-                self.sizes[-1] += few
-        self.dice = torch.Generator().manual_seed(seed)  # the same order in all processes
+                self.sizes[-1] += rest
+        self.generator = torch.Generator().manual_seed(seed)  # the same order in all processes
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = torch.randperm(self.samples, generator=self.dice) if self.shuffle else torch.arange(self.samples)
+        order = torch.randperm(self.samples, generator=self.generator) if self.shuffle else torch.arange(self.samples)
         start = 0
         for size in self.sizes:
             yield order[start + self.rank : start + size : self.ranks].tolist()

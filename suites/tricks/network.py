@@ -11,7 +11,7 @@ from .recipe import CLASSES, SIZE
 
 
 class Residual(nn.Sequential):
-    """Its input plus what its layers make of it."""
+    """The sum of its input and its layers' output."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         added: torch.Tensor = x + super().forward(x)
@@ -19,27 +19,27 @@ class Residual(nn.Sequential):
 
 
 def convolution(channels: int, out: int, stride: int = 1) -> nn.Module:
-    """3 x 3, BatchNorm, ReLU."""
+    """Return a 3 x 3 convolution, BatchNorm and ReLU."""
     return nn.Sequential(
         nn.Conv2d(channels, out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True)
     )
 
 
 def stage(channels: int, out: int) -> nn.Module:
-    """Half the side, then a residual pair."""
+    """Return a convolution that halves the image, and a residual pair."""
     pair = Residual(convolution(out, out), convolution(out, out))
     return nn.Sequential(convolution(channels, out, stride=2), pair)
 
 
 def network(width: int) -> nn.Module:
-    """A small residual network: a stem, and three stages of a strided convolution and a residual pair."""
+    """Return a small residual network: a stem and three stages."""
     stages = [(f"stage{n}", stage(width << (n - 1), width << n)) for n in (1, 2, 3)]
     head = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width << 3, CLASSES))
     return nn.Sequential(OrderedDict([("stem", convolution(3, width)), *stages, ("head", head)]))
 
 
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The network, and the learning rate, which never changes."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network, and the constant learning rate; the same for all tricks."""
     params = trial.params
     return Blueprint(
         network=network(params.width),

@@ -10,7 +10,7 @@ TRICKS = ("loading", "ddp", "mixed", "stopping", "sharded", "evaluation")
 
 
 def cumulative(number: int) -> dict[str, ParamValue]:
-    """The parameters of all tricks up to the one of this number; sharding takes the place of DDP."""
+    """Return the parameters of all tricks up to the one of this number; sharding replaces DDP."""
     on: dict[str, ParamValue] = {name: True for name in TRICKS[: number + 1] if name != "mixed"}
     return on | {"ddp": False} if "sharded" in on else on
 
@@ -44,5 +44,5 @@ MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
 
 
 def ranks_of(params: Mapping[str, ParamValue]) -> int:
-    """Training processes of a run with these parameters."""
+    """Return the number of training processes of a run with these parameters."""
     return int(params["ranks"]) if params["ddp"] or params["sharded"] else 1

@@ -1,4 +1,4 @@
-"""The pipeline, the places where a trick changes something, and the loop."""
+"""The pipeline, in which each trick changes one thing, and the loop."""
 
 import logging
 import os
@@ -33,14 +33,14 @@ Batch = list[torch.Tensor]
 
 
 def workers_of(trial: Trial) -> int:
-    """Loader processes of a training process: where nothing else is asked for, its share of the CPUs there are."""
+    """Return the number of loader processes of a training process: by default its share of the CPUs."""
     if not trial.params.loading:
         return 0
     return int(trial.params.workers) or max(1, cpu_count() // trial.case.processes)
 
 
 def loader(images: Part, phase: int, trial: Trial) -> DataLoader[Sample]:
-    """Batches of this process's share. Trick 1: loader processes prepare them, and the memory is pinned."""
+    """Return batches of this process's share. Trick 1: loader processes prepare them, in pinned memory."""
     params = trial.params
     workers = workers_of(trial)
     batch = trial.batch_size * (params.evaluation_batches if params.evaluation and phase != TRAIN else 1)
@@ -57,8 +57,11 @@ def loader(images: Part, phase: int, trial: Trial) -> DataLoader[Sample]:
 
 
 def strategy(params: SimpleNamespace, device: torch.device) -> Strategy | str:
-    """How processes train together. Trick 2: DDP, each has the whole model and all average their gradients.
-    Trick 5: FSDP, each has a share of every weight, gradient and moment, and borrows the rest for the moment."""
+    """Return how processes train together.
+
+    Trick 2 is DDP: each process has the whole model, and gradients are averaged. Trick 5 is FSDP: each process has a
+    share of every weight, gradient and moment, and collects the other shares when a block computes.
+    """
     if params.sharded:
         # Lightning's own `fsdp` strategy refuses a CPU; torch's fully_shard does not.
         return ModelParallelStrategy(shard, data_parallel_size=params.ranks, tensor_parallel_size=1)
@@ -66,7 +69,7 @@ def strategy(params: SimpleNamespace, device: torch.device) -> Strategy | str:
 
 
 def shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Share the weights of every block, and of what is left, over the processes of `mesh`."""
+    """Return the model with the weights of every block, and the rest, sharded over the processes of `mesh`."""
     for block in model.children():
         if any(True for _ in block.parameters()):
             fully_shard(block, mesh=mesh["data_parallel"])
@@ -75,7 +78,7 @@ def shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
 
 def precision_plugin(trial: Trial) -> Precision:
-    """Lightning's part that computes in the trial's precision. Trick 3 is `16-mixed` or `bf16-mixed`."""
+    """Return Lightning's plugin for the trial's precision. Trick 3 is `16-mixed` or `bf16-mixed`."""
     name = trial.case.precision
     if name in {"fp32", "tf32"}:
         return Precision()
@@ -86,7 +89,7 @@ def precision_plugin(trial: Trial) -> Precision:
 
 
 def describe_processes(trial: Trial) -> None:
-    """Tell Lightning that the process group exists already and which process this is; share out the CPU threads."""
+    """Tell Lightning that the process group exists and which process this is; divide the CPU threads."""
     rank, world = str(trial.rank), str(trial.case.processes)
     os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "GROUP_RANK": "0"}
     os.environ |= {"TORCHELASTIC_RUN_ID": "gpubench", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -94,14 +97,14 @@ def describe_processes(trial: Trial) -> None:
 
 
 def silence() -> None:
-    """Keep Lightning from saying what hardware it found, and from advice on precision that is not ours to follow."""
-    for name in ("lightning.fabric", "lightning.pytorch"):  # Fabric, too, speaks through the latter
+    """Turn off Lightning's messages about hardware and its advice on precision, which the trial defines."""
+    for name in ("lightning.fabric", "lightning.pytorch"):  # Fabric uses both
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".*`srun` command is available.*")  # where Slurm is installed
 
 
 class Pipeline:
-    """One process's model, optimizer and loaders, and the six places where a trick changes something."""
+    """One process's model, optimizer and loaders; each of the six tricks changes one thing here."""
 
     def __init__(self, trial: Trial) -> None:
         silence()
@@ -121,17 +124,17 @@ class Pipeline:
         )
         self.fabric.launch()
         self.device = self.fabric.device
-        torch.manual_seed(trial.seed)  # all processes begin with the same weights
+        torch.manual_seed(trial.seed)  # the same initial weights in all processes
         self.model = self.fabric.setup_module(network(self.params.width))
         optimizer = torch.optim.AdamW(
             self.model.parameters(),
             lr=self.params.lr,
             weight_decay=self.params.decay,
-            fused=device.type == "cuda",  # the others have a GradScaler wait for the device in every step
+            fused=device.type == "cuda",  # otherwise a GradScaler waits for the device in every step
         )
         self.optimizer = self.fabric.setup_optimizers(optimizer)
         self.loaders = {phase: loader(images, phase, trial) for phase, images in enumerate(load_images(trial))}
-        self.batch_sums: list[torch.Tensor] = []  # loss and number of right answers of each batch, on the device
+        self.batch_sums: list[torch.Tensor] = []  # loss and right predictions of each batch, on the device
         self.images = 0
 
     def steps(self, clock: Clock, phase: int) -> Iterator[Batch]:
@@ -142,7 +145,7 @@ class Pipeline:
         yield from clock.steps(batches, name, samples=shares.samples, count=lambda batch: len(batch[1]))
 
     def train_step(self, batch: Batch, *, together: bool = True) -> None:
-        """Forward, backward, update; gradients stay in this process unless `together`."""
+        """Train on a batch; gradients are averaged over the processes only if `together`."""
         self.model.train()
         images, labels = self.moved(batch)
         with nullcontext() if together else self.fabric.no_backward_sync(self.model):
@@ -152,7 +155,7 @@ class Pipeline:
         self.optimizer.zero_grad()
 
     def evaluate(self, batch: Batch) -> None:
-        """Keep a batch's loss and right answers for the sums."""
+        """Add a batch's loss and number of right predictions to the sums."""
         self.model.eval()
         # Trick 6: evaluation without gradients. With them, autograd keeps every activation of the forward pass.
         with torch.no_grad() if self.params.evaluation else nullcontext():
@@ -160,7 +163,9 @@ class Pipeline:
             scores = self.model(images)
             loss = cross_entropy(scores, labels, reduction="sum")
         right = (scores.argmax(dim=1) == labels).sum()
-        self.batch_sums.append(torch.stack([loss.detach().float(), right.float()]))  # reading them now would wait
+        self.batch_sums.append(
+            torch.stack([loss.detach().float(), right.float()])
+        )  # reading them here would wait for the device
         self.images += len(labels)
 
     def sums(self) -> dict[str, float]:
@@ -174,17 +179,17 @@ class Pipeline:
         return {"loss": loss / images, "accuracy": right / images}
 
     def moved(self, batch: Batch) -> Batch:
-        """Images and labels on the device; from pinned memory that needs no waiting."""
+        """Return images and labels on the device; copies from pinned memory do not wait."""
         return [tensor.to(self.device, non_blocking=self.params.loading) for tensor in batch]
 
     def notes(self) -> Notes:
-        """The loss scale, for the row."""
+        """Return the loss scale, for the row."""
         scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
         return Notes(loss_scale=scaler.get_scale() if scaler else None)
 
 
 def run_epochs(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
-    """Train, validate and test; returns accuracy (fraction) and loss on the test images, over all processes."""
+    """Train, validate and test; return accuracy (fraction) and loss on the test images of all processes."""
     params = pipeline.params
     best, bad_epochs, quality = float("inf"), 0, {}
     for _ in clock.epochs(params.epochs):
@@ -196,7 +201,7 @@ def run_epochs(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
         bad_epochs = 0 if loss < best else bad_epochs + 1
         best = min(best, loss)
         if params.stopping and bad_epochs >= params.patience:
-            break  # the clock counts the epochs that ran, and no others
+            break  # the clock counts only the epochs that ran
     if clock.complete:
         for batch in pipeline.steps(clock, TEST):
             pipeline.evaluate(batch)
@@ -206,8 +211,8 @@ def run_epochs(pipeline: Pipeline, clock: Clock) -> dict[str, float]:
     return quality
 
 
-def train_pipeline(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the pipeline; returns accuracy (fraction) and loss on the test images."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Run the pipeline; return accuracy (fraction) and loss on the test images."""
     pipeline = Pipeline(trial)
     clock.note(pipeline.notes)
     return run_epochs(pipeline, clock)

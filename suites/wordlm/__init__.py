@@ -5,48 +5,35 @@ After the word language model of NVIDIA Apex's examples (2018 to 2019), which ca
 vocabulary as it is. So most matrix shapes miss the tensor cores. `preset=tensorcore` has the sizes of ten days later
 (43522e63): 1504 units, batch 24, everything a multiple of 8.
 
-The text lies in columns, and each step reads `bptt` rows. The hidden state is carried on without its history. SGD clips
-gradients, and its rate is divided by 4 whenever validation does not improve.
+The text is in columns, and each step reads `bptt` rows. The hidden state goes on to the next step without its history.
+SGD clips gradients, and its rate is divided by 4 whenever validation does not improve.
 
 Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
-reading the text. Nor is the test text, which is read once at the end with the weights of the best epoch. The example's
-seed is 1111 (`--seed 1111`); ours is gpubench's own.
+reading the text, and the test at the end with the weights of the best epoch. The example's seed is `--seed 1111`.
 
-To be read in this order: networks.py, data.py, training.py, which ends in the loop.
+Read networks.py first, then data.py and training.py.
 """
 
 from collections.abc import Mapping
 
-from gpubench import Blueprint, Case, Clock, Param, ParamValue, Suite, Trial
+from gpubench import Case, Param, ParamValue, Suite, imported
 from gpubench.hardware.apex import installed
 from gpubench.suite.trial import rnn_refusal
 
-from .sizes import TRAIN_TOKENS, VOCABULARY
+TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
+VOCABULARY = 33_278
+"""Of WikiText-2."""
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ARTICLE_BATCH, TENSORCORE_BATCH = 20, 24
 
 
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns the perplexity of the best epoch in validation, and of the test text."""
-    from .training import train_words
-
-    return train_words(trial, clock)
-
-
-def blueprint(trial: Trial) -> Blueprint:
-    """The network and the schedule."""
-    from .training import blueprint_of
-
-    return blueprint_of(trial)
-
-
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
-    """Floating-point operations per token, forward and backward, of WikiText-2's vocabulary.
+    """Return the FLOPs of forward and backward per token, with WikiText-2's vocabulary.
 
-    Matrix products only, a multiplication and an addition counting two; backward is twice forward. An RNN's
-    layer has as many products of (input + hidden) x hidden as it has gates. Attention counts the whole
-    square of `bptt` positions, though a causal kernel may skip half of it.
+    Matrix products only; a multiplication and an addition are two FLOPs, and backward is twice forward. An RNN's layer
+    has a product of (input + hidden) x hidden for each gate. Attention counts all pairs of the `bptt` positions, though
+    a causal kernel may skip half of them.
     """
     size = {name: int(params[name]) for name in ("emsize", "nhid", "nlayers", "bptt", "vocab_multiple")}
     words = -(-VOCABULARY // size["vocab_multiple"]) * size["vocab_multiple"]
@@ -55,19 +42,19 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
         products = depth * (4 * width**2 + 2 * width * hidden + 2 * size["bptt"] * width) + width * words
     else:
         inputs = [width] + [hidden] * (depth - 1)
-        products = sum(GATES[model] * hidden * (given + hidden) for given in inputs) + hidden * words
+        products = sum(GATES[model] * hidden * (width + hidden) for width in inputs) + hidden * words
     return 3.0 * 2.0 * products
 
 
 def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
-    """The preset's batch, the same for all precisions on every device."""
+    """Return the preset's batch, the same for all precisions on every device."""
     return TENSORCORE_BATCH if params["preset"] == "tensorcore" else ARTICLE_BATCH
 
 
 def refuse(case: Case) -> str:
-    """Why this case cannot be trained: no RNN in that precision, or no Apex for it."""
-    if case.model != "transformer" and (why := rnn_refusal(case.precision, case.device)):
-        return why
+    """Return why this case cannot run: no RNN in its precision, or no Apex for it."""
+    if case.model != "transformer" and (reason := rnn_refusal(case.precision, case.device)):
+        return reason
     if case.params["engine"] != "apex":
         return ""
     if case.precision != "fp16-master":
@@ -81,8 +68,8 @@ def refuse(case: Case) -> str:
 
 
 SUITE = Suite(
-    train=train,
-    blueprint=blueprint,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=2,
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),

@@ -1,4 +1,4 @@
-"""The text, in columns on the device: WikiText-2, or made up by Zipf's law."""
+"""The text in columns on the device: WikiText-2, or random words by Zipf's law."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,17 +8,14 @@ import torch
 from gpubench import Trial, UserError
 from gpubench.data.datasets import load_corpus
 
-from .sizes import TEST_TOKENS, TRAIN_TOKENS, VALID_TOKENS, VOCABULARY
+from . import TEST_TOKENS, TRAIN_TOKENS, VALID_TOKENS, VOCABULARY
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Tokens (rows, columns), and the tokens that follow them, flat."""
 
 
 class Slices:
-    """Batches from columns of text that stay in device memory: views, so that a batch costs nothing.
-
-    Each is tokens (rows, columns), at most `bptt` rows, and the tokens that follow them, flat.
-    """
+    """Batches of at most `bptt` rows of the text's columns in device memory: views, so that nothing is copied."""
 
     def __init__(self, columns: torch.Tensor, bptt: int) -> None:
         self.columns, self.bptt = columns, bptt
@@ -34,18 +31,18 @@ class Slices:
 
 
 def tokens_of(batch: Batch) -> int:
-    """Tokens that a batch predicts."""
+    """Return the number of tokens that a batch predicts."""
     return len(batch[1])
 
 
 def in_columns(part: torch.Tensor, width: int) -> torch.Tensor:
-    """Tokens (N,) as (N // width, width): each column is a stretch of the text; what fills no row is left out."""
+    """Return tokens (N,) as (N // width, width): a column is a part of the text; an incomplete row is left out."""
     rows = len(part) // width
     return part[: rows * width].view(width, rows).t().contiguous()
 
 
 def real_text(root: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    """Tokens, int64 (N,), of the corpus under `root`, and its vocabulary."""
+    """Return the training, validation and test tokens, int64 (N,), of the corpus in `root`, and its vocabulary."""
     corpus = load_corpus("wikitext-2", root)
     train_part, valid_part, test_part = (
         torch.from_numpy(part).long() for part in (corpus.train, corpus.valid, corpus.test)
@@ -54,40 +51,39 @@ def real_text(root: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int
 
 
 def synthetic_text(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    """As many tokens as WikiText-2 has, drawn by Zipf's law: the n-th word comes with a weight of 1/n."""
-    dice = torch.Generator().manual_seed(seed)
+    """Return as many tokens as WikiText-2 has, drawn by Zipf's law: the n-th word has a weight of 1/n."""
+    generator = torch.Generator().manual_seed(seed)
     weights = 1 / torch.arange(1, VOCABULARY + 1)
     train_part, valid_part, test_part = (
-        torch.multinomial(weights, tokens, replacement=True, generator=dice)
+        torch.multinomial(weights, tokens, replacement=True, generator=generator)
         for tokens in (TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS)
     )
     return train_part, valid_part, test_part, VOCABULARY
 
 
 def padded(words: int, multiple: int) -> int:
-    """Words of a vocabulary that is filled up to a multiple."""
+    """Return the size of a vocabulary that is padded to a multiple."""
     return -(-words // multiple) * multiple
 
 
 def load_text(trial: Trial, device: torch.device) -> tuple[Slices, Slices, Slices, int]:
-    """Training, validation and test text in columns on the device, and how many words the model has."""
+    """Return training, validation and test text in columns on the device, and the size of the model's vocabulary."""
     params = trial.params
     *parts, words = synthetic_text(trial.seed) if trial.synthetic else real_text(Path(trial.data_dir))
     vocabulary = padded(words, params.vocab_multiple)
     train_part, valid_part, test_part = parts
-    few = params.valid_tokens
 
-    def cut(part: torch.Tensor, tokens: int, width: int, what: str, option: str) -> Slices:
+    def columns(part: torch.Tensor, tokens: int, width: int, name: str, option: str) -> Slices:
         part = part[: tokens or len(part)]
         if len(part) < 2 * width:
             raise UserError(
-                f"the {what} text has {len(part)} tokens, too few for {width} columns of 2; give a smaller {option}"
+                f"the {name} text has {len(part)} tokens, too few for {width} columns of 2; give a smaller {option}"
             )
         return Slices(in_columns(part, width).to(device), params.bptt)
 
     return (
-        cut(train_part, params.train_tokens, trial.batch_size, "training", "--batch"),
-        cut(valid_part, few, params.valid_batch, "validation", "--set valid_batch"),
-        cut(test_part, few, params.valid_batch, "test", "--set valid_batch"),
+        columns(train_part, params.train_tokens, trial.batch_size, "training", "--batch"),
+        columns(valid_part, params.valid_tokens, params.valid_batch, "validation", "--set valid_batch"),
+        columns(test_part, params.valid_tokens, params.valid_batch, "test", "--set valid_batch"),
         vocabulary,
     )

@@ -9,11 +9,11 @@ from torch import nn
 from gpubench import Trial, UserError
 
 State = tuple[torch.Tensor, ...] | torch.Tensor | None
-"""The hidden state that goes from batch to batch."""
+"""The hidden state that is passed from batch to batch."""
 
 
 def positions(rows: int, width: int) -> torch.Tensor:
-    """Sines and cosines of Vaswani et al. 2017, (rows, 1, width)."""
+    """Return the sines and cosines of Vaswani et al. 2017, (rows, 1, width)."""
     angles = torch.arange(rows).unsqueeze(1) * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000) / width))
     waves = torch.zeros(rows, 1, width)
     waves[:, 0, 0::2] = angles.sin()
@@ -21,13 +21,8 @@ def positions(rows: int, width: int) -> torch.Tensor:
     return waves
 
 
-def later(rows: int) -> torch.Tensor:
-    """(rows, rows), true where a position lies ahead, so that attention must not see it."""
-    return torch.ones(rows, rows, dtype=torch.bool).triu(1)
-
-
 def layers(kind: str, params: SimpleNamespace) -> nn.Module:
-    """What lies between embedding and decoder."""
+    """Return the layers between embedding and decoder."""
     if kind == "transformer":
         layer = nn.TransformerEncoderLayer(params.emsize, params.nhead, params.nhid, params.dropout)
         return nn.TransformerEncoder(layer, params.nlayers, nn.LayerNorm(params.emsize), enable_nested_tensor=False)
@@ -41,15 +36,15 @@ def layers(kind: str, params: SimpleNamespace) -> nn.Module:
 
 
 class WordModel(nn.Module):
-    """Embedding, the layers in between, decoder.
+    """Embedding, layers and decoder, with the example's initial weights: uniform in +-0.1, the decoder's bias zero.
 
-    It maps tokens (rows, columns) and a state to scores (rows * columns, vocabulary) and a state. The state of the
-    first batch is None, which is all zeros; a transformer has none. Weights begin as in the example: embedding and
-    decoder uniform in +-0.1, the decoder's bias zero, the rest as torch begins.
+    Maps tokens (rows, columns) and a state to scores (rows * columns, vocabulary) and a state. The state is None for
+    the first batch (all zeros), and always for a transformer.
     """
 
     positions: torch.Tensor
     later: torch.Tensor
+    """A mask for attention: -inf at the positions that follow, else 0."""
 
     def __init__(self, kind: str, params: SimpleNamespace, vocabulary: int) -> None:
         super().__init__()
@@ -66,7 +61,7 @@ class WordModel(nn.Module):
         nn.init.zeros_(self.decoder.bias)
         if self.attends:
             self.register_buffer("positions", positions(params.bptt, params.emsize))
-            self.register_buffer("later", later(params.bptt))
+            self.register_buffer("later", nn.Transformer.generate_square_subsequent_mask(params.bptt))
 
     def forward(self, tokens: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
         x = self.embedding(tokens)
@@ -80,13 +75,13 @@ class WordModel(nn.Module):
 
 
 def width_of(kind: str, params: SimpleNamespace) -> int:
-    """Numbers that the decoder takes per token."""
+    """Return the number of features per token that the decoder takes."""
     return int(params.emsize if kind == "transformer" else params.nhid)
 
 
 def network(trial: Trial, vocabulary: int) -> WordModel:
-    """The trial's model; raises UserError where the sizes asked for do not fit each other."""
+    """Return the trial's model; raises UserError if its sizes do not match."""
     params, kind = trial.params, trial.case.model
     if params.tied and width_of(kind, params) != params.emsize:
-        raise UserError("--set tied=true: needs nhid equal to emsize, for embedding and decoder are one matrix")
+        raise UserError("--set tied=true: needs nhid equal to emsize, because embedding and decoder are one matrix")
     return WordModel(kind, params, vocabulary)

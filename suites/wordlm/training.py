@@ -9,18 +9,18 @@ from torch.nn.functional import cross_entropy
 from gpubench import Blueprint, Clock, Trial
 from gpubench.training import Mode, Notes, Stepper, Tally, dtypes_of, mode_of
 
+from . import VOCABULARY
 from .data import Batch, load_text, padded, tokens_of
 from .networks import State, network
-from .sizes import VOCABULARY
 
 SLOW_DOWN = 4
-"""What the learning rate is divided by when validation does not improve."""
+"""The learning rate is divided by this when validation does not improve."""
 
 
 class ApexStepper:
-    """A Stepper that leaves master weights, loss scale and step to Apex's FP16_Optimizer.
+    """A Stepper that uses Apex's FP16_Optimizer for master weights, loss scale (0: dynamic) and step.
 
-    The calls are those of Apex's own example (main_fp16_optimizer.py of 43522e63). `loss_scale` 0 is dynamic.
+    It makes the calls of Apex's example (main_fp16_optimizer.py of 43522e63).
     """
 
     def __init__(
@@ -41,19 +41,19 @@ class ApexStepper:
         clock.note(self.notes)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Scale the loss, back-propagate, and give the master weights their gradients."""
+        """Scale the loss, back-propagate, and copy the gradients to the master weights."""
         self.losses.add(loss)
         self.optimizer.backward(loss)
 
     def step(self) -> None:
-        """Clip and step, unless a gradient overflowed, and forget the gradients."""
+        """Clip and step unless a gradient overflowed; clear the gradients."""
         self.optimizer.clip_master_grads(self.clip_norm)
         self.optimizer.step()
         self.skipped_steps += bool(self.optimizer.overflow)
         self.optimizer.zero_grad()
 
     def notes(self) -> Notes:
-        """What there is to say when the training is over."""
+        """Return the loss scale, skipped steps and non-finite losses, for the row."""
         bad = self.losses.last_is_bad
         return Notes(
             loss_scale=float(self.optimizer.loss_scale),
@@ -65,7 +65,7 @@ class ApexStepper:
 
 
 def mean_loss(model: torch.nn.Module, mode: Mode, batches: Iterable[Batch]) -> float:
-    """Mean loss per token, in float32, without dropout; the state runs on from batch to batch."""
+    """Return the mean loss per token, in float32, without dropout; the state is passed from batch to batch."""
     model.eval()
     losses, tokens, state = [], 0, None
     with torch.no_grad():
@@ -78,24 +78,19 @@ def mean_loss(model: torch.nn.Module, mode: Mode, batches: Iterable[Batch]) -> f
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), infinite where a float cannot hold it."""
+    """Return exp(loss), or infinity if that is too large for a float."""
     return math.exp(loss) if loss < 700 else math.inf
 
 
 def detached(state: State) -> State:
-    """The hidden state without its history: back-propagation ends where the batch begins."""
+    """Return the hidden state without its history: back-propagation ends at the start of the batch."""
     if isinstance(state, tuple):
         return tuple(part.detach() for part in state)
     return None if state is None else state.detach()
 
 
-def to_host(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """A copy of the weights in the host's memory, where it takes nothing from the batch."""
-    return {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
-
-
-def blueprint_of(trial: Trial) -> Blueprint:
-    """The model on two columns of WikiText-2; the learning rate as long as validation improves."""
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the model on two columns of WikiText-2, and the learning rate while validation improves."""
     params = trial.params
     return Blueprint(
         network=network(trial, padded(VOCABULARY, params.vocab_multiple)),
@@ -108,8 +103,8 @@ def blueprint_of(trial: Trial) -> Blueprint:
     )
 
 
-def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
-    """One run of the recipe; returns the perplexity of the best epoch in validation, and of the test text."""
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Train; return the best epoch's perplexity in validation, and the test text's with the weights of that epoch."""
     params = trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
@@ -117,11 +112,11 @@ def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
     model = mode.prepare(network(trial, vocabulary).to(device))
     # On CUDA a GradScaler waits for the device in every step of an optimizer that is not fused.
     optimizer = torch.optim.SGD(model.parameters(), lr=params.lr, fused=device.type == "cuda")
-    with_apex = params.engine == "apex"
+    options = {"clip_norm": params.clip, "loss_scale": params.loss_scale}
     stepper = (
-        ApexStepper(model, optimizer, clock, clip_norm=params.clip, loss_scale=params.loss_scale)
-        if with_apex
-        else Stepper(mode, model, optimizer, clock, clip_norm=params.clip, loss_scale=params.loss_scale)
+        ApexStepper(model, optimizer, clock, **options)
+        if params.engine == "apex"
+        else Stepper(mode, model, optimizer, clock, **options)
     )
 
     def step(batch: Batch, state: State) -> State:
@@ -142,7 +137,8 @@ def train_words(trial: Trial, clock: Clock) -> dict[str, float]:
             model, mode, clock.steps(valid_text, phase="valid", samples=valid_text.tokens, count=tokens_of)
         )
         if loss < best:
-            best, kept = loss, to_host(model)
+            # In the host's memory, which leaves the device's to the batch.
+            best, kept = loss, {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
         else:
             for group in optimizer.param_groups:
                 group["lr"] /= SLOW_DOWN

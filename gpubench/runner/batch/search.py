@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
-from gpubench.runner.measure import MeasuredTrial
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
@@ -57,11 +56,6 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
     return max(1, cap)
 
 
-def is_rough(case: Case, options: Options) -> bool:
-    """Return whether a prediction replaces the search: for the largest batch in quick runs on an accelerator."""
-    return options.mode == "quick" and case.batch_policy == "max" and case.device != "cpu"
-
-
 def capacity_of(case: Case, device: Device) -> int | None:
     """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
     # Other programs need the host's memory too, so only a limit counts there.
@@ -104,7 +98,8 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=is_rough(case, options))
+            rough = options.mode == "quick" and case.device != "cpu"
+            result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
         else:
             result = fastest_batch(probe, cap=cap)
         if result.batch is None:
@@ -142,7 +137,7 @@ class ProbeFailed(Exception):
         self.measurement = measurement
 
 
-def confirm(trial: Trial, measure: Callable[[Trial], MeasuredTrial], say: Say) -> tuple[Trial, MeasuredTrial | None]:
+def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measurement | None]:
     """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
 
     If none is ok, the case is refused and there is no measurement.
@@ -150,10 +145,9 @@ def confirm(trial: Trial, measure: Callable[[Trial], MeasuredTrial], say: Say) -
     searched = trial.case
     for _ in range(1 + BACK_OFFS):
         batch = trial.batch_size
-        measured = measure(trial)
-        measurement = measured.measurement
+        measurement = measure(trial)
         if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
-            return trial, measured
+            return trial, measurement
         say(f"  batch {batch} not confirmed: {_why_not(measurement)}")
         smaller = int(batch * BACK_OFF) // 8 * 8
         smaller = smaller if smaller >= 8 else batch // 2

@@ -13,10 +13,6 @@ ROUGH_AIM = 0.85
 """The same for a prediction from one small probe that is not checked."""
 FAR = 4
 """Ratio from which on the next batch between two is their geometric mean."""
-LEAP = 8
-"""Largest factor by which a quick run enlarges its batch at once."""
-ROOMY = 1.5
-"""Smallest factor for which a quick run enlarges its batch."""
 
 FINENESS = 32
 """A large batch is found to a 32nd, because processes differ by more than that."""
@@ -125,20 +121,6 @@ def largest_batch(
         if (top is None or larger <= top) and tried(larger).fits:
             low = larger
     return tried.answer(max(low, *tried.fitting), top)
-
-
-def larger_batch(small: tuple[int, int], last: tuple[int, int], *, capacity_bytes: int, cap: int | None) -> int | None:
-    """Return a larger batch for a quick run if the predicted one left much memory free, else None.
-
-    In a network with many weights most memory of a small probe does not grow with the batch (gradients, for example).
-    `small` and `last` are (batch, peak memory in bytes) of that probe and of the trial after it.
-    """
-    (batch, before), (larger, now) = small, last
-    slope = (now - before) / (larger - batch) if larger > batch else 0.0
-    most = larger * LEAP
-    guess = min(most, int(larger + ROUGH_AIM * (capacity_bytes - now) / slope)) if slope > 0 else most
-    guess = _multiple(min(guess, cap or guess))
-    return guess if guess >= ROOMY * larger else None
 
 
 def fastest_batch(probe: Callable[[int], ProbeResult], *, cap: int | None) -> SearchResult:

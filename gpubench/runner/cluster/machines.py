@@ -10,9 +10,9 @@ from gpubench.errors import UserError
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import Message, Outcome, RunChild
-from gpubench.runner.session import Session
+from gpubench.runner.progress import TrialProgress
+from gpubench.runner.session import RunSummary, Session
 from gpubench.runner.signals import INTERRUPTED
-from gpubench.runner.summary import RunSummary
 from gpubench.suite.trial import trial_from_json
 
 ON_EVERY_NODE = {"trial", "soak"}
@@ -68,19 +68,6 @@ def follow(nodes: Nodes, session: Session, console: Console, run_child: RunChild
     return nodes.code
 
 
-class _Lines:
-    """Prints the output of a trial, without progress: node 0 shows that."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
-
-    def lap(self, event: Message) -> None:
-        pass
-
-
 def _follow_trial(
     nodes: Nodes, number: int, task: Message, session: Session, console: Console, run_child: RunChild
 ) -> None:
@@ -92,4 +79,4 @@ def _follow_trial(
     def run_here(task: Message, **limits: Any) -> Outcome:
         return run_child({**task, "place": nodes.place(number)}, **limits)
 
-    nodes.report(Measure(session, run_here, _Lines(console))(trial).measurement)
+    nodes.report(Measure(session, run_here, TrialProgress())(trial))

@@ -21,10 +21,8 @@ from rich.console import Console
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.read import load
-from gpubench.rows.row import COLUMNS, Row
+from gpubench.rows.row import COLUMNS, INTEGERS, Row
 from gpubench.runner.cluster.nodes import SECRET
-from gpubench.runner.options import Options
-from gpubench.suite import files
 from gpubench.suite.trial import GOOD
 
 PLAN = "GPUBENCH_PLAN"
@@ -54,16 +52,16 @@ def parse_slurm(text: str) -> dict[str, Any]:
     return job_options
 
 
-def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], options: Options, console: Console) -> int:
+def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path, console: Console) -> int:
     """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
     Args:
         job_options: what `parse_slurm` returned.
         arguments: those of `gpubench run`, without --slurm and --out.
-        options: the same, parsed; --out must be a CSV file that all nodes can write.
+        out: CSV file that all nodes can write.
         console: for the progress line.
     """
-    out = options.out.resolve()
+    out = out.resolve()
     if out.suffix != ".csv":
         raise UserError("--slurm needs --out FILE.csv, in a folder that all nodes can write")
     records.check_writable(out)
@@ -75,19 +73,17 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], optio
     if job:
         console.print(f"job {job} runs this already; following it", markup=False)
     else:
-        before = len(load([out]).frame) if out.exists() else 0
+        before = len(rows_of(out))
         job = _submit(job_options, [*arguments, "--out", str(out)], folder)
         ticket.write_text(job)
         (folder / "rows-before").write_text(str(before))
         console.print(f"job {job}; its output is in {folder}", markup=False)
     state = follow(job, out, console)
-    unrun = add_unrun(job, state, out, folder, options)
-    frame = load([out]).frame
-    new = frame.iloc[int((folder / "rows-before").read_text()) :]
-    console.print(f"job {job}: {state}; {len(new)} rows in {out}", markup=False)
-    if unrun:
-        console.print(f"{unrun} of them are trials that did not run", markup=False)
-    return 0 if not new.empty and new["status"].isin(GOOD).all() else 4
+    unrun = add_unrun(state, out, folder / "plan.csv")
+    new = rows_of(out)[int((folder / "rows-before").read_text()) :]
+    note = f", {unrun} of them of trials that did not run" if unrun else ""
+    console.print(f"job {job} {ENDED[state]} ({state}); {len(new)} rows in {out}{note}", markup=False)
+    return 0 if new and GOOD.issuperset(row.status for row in new) else 4
 
 
 def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:
@@ -199,61 +195,33 @@ def _state(job: str) -> str:
     done = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False)
     if match := re.search(r"\bJobState=(\w+)", done.stdout):
         return match[1]
-    if "Invalid job id" not in done.stderr:
-        return ""
-    # The controller forgets a job some minutes after its end; the accounting, if there is any, does not.
-    try:
-        return (
-            _output_of("sacct", "--jobs", job, "--allocations", "--noheader", "--format", "State").split()
-            or ["UNKNOWN"]
-        )[0]
-    except (OSError, subprocess.CalledProcessError):
-        return "UNKNOWN"
+    return "UNKNOWN" if "Invalid job id" in done.stderr else ""
 
 
-def add_unrun(job: str, state: str, out: Path, folder: Path, options: Options) -> int:
-    """Append a row for each trial of the job that has none; returns their number."""
-    why = f"the Slurm job {ENDED[state]} ({state})"
-    plan = folder / "plan.csv"
-    if plan.exists():
-        planned = _rows(plan)
-        done = {_name(row) for row in _rows(out)} if out.exists() else set()
-        missing = [row for row in planned if _name(row) not in done]
-    elif state == "COMPLETED":
-        missing = []
-    else:
-        why += " before it started"
-        loaded = files.find_all(options.suites)
-        missing = [
-            Row(
-                suite=suite.name, suite_version=suite.suite.version, suite_digest=suite.digest, model=model,
-                precision=options.precision, mode=options.mode, nodes=options.nodes, session=f"slurm-{job}",
-            )
-            for suite in loaded
-            for model in suite.suite.models
-            if not options.models or model in options.models
-        ]  # fmt: skip
+def add_unrun(state: str, out: Path, plan: Path) -> int:
+    """Append a row for each trial of the job's plan that has none; returns their number."""
+    done = {_identity(row) for row in rows_of(out)}
+    missing = [row for row in rows_of(plan) if _identity(row) not in done]
     status = {"TIMEOUT": "timed_out", "CANCELLED": "interrupted", "OUT_OF_MEMORY": "out_of_memory"}.get(state, "failed")
+    reason = f"the Slurm job {ENDED[state]} ({state})"
     if missing:
-        records.append(out, [replace(row, status=status, reason=why) for row in missing])
+        records.append(out, [replace(row, status=status, reason=reason) for row in missing])
     return len(missing)
 
 
-def _rows(path: Path) -> list[Row]:
-    """Return the rows of a file."""
+def rows_of(path: Path) -> list[Row]:
+    """Return the rows of a file; none if it does not exist."""
+    if not path.exists():
+        return []
     frame = load([path]).frame
-    names = [name for name in COLUMNS if name in frame]
     rows = []
-    for record in frame[names].to_dict("records"):
+    for record in frame[[name for name in COLUMNS if name in frame]].to_dict("records"):
         values: dict[str, Any] = {str(name): value for name, value in record.items() if not pd.isna(value)}
-        for name in ("trial", "processes", "nodes", "batch_size", "seed", "schema"):
-            if name in values:
-                values[name] = int(values[name])
-        rows.append(Row(**values))
+        rows.append(Row(**values | {name: int(values[name]) for name in INTEGERS & values.keys()}))
     return rows
 
 
-def _name(row: Row) -> tuple[object, ...]:
+def _identity(row: Row) -> tuple[object, ...]:
     """Return what identifies a trial in a file."""
     return (row.suite, row.model, row.precision, row.batch_policy, row.device, row.processes, row.nodes, row.trial)
 

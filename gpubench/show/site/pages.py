@@ -10,11 +10,10 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import CLASSES
-from gpubench.studies.cards.ranking import Ranking, headline
+from gpubench.studies.cards.ranking import Ranking, headline, rank_sentence
 from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Result
-from gpubench.studies.words import read_of, times
+from gpubench.studies.words import read_of
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
         lead=lead,
         suites=[(name, here.suite(name)) for name in suites],
         filters={
-            "suite": sorted({ranked_case.suite for ranked_case in contents.cases}),
-            "precision": sorted({ranked_case.precision for ranked_case in contents.cases}),
+            "suite": sorted({ranked_case.group.suite for ranked_case in contents.cases}),
+            "precision": sorted({ranked_case.group.precision for ranked_case in contents.cases}),
             "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
         cases=tables.cases(_in_order(contents.cases, suites), here),
@@ -96,7 +95,7 @@ def _index(contents: Contents, here: Addresses, evidence: Mapping[int, tuple[str
 def _in_order(ranked: Sequence[RankedCase], suites: Sequence[str]) -> list[RankedCase]:
     """Return the ranked in the order of `suites`."""
     order = {name: at for at, name in enumerate(suites)}
-    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.suite, len(order)))
+    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.group.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> str:
@@ -122,12 +121,6 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
 
 def _lead(ranking: Ranking, card: str) -> str:
     """Return a sentence with the rank and the speed of a card by published figures."""
-    line = next((line for line in ranking.lines if line.card == card), None)
-    if line is None or not line.ratios:
+    if not any(line.card == card for line in ranking.lines):
         return "No published figure of it is used."
-    parts = [f"{card} is in tier {line.tier} of {max(line.tier for line in ranking.lines)}"] if line.tier else []
-    for kind, ratio in line.ratios.items():
-        than = f" as fast as {ranking.reference}" if kind == next(iter(line.ratios)) else ""
-        interval = f" ({ratio.interval_text})" if ratio.low != ratio.high else ""
-        parts.append(f"{times(ratio.value)}{than} in {CLASSES[kind].name}{interval}")
-    return f"By published figures: {', '.join(parts)}."
+    return f"By published figures: {rank_sentence(ranking, card)}"

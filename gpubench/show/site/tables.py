@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
-from gpubench.studies.cards.figures import CLASSES, Figure, Published
-from gpubench.studies.cards.model import SpeedRatio
+from gpubench.studies.cards.figures import Figure, Published
 from gpubench.studies.cards.ranking import Ranking
+from gpubench.studies.cards.ratio import SpeedRatio
+from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.ranked_cases import RankedCase, SiteRow
 from gpubench.studies.section import Column, Value
-from gpubench.studies.words import author, name
+from gpubench.studies.words import author, name, notes_of, without_author
 
 LONGEST = 110
 """Maximum length of a recipe or a note, in characters; the suite's page and the rows have the whole text."""
@@ -31,7 +32,6 @@ CASES = (
     Column("batch"),
     Column("recipe", note=True),
     Column("runs", "count"),
-    Column("submissions"),
     Column("source"),
     Column("notes", note=True),
 )
@@ -68,15 +68,17 @@ def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
 
 def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     """Return the line of a case."""
+    group = ranked_case.group
     values: dict[str, Value] = {
-        "card": ranked_case.label,
-        **{column: getattr(ranked_case, column) for column in ("seconds", "precision", "suite", "model", "batch")},
-        "samples/s": ranked_case.rate,
+        **{column: getattr(group, column) for column in ("precision", "suite", "model")},
+        "card": without_author(group.label, group.source),
+        "seconds": estimate(group),
+        "batch": batch_text(group),
+        "samples/s": known(group.samples_per_second),
         "recipe": name(ranked_case.recipe, LONGEST),
-        "runs": ranked_case.trials or None,
-        "submissions": ranked_case.submissions,
-        "source": author(ranked_case.source),
-        "notes": name(ranked_case.notes, LONGEST),
+        "runs": group.trials or None,
+        "source": author(group.source),
+        "notes": name(notes_of(group), LONGEST),
     }
     cells = _cells(CASES, values)
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
@@ -84,16 +86,14 @@ def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
     cells["rank"] = HtmlCell(rank, value=str(ranked_case.rank or ""), kind="number")
     cells["card"] = replace(
-        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if ranked_case.source else ""
+        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if group.source else ""
     )
     cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
-    cells["suite"] = replace(cells["suite"], href=to.suite(ranked_case.suite))
-    cells["source"] = replace(cells["source"], href=source_link(ranked_case.source), outside=True)
-    if "agree, " in ranked_case.submissions:
-        cells["submissions"] = replace(cells["submissions"], kind="agree")
+    cells["suite"] = replace(cells["suite"], href=to.suite(group.suite))
+    cells["source"] = replace(cells["source"], href=source_link(group.source), outside=True)
     return HtmlLine(
         list(cells.values()),
-        filters={"suite": ranked_case.suite, "precision": ranked_case.precision, "card": ranked_case.card},
+        filters={"suite": group.suite, "precision": group.precision, "card": ranked_case.card},
     )
 
 
@@ -104,17 +104,16 @@ def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, 
 
 def ranking(ranked: Ranking, to: Addresses) -> Grid:
     """Return the ranking of cards by published figures, with links to the figures."""
-    columns = [Column("tier", "count"), Column("card")]
-    columns += [Column(CLASSES[kind].head, "ratio", "higher") for kind in ranked.classes]
-    columns += [Column("sources", "count"), Column("figures", "count")]
+    columns = [Column("card"), *(Column(kind, "ratio", "higher") for kind in ranked.classes)]
+    columns += [Column("figures", "count")]
     most = max((ratio.value for line in ranked.lines for ratio in line.ratios.values()), default=1.0)
     lines = []
     for line in ranked.lines:
         figures = to.card(line.card, "published")
-        cells = [cell_of(line.tier or None, columns[0]), cell_of(line.card, columns[1], to.card(line.card))]
-        for kind, column in zip(ranked.classes, columns[2:], strict=False):
+        cells = [cell_of(line.card, columns[0], to.card(line.card))]
+        for kind, column in zip(ranked.classes, columns[1:], strict=False):
             cells.append(_ratio(line.ratios.get(kind), column, figures, most))
-        cells += [cell_of(line.sources, columns[-2]), cell_of(line.figures, columns[-1], figures)]
+        cells.append(cell_of(line.figures, columns[-1], figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
     return Grid("published", heads_of(columns), lines)
 

@@ -1,8 +1,8 @@
 """How fast cards train, estimated from published figures. `gpubench cards`, `run`, `doctor` and the site use it.
 
-`figures` reads the figures (public_speeds.csv) and the data sheets of the cards (data_sheets.csv). `model` predicts the
-speed ratio of two cards, with the spreads of spreads.toml. `ranking` makes the table and the chart of all cards,
-`versus` compares two cards, `placing` compares trials with the published figures, `options` parses options.
+`figures` reads the figures (public_speeds.csv) and the data sheets of the cards (data_sheets.csv). `ratio` estimates
+the speed ratio of two cards. `ranking` makes the table and the chart of all cards, `versus` compares two cards,
+`placing` compares trials with the published figures, `options` parses options.
 """
 
 REFERENCE = "A100-SXM4-80GB"

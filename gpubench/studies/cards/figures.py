@@ -7,37 +7,25 @@ import csv
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Class:
-    """The names of a class of precisions."""
-
-    name: str
-    """In sentences and titles."""
-    head: str
-    """In the head of a column."""
-
-
-CLASSES = {
-    "half": Class("half precision", "half"),
-    "single": Class("FP32", "fp32"),
-    "strict": Class("FP32 without TF32", "strict"),
-}
-"""Classes of precisions: speeds are compared within one class."""
+CLASSES = {"half": "half precision", "fp32": "FP32", "strict": "FP32 without TF32"}
+"""Classes of precisions, with their names in sentences. Speeds are compared within one class."""
+FAMILIES = ("convolution", "matmul")
+"""Kinds of models: convolutional networks; transformers and recurrent networks."""
 TF32_NOTE = "FP32: TF32 where the card has it (Ampere and newer)."
-"""The meaning of the class `single`."""
+"""The meaning of the class `fp32`."""
 CLASS_OF = {
     "amp-fp16": "half",
     "bf16": "half",
     "fp16": "half",
-    "fp32": "single",
-    "tf32": "single",
+    "fp16-master": "half",
+    "fp32": "fp32",
+    "tf32": "fp32",
     "strict-fp32": "strict",
 }
 """The class of each precision; other precisions are left out."""
@@ -117,11 +105,6 @@ class FigureGroup:
         """Return the speed of the median figure."""
         return 1 / self.figure if self.figures[0].unit in SECONDS else self.figure
 
-    @property
-    def log_speed(self) -> float:
-        """Return the natural logarithm of the median speed."""
-        return math.log(self.speed)
-
 
 @dataclass(frozen=True)
 class Published:
@@ -147,29 +130,25 @@ def short_name(card: str) -> str:
 
 def read_figures() -> tuple[Figure, ...]:
     """Return all lines of public_speeds.csv."""
-    text = (files("gpubench.studies.cards") / "public_speeds.csv").read_text(encoding="utf-8")
-    return tuple(_figure(number, row) for number, row in enumerate(csv.DictReader(text.splitlines()), 2))
+    return tuple(_figure(line, row) for line, row in enumerate(_rows("public_speeds.csv"), start=2))
 
 
-def _figure(line: int, row: Mapping[str, str]) -> Figure:
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    text = (files("gpubench.studies.cards") / name).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+def _figure(line: int, row: dict[str, Any]) -> Figure:
     """Return the figure in a line of the file, whose columns are the fields of Figure."""
-    fields: dict[str, Any] = {
-        **row,
-        "line": line,
-        "card": short_name(row["card"]),
-        "year": int(row["year"]),
-        "gpus": int(row["gpus"]),
-        "figure": float(row["figure"]),
-    }
-    return Figure(**fields)
+    numbers = {"year": int(row["year"]), "gpus": int(row["gpus"]), "figure": float(row["figure"])}
+    return Figure(**{**row, **numbers, "line": line, "card": short_name(row["card"])})
 
 
 @cache
 def published() -> Published:
     """Return all figures; a figure is used if `reason_against` is empty and another card has its recipe."""
     figures = read_figures()
-    largest = _largest_batches(figures)
-    reasons = {figure.line: reason_against(figure, largest) for figure in figures}
+    reasons = {figure.line: reason_against(figure) for figure in figures}
     groups = _groups_of([figure for figure in figures if not reasons[figure.line]])
     cards = defaultdict(set)
     for group in groups:
@@ -180,37 +159,15 @@ def published() -> Published:
     return Published(figures, tuple(group for group in groups if len(cards[group.recipe]) > 1), left_out)
 
 
-RECIPE_BY_MEMORY = frozenset({"pytorch/torchtune"})
-"""Sources that give two recipes one name: one model uses 18.9 GiB on one card and 37.4 GiB on another."""
-CURVES = frozenset({"siasosp23/artifacts"})
-"""Sources with several batch sizes per card, which differ between cards. The largest is used."""
-
-
-def reason_against(figure: Figure, largest: dict[tuple[str, ...], float]) -> str:
+def reason_against(figure: Figure) -> str:
     """Return why a figure is not used, or "". Rules depend on what the source documents, never on the speed."""
     if figure.gpus > 1:
         return "several GPUs at once: includes scaling"
     if figure.precision not in CLASS_OF:
         return f"precision {figure.precision}: not in any class"
-    if figure.source in RECIPE_BY_MEMORY:
-        return "the recipe changes with the memory of the card"
-    if figure.note.startswith("doubtful"):
-        return figure.note
-    if figure.source in CURVES and float(figure.batch) < largest[_curve(figure)]:
-        return "not the largest batch of the card"
+    if figure.note.startswith("unused: "):
+        return figure.note.removeprefix("unused: ").partition("; ")[0]
     return ""
-
-
-def _curve(figure: Figure) -> tuple[str, ...]:
-    return figure.card, figure.source, figure.workload, figure.precision
-
-
-def _largest_batches(figures: Sequence[Figure]) -> dict[tuple[str, ...], float]:
-    largest: dict[tuple[str, ...], float] = {}
-    for figure in figures:
-        if figure.source in CURVES:
-            largest[_curve(figure)] = max(float(figure.batch), largest.get(_curve(figure), 0.0))
-    return largest
 
 
 def _groups_of(figures: Sequence[Figure]) -> list[FigureGroup]:
@@ -233,32 +190,26 @@ def sources(published: Published) -> Iterator[tuple[str, str, list[Figure], list
 class DataSheet:
     """Specifications of a card; None where unknown."""
 
-    architecture: str
-    """Laptop cards and export versions have separate architectures."""
     year: int
     """The year of announcement."""
+    memory_gb: float | None
     gb_per_second: float
     """Memory bandwidth."""
-    memory_gb: float | None
     watts: float | None
+    tflops: dict[str, float]
+    """Dense peak TFLOP/s by class of precisions."""
 
 
 @cache
 def data_sheets() -> dict[str, DataSheet]:
     """Return all lines of data_sheets.csv by card."""
-    text = (files("gpubench.studies.cards") / "data_sheets.csv").read_text(encoding="utf-8")
     return {
         row["card"]: DataSheet(
-            row["architecture"],
             int(row["year"]),
-            float(row["bandwidth_gb_per_s"]),
             float(row["memory_gb"]) if row["memory_gb"] else None,
+            float(row["bandwidth_gb_per_s"]),
             float(row["watts"]) if row["watts"] else None,
+            {kind: float(row[f"{kind}_tflops"]) for kind in CLASSES},
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in _rows("data_sheets.csv")
     }
-
-
-def architecture(card: str) -> str:
-    """Return the architecture of a card."""
-    return data_sheets()[card].architecture

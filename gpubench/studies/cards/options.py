@@ -1,13 +1,13 @@
-"""Options of `gpubench cards`: finds the cards, prices, classes and families that a user names."""
+"""Finds the cards that a user names. `gpubench cards` calls it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from gpubench.analysis.metrics import did_you_mean, means, words_of
 from gpubench.errors import UserError
-from gpubench.studies.cards.figures import CLASSES, short_name
-from gpubench.studies.cards.model import FAMILIES
+from gpubench.studies.cards.figures import short_name
 from gpubench.studies.words import listed
 
-DEFAULT_CLASSES = ("half", "single")
+DEFAULT_CLASSES = ("half", "fp32")
 """Classes without --precision; the first one orders the cards."""
 PREFIXES = ("", "rtx", "gtx", "radeon", "radeonrx", "intel")
 """Words that users leave out before a name."""
@@ -15,13 +15,37 @@ MORE_WORDS = {"H100 80GB HBM3": "SXM SXM5"}
 """Words that users add to a card's name."""
 
 
+class UnknownCardError(UserError):
+    """No card, or several, have the given name; `hint` names similar ones."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(f"{text}: not in our data{hint} (gpubench cards --all)")
+        self.hint = hint
+
+
+def cards_in(texts: Sequence[str], cards: Sequence[str]) -> list[str]:
+    """Return the cards that these words name, one after the other: `RTX 4090 RTX 3090` needs no quotes.
+
+    Raises UserError for words that name none.
+    """
+    words = " ".join(texts).split()
+    unknown = []
+    for end in range(len(words), 0, -1):
+        if len(set(words[:end])) == end:
+            try:
+                return [find_card(" ".join(words[:end]), cards), *cards_in(words[end:], cards)]
+            except UnknownCardError as error:
+                unknown.append(error)
+    if not unknown:
+        return []
+    raise next((error for error in unknown if error.hint), unknown[0])
+
+
 def find_card(text: str, cards: Sequence[str]) -> str:
     """Return the card that `text` names: by its name, without its first word, or by words that no other card has.
 
-    Raises UserError.
+    Raises UnknownCardError.
     """
-    from gpubench.analysis.metrics import did_you_mean, means, words_of
-
     names = {_letters_and_digits(card): card for card in cards}
     wanted = short_name(text)
     for prefix in PREFIXES:
@@ -30,48 +54,13 @@ def find_card(text: str, cards: Sequence[str]) -> str:
     long_names = {card: f"{card} {MORE_WORDS.get(card, '')}" for card in cards}
     with_words = [card for card in cards if words_of(wanted) and words_of(wanted) <= words_of(long_names[card])]
     matches = [card for card in with_words if means(wanted, long_names[card])]
-    if len(with_words) > 1 and matches:
-        raise UserError(f"{text}: several cards match: {listed(sorted(with_words))}")
-    if matches:
+    if len(matches) == 1 and len(with_words) == 1:
         return matches[0]
     squashed = _letters_and_digits(wanted)
     similar = with_words or [card for name, card in names.items() if len(wanted) > 1 and squashed in name]
-    hint = f"; there is {listed(sorted(similar))}" if similar else did_you_mean(text, cards)
-    raise UserError(f"{text}: no published figure of this card{hint} (gpubench cards --all)")
+    raise UnknownCardError(text, f"; there is {listed(sorted(similar))}" if similar else did_you_mean(text, cards))
 
 
 def _letters_and_digits(name: str) -> str:
     """Return only the letters and digits, in lower case."""
     return "".join(filter(str.isalnum, name.lower()))
-
-
-def priced(prices: Mapping[str, float], cards: Sequence[str]) -> tuple[dict[str, float], list[str]]:
-    """Return dollars per hour by card, and the names that match no card. Raises UserError if no name matches."""
-    dollars, unmatched = {}, []
-    for name, hourly in prices.items():
-        try:
-            dollars[find_card(name, cards)] = hourly
-        except UserError:
-            unmatched.append(name)
-    if not dollars:
-        raise UserError(
-            f"--price: {listed(unmatched) if unmatched else 'the file'} names no card of gpubench cards --all"
-        )
-    return dollars, unmatched
-
-
-def classes_of(text: str) -> tuple[str, ...]:
-    """Return the classes that --precision names; raises UserError."""
-    return _chosen("--precision", text, tuple(CLASSES)) if text else DEFAULT_CLASSES
-
-
-def families_of(text: str) -> tuple[str, ...]:
-    """Return the families of models that --family names; raises UserError."""
-    return _chosen("--family", text, FAMILIES) if text else FAMILIES
-
-
-def _chosen(option: str, text: str, choices: Sequence[str]) -> tuple[str]:
-    """Return the one choice; raises UserError if it is none."""
-    if text not in choices:
-        raise UserError(f"{option} {text}: there is {', '.join(choices)}")
-    return (text,)

@@ -1,4 +1,4 @@
-"""Writes rows with status `ok` for benchstat, pyperf, timm, DAWNBench and MLPerf. The command `export` calls it."""
+"""Writes rows with status `ok` for benchstat, pyperf and DAWNBench. The command `export` calls it."""
 
 import json
 import math
@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,6 @@ from gpubench.errors import UserError
 from gpubench.rows.alike import GROUP
 from gpubench.rows.params import params_of
 from gpubench.rows.read import load
-from gpubench.rows.spreadsheet import csv_text
 from gpubench.rows.table import BROKEN, stages_in
 from gpubench.rows.table import number as figure
 
@@ -138,93 +136,6 @@ def pyperf(frame: Frame) -> str:
     return json.dumps({"version": "1.0", "benchmarks": benchmarks}, indent=1) + "\n"
 
 
-TIMM = ("model", "train_samples_per_sec", "train_step_time", "train_batch_size", "train_img_size", "param_count")
-OURS = (
-    "precision", "card", "trials", "seconds", "measured", "batch_policy", "suite", "params", "data", "torch", "cuda",
-    "cudnn", "driver", "source", "schema_version",
-)  # fmt: skip
-
-
-def timm(frame: Frame) -> str:
-    """Return the columns of timm's benchmark CSV, as medians over trials (times in ms), then those of gpubench.
-
-    The time of a step is computed from the laps, and empty without laps. It does not follow from the rate and the
-    batch: samples of a language model are words, and there may be several processes with a batch each.
-    """
-    lines = []
-    for row, rows in _cases(frame):
-        rate = float(rows["samples_per_second"].dropna().median())
-        size = re.search(r"\bimage_size=(\d{1,9})\b", str(row["params"]))
-        batch = _plain(row["batch_size"])
-        steps = [step for text in rows["laps"] if (step := _step_ms(str(text)))]
-        step = round(median(steps), 3) if steps else None
-        theirs = [row["model"], round(rate, 2), step, batch, int(size[1]) if size else None, None]
-        seconds = float(rows["seconds"].dropna().median())
-        ours = [row["precision"], row["card"], len(rows), seconds, row["measured"], row["batch_policy"], row["suite"]]
-        ours += [row[key] for key in ("params", "data", "torch", "cuda", "cudnn", "driver", "source")]
-        lines.append([*theirs, *ours, _plain(row["schema"])])
-    return csv_text([*TIMM, *OURS], lines)
-
-
-def _step_ms(laps: str) -> float | None:
-    """Return the time of a training step in the timed laps, in milliseconds; None without valid laps."""
-    try:
-        timed = [lap for lap in json.loads(laps or "[]") if lap[0] == "train" and lap[2] == "timed"]
-        steps = sum(int(figure(lap[3])) for lap in timed)
-        return sum(figure(lap[5]) for lap in timed) / steps * 1000 if steps else None
-    except BROKEN:
-        return None
-
-
-def mllog(frame: Frame) -> str:
-    """Return MLPerf's log lines (mlcommons/logging), with one run per trial in the order of the file."""
-    lines = []
-    for row in frame.to_dict("records"):
-        started = _time_ms(row["started"])
-        setup = 0.0 if math.isnan(row["setup_seconds"]) else row["setup_seconds"]
-        run_start = started + round(setup * 1000)
-        run_stop = run_start + round((0.0 if math.isnan(row["seconds"]) else row["seconds"]) * 1000)
-        facts = {
-            "submission_benchmark": f"{row['suite']} {row['model']}",
-            "submission_platform": row["card"],
-            "submission_division": "open",
-            "global_batch_size": _plain(row["batch_size"] * (row["processes"] if row["processes"] > 1 else 1)),
-            "seed": _plain(row["seed"]),
-            "gpubench_precision": row["precision"],
-            "gpubench_params": row["params"],
-            "gpubench_torch": row["torch"],
-            "gpubench_measured": row["measured"],
-            "gpubench_source": row["source"],
-        }
-        events: list[tuple[int, str, str, Any, dict[str, Any]]] = [(started, "INTERVAL_START", "init_start", None, {})]
-        events += [
-            (started, "POINT_IN_TIME", key, value, {}) for key, value in facts.items() if value not in (None, "")
-        ]
-        events.append((run_start, "INTERVAL_END", "init_stop", None, {}))
-        events.append((run_start, "INTERVAL_START", "run_start", None, {}))
-        epochs = _plain(row["epochs"]) or 0
-        if samples := _plain(row["samples"]):
-            events.append((run_stop, "POINT_IN_TIME", "train_samples", samples, {"epoch_num": epochs}))
-        if row["accuracy"] == row["accuracy"]:
-            events.append((run_stop, "POINT_IN_TIME", "eval_accuracy", row["accuracy"], {"epoch_num": epochs}))
-        events.append((run_stop, "INTERVAL_END", "run_stop", None, {"status": "success"}))
-        for time_ms, event, key, value, about in events:
-            entry = {
-                "namespace": "", "time_ms": time_ms, "event_type": event, "key": key, "value": value,
-                "metadata": {"file": "gpubench", "lineno": 0, **about},
-            }  # fmt: skip
-            lines.append(f":::MLLOG {json.dumps(entry)}")
-    return "\n".join(lines) + "\n"
-
-
-def _time_ms(started: str) -> int:
-    """Return a time in ISO 8601 as milliseconds since 1970; 0 if it is not valid."""
-    try:
-        return round(datetime.fromisoformat(started).timestamp() * 1000)
-    except (ValueError, OverflowError):  # published rows have no time
-        return 0
-
-
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     """Write a JSON and a TSV for each complete training with an accuracy; return their paths and the number left out.
 
@@ -301,4 +212,4 @@ def _epochs_tsv(text: str) -> str:
     return "\n".join(tsv) + "\n"
 
 
-FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf, "timm": timm, "mllog": mllog}
+FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf}

@@ -1,0 +1,31 @@
+"""Trials of the built-in suites, run inside the process of a test."""
+
+import torch
+from brief import brief
+
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.trial import Case, Trial
+from gpubench.training import operands, precision
+from gpubench.training.clock.clock import Clock
+
+
+def small_trial(
+    suite: LoadedSuite, model: str, name: str, settings: dict[str, str], *, mode="full", batch=8, data="synthetic",
+    weights="", seed=1, **folders,
+) -> Trial:  # fmt: skip
+    """Return a trial on a CPU."""
+    case = Case(
+        suite=suite.name, suite_version=1, suite_digest="", suite_path=str(suite.path), model=model, precision=name,
+        device="cpu", params=suite.resolve_params(settings, model), batch_policy="fixed", batch_size=batch, mode=mode,
+        data=data, weights=weights,
+    )  # fmt: skip
+    return Trial(case, 0, seed, **folders)
+
+
+def run_trial(suite: LoadedSuite, trial: Trial, clock: Clock | None = None):
+    """Run a trial; return its qualities, its clock, and the watch on its operands."""
+    torch.manual_seed(trial.seed)
+    precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
+    watch = operands.OperandWatch()
+    clock = clock or Clock(brief(trial.case.mode), watch=lambda: [watch])
+    return suite.suite.train(trial, clock), clock, watch
