@@ -7,9 +7,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from gpubench.training import send_gradients
+from gpubench.training import all_reduce, send_gradients
 
-WAYS = [(way, dtype) for way in ("flat", "hierarchical") for dtype in (torch.float32, torch.float16)]
+WAYS = [(way, dtype) for way in ("flat", "hierarchical", "hybrid") for dtype in (torch.float32, torch.float16)]
+BETWEEN = 30 * 30 * 2 + 100
+"""Bytes between the gradients in fp16, which `hybrid` sums in groups, and in fp32."""
 
 
 def train(rank, folder):
@@ -20,7 +22,7 @@ def train(rank, folder):
     for way, dtype in WAYS:
         torch.manual_seed(0)
         model = DistributedDataParallel(torch.nn.Linear(30, 30))
-        send_gradients(model, trial, way, 2, dtype)
+        send_gradients(model, trial, way, 2, dtype, BETWEEN)
         model(torch.randn(8, 30, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
         found[way, str(dtype)] = model.module.weight.grad
     torch.save(found, folder / f"{rank}.pt")
@@ -41,3 +43,13 @@ def test_both_ways_send_the_same_average(tmp_path):
 def test_one_process_needs_no_group():
     model = torch.nn.Linear(2, 2)
     send_gradients(model, SimpleNamespace(case=SimpleNamespace(processes=1)), "hierarchical", 0, torch.float16)
+
+
+def test_hybrid_chooses_by_size(monkeypatch):
+    summed = []
+    monkeypatch.setattr(all_reduce, "hierarchical", lambda trial, group: lambda tensor: summed.append("hierarchical"))
+    monkeypatch.setattr(all_reduce, "flat", lambda tensor: summed.append("flat"))
+    sum_one = all_reduce.hybrid(None, 2, 1024)
+    for count in (256, 257):
+        sum_one(torch.zeros(count))
+    assert summed == ["hierarchical", "flat"]

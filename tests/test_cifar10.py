@@ -105,7 +105,7 @@ def test_each_rung_is_the_one_before_with_a_change():
     assert {name: (RECIPES[name].epochs, RECIPES[name].batch) for name in published} == published
     for name, recipe in RECIPES.items():
         assert recipe.lr[-1][0] == recipe.epochs, name
-        assert CIFAR10.suite.recipe_batch(name, {}) == recipe.batch
+        assert CIFAR10.suite.recipe_batch(name, {}, "fp32") == recipe.batch
 
 
 def test_what_each_step_changed_is_what_its_source_says():

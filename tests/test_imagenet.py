@@ -4,6 +4,7 @@ import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -12,10 +13,12 @@ import torch
 from brief import brief
 from facts import lacking
 from gpubench.suites.imagenet import data
+from gpubench.suites.imagenet import network as networks
 from gpubench.suites.imagenet.data import Source, workers_of
 from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
+from gpubench.suites.scaling import networks as scaling
 from PIL import Image, ImageDraw
 from small_trials import run_trial, small_trial
 
@@ -433,6 +436,14 @@ def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
     assert all(not block.bn2.weight.detach().any() for block in net.model.layer1)
 
 
+@pytest.mark.parametrize("network_of", [partial(networks.network_of, classes=1000), scaling.network_of])
+@pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
+def test_the_last_layer_begins_with_a_deviation_of_a_hundredth(network_of, model):
+    *_, last = (layer for layer in network_of(model).modules() if isinstance(layer, torch.nn.Linear))
+    assert float(last.weight.detach().std()) == pytest.approx(0.01, rel=0.01)
+    assert last.out_features == 1000
+
+
 def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
     trial = trial_of(photos, mode="quick")
     with pytest.raises(UserError, match="512 images a process are more than the tree"):
@@ -441,7 +452,7 @@ def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
 
 def test_a_cards_batch_is_refused_on_a_cpu():
     case = small_trial(IMAGENET, "resnet50", "fp32", {"copies": "false"}, batch=512).case
-    assert IMAGENET.suite.recipe_batch("resnet50", case.params) == 512
+    assert IMAGENET.suite.recipe_batch("resnet50", case.params, "fp32") == 512
     assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
 
 

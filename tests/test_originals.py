@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from inside import run_inside
 from typer.main import get_command
 
 from gpubench.cli.app import app
@@ -19,7 +20,7 @@ LINES = [
     for line in PAGE.splitlines()
     if line.startswith("| ") and not line.startswith(("| ---", "| the original |"))
 ]
-QUICK = ("compare", "list", "export")
+QUICK = ("compare", "list", "show", "export")
 COMMANDS = {
     command: [shown for _, cell, claim in LINES if cell == f"`{command}`" for shown in re.findall("`([^`]+)`", claim)]
     for command in dict.fromkeys(cell.strip("`") for _, cell, _ in LINES if cell.startswith("`gpubench "))
@@ -57,7 +58,8 @@ def test_its_options_models_and_parameters_are_there(command):
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.split()[1] in QUICK])
-def test_it_shows_what_the_page_says(cli, command):
+def test_it_shows_what_the_page_says(cli, monkeypatch, command):
+    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
     arguments = [str(ROOT / each) if each.startswith("results/") else each for each in shlex.split(command)[1:]]
     done = cli(*arguments)
     assert done.returncode in {0, 3}, done.stderr

@@ -154,6 +154,19 @@ def test_one_slow_size_does_not_end_the_products():
     assert (side, best) == (512, 1e13)
 
 
+def test_slow_products_are_not_tried_for_a_minute():
+    """fp16 on a CPU without a kernel for it: a product of 1,024 takes seconds, and each is repeated."""
+    tried = []
+
+    def rate(side):
+        tried.append(side)
+        return 4e8
+
+    assert fastest_product(rate) == (256, 4e8)
+    assert set(tried) == {256}
+    assert sum(2 * side**3 / 4e8 for side in tried) < 10
+
+
 def test_products_without_memory_keep_the_smaller_ones():
     def rate(side):
         if side > 1024:

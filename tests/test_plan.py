@@ -232,8 +232,8 @@ def test_a_model_or_precision_that_does_not_exist_is_refused(tmp_path):
         (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
         (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
         (GPU, {}, {"batch": "24"}, ("fixed", 24)),
-        (CPU, {}, {"recipe_batch": lambda model, params: len(model) * params["epochs"]}, ("fixed", 15)),
-        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params: 7}, ("fixed", 48)),
+        (CPU, {}, {"recipe_batch": lambda model, params, precision: len(model) * params["epochs"]}, ("fixed", 15)),
+        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params, precision: 7}, ("fixed", 48)),
         (CPU, {"batch": "fastest"}, {}, ("fastest", None)),
         (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
         (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
@@ -242,7 +242,7 @@ def test_a_model_or_precision_that_does_not_exist_is_refused(tmp_path):
 )
 def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
     suite = loaded(tmp_path, **changes)
-    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}) == answer
+    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}, "fp32") == answer
 
 
 GPU2 = replace(GPU, device="cuda:2", device_hash="ee")

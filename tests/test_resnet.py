@@ -1,9 +1,13 @@
 """The resnet suite, small: it trains through fastai's Learner, in every recipe, pipeline and precision."""
 
+import copy
 import json
+import math
+from dataclasses import replace
 
 import pytest
 import torch
+from fastai.losses import CrossEntropyLossFlat
 from gpubench.suites.resnet import data
 from small_trials import run_trial, small_trial
 
@@ -50,7 +54,7 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=
 )
 def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):
     quality, clock, watch, calls = run_small(monkeypatch, name=name, recipe=recipe, pipeline=pipeline)
-    assert calls == [(1, 3e-3)]
+    assert calls == [(1, 3e-3 if recipe == "full" else 1e-2 if name == "fp32" else slice(3e-3))]
     summary = clock.summary()
     assert summary["measured"]
     assert summary["samples"] == 32
@@ -136,6 +140,106 @@ def test_the_pooled_split_of_the_article():
     (kept, _), (held_out, _) = data.split((x[:50_000], x[:50_000], x[50_000:], x[50_000:]), trial)
     assert (len(kept), len(held_out)) == (48_000, 12_000)
     assert len(set(kept.tolist()) | set(held_out.tolist())) == 60_000
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "batch"),
+    [("resnet18", "fp32", 408), ("resnet18", "fp16-master", 720), ("resnet152", "bf16", 88)],
+)
+def test_the_article_has_the_batches_of_its_notebooks(model, precision, batch):
+    params = RESNET.resolve_params({"recipe": "article"})
+    assert RESNET.suite.recipe_batch(model, params, precision) == batch
+    assert RESNET.suite.recipe_batch(model, RESNET.resolve_params({}), precision) == 0
+    assert params["loss_scale"] == 512
+    case = small_trial(RESNET, model, precision, {"recipe": "article"}, batch=batch).case
+    assert "--batch 16" in RESNET.suite.refuse(case)
+    assert RESNET.suite.refuse(replace(case, device="cuda:0")) == ""
+
+
+def fastai_1_rates(step, steps, groups):
+    """The learning rate of each group and the momentum of a step, as fastai 1.0.39's OneCycleScheduler sets them."""
+    rise = int(steps * 0.3)
+    lows, highs = [high / 25 for high in groups], groups
+
+    def between(start, end, share):
+        return end + (start - end) / 2 * (math.cos(math.pi * share) + 1)
+
+    if step <= rise:
+        return [between(*ends, step / rise) for ends in zip(lows, highs, strict=True)], between(0.95, 0.85, step / rise)
+    share = (step - rise) / (steps - rise)
+    return [between(high, high / 25e4, share) for high in highs], between(0.85, 0.95, share)
+
+
+def test_the_article_trains_as_a_plain_loop_of_fastai_1(monkeypatch):
+    """20 steps of two epochs beside Adam with betas that end in 0.99, decoupled decay, and fastai 1's groups."""
+    from gpubench.suites.resnet import training
+
+    copies, inputs, losses, learner = [], [], [], training.learner
+
+    def before(network, batch):
+        if network.training and len(inputs) < 20:
+            copies.append(copy.deepcopy(network) if not copies else None)
+            inputs.append((batch[0].clone(), torch.get_rng_state()))
+
+    def keep(trial, batches, clock, network, **options):
+        network.register_forward_pre_hook(before)
+        return learner(trial, batches, clock, network, **options)
+
+    class Kept(CrossEntropyLossFlat):
+        def __call__(self, scores, labels, **options):
+            loss = super().__call__(scores, labels, **options)
+            if scores.requires_grad and len(losses) < 20:
+                losses.append((torch.Tensor(labels).long(), float(loss.detach())))
+            return loss
+
+    monkeypatch.setattr(training, "learner", keep)
+    monkeypatch.setattr(training, "CrossEntropyLossFlat", Kept)
+    settings = {"recipe": "article", "pipeline": "device", "epochs": "2", "train_images": "177"}
+    run_small(monkeypatch, model="resnet34", batch=16, **settings)
+    assert len(inputs) == len(losses) == 20, "of 22: an epoch leaves one image out"
+    network = copies[0]
+    network._forward_pre_hooks.clear()
+    body, head = network
+    parts = [[w for w in part.parameters() if w.requires_grad] for part in (body[:6], body[6:], head)]
+    adam = torch.optim.Adam([{"params": part} for part in parts], betas=(0.95, 0.99), fused=True)
+    for step, ((x, state), (labels, expected)) in enumerate(zip(inputs, losses, strict=True)):
+        rates, momentum = fastai_1_rates(step, 22, [3e-4, 3e-4, 3e-3])
+        torch.set_rng_state(state)  # the same dropout
+        loss = torch.nn.functional.cross_entropy(network(x), labels)
+        assert float(loss.detach()) == pytest.approx(expected, rel=2e-4), step
+        loss.backward()
+        for group, rate in zip(adam.param_groups, rates, strict=True):
+            group["lr"], group["betas"] = rate, (momentum, 0.99)
+            for weight in group["params"]:
+                weight.data.mul_(1 - 0.01 * rate)
+        adam.step()
+        adam.zero_grad()
+
+
+def test_the_articles_transforms_are_fastai_1s():
+    """Without a draw the image is only resized, corner on corner; each change comes with its probability."""
+    ramp = torch.linspace(0, 1, 8).expand(1, 3, 8, 8)
+    monochrome = torch.full((4000, 3, 2, 2), 0.5)
+    light = data.article_transforms(monochrome, 2)[:, 0, 0, 0]
+    assert 0.20 < (light - 0.5).abs().lt(1e-4).float().mean() < 0.30, "contrast leaves grey as it is"
+    assert light.min() > 0.5 - 0.125
+    assert light.max() < 0.5 + 0.125, "0.6 with a contrast of 1.25"
+    many = data.article_transforms(ramp.repeat(400, 1, 1, 1), 16)
+    plain = data.resized(ramp, 16, "article")[0]
+    assert plain[0, 0, 0] == 0
+    assert plain[0, 0, -1] == 1
+    unmoved = (many - plain).abs().amax((1, 2, 3)) < 1e-3
+    assert unmoved.float().mean() < 0.03, "0.5 * 0.25 ** 5"
+    straight = torch.linspace(-1, 1, 5)
+    still = data.warp(straight.view(1, 1, 5), straight.view(1, 5, 1), torch.zeros(1, 4, 1, 1))
+    torch.testing.assert_close(still[0][0], straight.expand(5, 5))
+    corners = data.warp(
+        torch.tensor([[[-1.1, 1.2]]]),
+        torch.tensor([[[-1.3], [1.3]]]),
+        torch.tensor([0.4, 0.3, 0.0, 0.1]).view(1, 4, 1, 1),
+    )
+    assert float(corners[0][0, 0, 0]) == pytest.approx(-1, abs=1e-5)
+    assert float(corners[1][0, 0, 0]) == pytest.approx(-1, abs=1e-5)
 
 
 def test_a_run_compiles_its_network_where_it_was_asked_to(monkeypatch):

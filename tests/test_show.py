@@ -111,9 +111,15 @@ def test_a_shortcut_that_begins_inside_its_block_is_found():
     """PreActivation's leaves after the first norm."""
     blocks = looks(network("cifar10", "baseline"))
     assert blocks[1:3] == [
-        ("+ conv 3x3, 3x3", "", 2, (64, 32, 32)),
-        ("+ conv 3x3 /2, 3x3", "conv 1x1 /2", 1, (128, 16, 16)),
+        ("+ norm, ReLU, conv 3x3, 3x3", "", 2, (64, 32, 32)),
+        ("+ norm, ReLU, conv 3x3 /2, 3x3", "conv 1x1 /2", 1, (128, 16, 16)),
     ]
+
+
+def test_the_baseline_shows_norm_and_relu_twice_and_the_next_rung_once():
+    first, second = (looks(network("cifar10", rung))[:2] for rung in ("baseline", "no-duplicates"))
+    assert [block[0] for block in first] == ["conv 3x3, norm, ReLU", "+ norm, ReLU, conv 3x3, 3x3"]
+    assert [block[0] for block in second] == ["conv 3x3", "+ norm, ReLU, conv 3x3, 3x3"]
 
 
 def test_frozen_and_shared_weights_are_counted_as_such():
@@ -152,9 +158,9 @@ def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
     kept = []
     begin = ParamScheduler.before_fit
     monkeypatch.setattr(ParamScheduler, "before_fit", lambda self: (begin(self), kept.append(self.hps)))
-    run_small(monkeypatch, recipe="article", pipeline="device", epochs="2", train_images="16")
+    run_small(monkeypatch, pipeline="device", epochs="2", train_images="16")
     hyper = kept[0]
-    found = network("resnet", "resnet18", recipe="article", epochs="2").schedule
+    found = network("resnet", "resnet18", epochs="2").schedule
     steps = len(hyper["lr"])
     for name, own in (("learning rate", "lr"), ("momentum", "mom")):
         shown = dict(found[name])

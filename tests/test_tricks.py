@@ -40,12 +40,12 @@ def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
     assert on["plain"] == on["mixed"] == set()
     assert all(on[name] == {name} for name in SWITCHES)
     assert on["with-stopping"] == {"loading", "ddp", "stopping"}
-    assert on["with-evaluation"] == {"loading", "sharded", "stopping", "evaluation"}  # FSDP in place of DDP
+    assert on["all-six"] == {"loading", "sharded", "stopping", "evaluation"}  # FSDP in place of DDP
     precisions = {model: case.precision for model, case in found.items()}
     assert precisions["plain"] == precisions["ddp"] == precisions["with-ddp"] == "fp32"
-    assert precisions["mixed"] == precisions["with-evaluation"] == "bf16"
+    assert precisions["mixed"] == precisions["all-six"] == "bf16"
     assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
-        "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "with-evaluation",
+        "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "all-six",
     }  # fmt: skip
 
 
@@ -130,14 +130,14 @@ def test_two_processes_evaluate_as_one(monkeypatch):
 @pytest.mark.slow
 def test_ddp_and_fsdp_train_on_two_processes(cli_process, tmp_path):
     pytest.importorskip("lightning")
-    models = "plain,ddp,sharded,with-evaluation"
+    models = "plain,ddp,sharded,all-six"
     settings = [word for setting in SMALL for word in ("--set", setting)]
     asked = ["--suite", "tricks", "--models", models, "--device", "cpu", "--synthetic", "--full", "--batch", "32"]
     done = cli_process("run", *asked, *settings, "--out", "a.csv")
     assert done.returncode == 0, done.stderr
     frame = load([tmp_path / "a.csv"]).frame.set_index("model")
     assert set(frame["status"]) == {"ok"}
-    assert frame["processes"].to_dict() == {"plain": 1, "ddp": 2, "sharded": 2, "with-evaluation": 2}
+    assert frame["processes"].to_dict() == {"plain": 1, "ddp": 2, "sharded": 2, "all-six": 2}
     assert set(frame["epochs"]) == {1}
     assert set(frame["samples"]) == {64}
 

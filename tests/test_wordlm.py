@@ -210,10 +210,10 @@ def test_presets_give_sizes_and_batch_and_every_value_gives_way():
     assert WORDLM.resolve_params({}, "transformer")["lr"] == 5
     assert WORDLM.resolve_params({"lr": "1"}, "transformer")["lr"] == 1
     for device in (CPU, GPU):
-        assert choose_batch(WORDLM, Options(), device, "lstm", article) == ("fixed", 20)
-        assert choose_batch(WORDLM, Options(), device, "lstm", tensorcore) == ("fixed", 24)
-        assert choose_batch(WORDLM, Options(batch="7"), device, "lstm", tensorcore) == ("fixed", 7)
-    assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article) == ("max", None)
+        assert choose_batch(WORDLM, Options(), device, "lstm", article, "fp32") == ("fixed", 20)
+        assert choose_batch(WORDLM, Options(), device, "lstm", tensorcore, "fp32") == ("fixed", 24)
+        assert choose_batch(WORDLM, Options(batch="7"), device, "lstm", tensorcore, "fp32") == ("fixed", 7)
+    assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article, "fp32") == ("max", None)
 
 
 def test_the_vocabulary_is_padded(text):

@@ -79,10 +79,10 @@ def cases_of(
         if device.rocm and "cudnn_benchmark" not in options.settings:
             # MIOpen then searches every new shape exhaustively, for minutes (pytorch/pytorch#145294, #179795).
             params = {**params, "cudnn_benchmark": False}
-        policy, size = choose_batch(loaded, options, device, model, params)
-        limit = options.memory_limit_bytes or (device.default_limit_bytes if policy in {"max", "fastest"} else None)
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         for processes, precision in product(options.processes, precisions):
+            policy, size = choose_batch(loaded, options, device, model, params, precision)
+            limit = options.memory_limit_bytes or (device.default_limit_bytes if policy in {"max", "fastest"} else None)
             case = Case(
                 suite=loaded.name,
                 suite_version=suite.version,
@@ -134,7 +134,7 @@ def choose_precisions(option: str, device: Device) -> list[str]:
 
 
 def choose_batch(
-    suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue]
+    suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue], precision: str
 ) -> tuple[str, int | None]:
     """Return the batch policy and size; the size is None if a search has to find it. Raises UserError."""
     shared = device.shares_memory and not device.default_limit_bytes
@@ -143,9 +143,8 @@ def choose_batch(
     if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
         size = (device.memory_bytes or 0) / 2**30
         raise UserError(f"--memory-limit: {device.device}, {device.card}, has only {size:.2f} GiB; give less")
-    recipe_batch = suite.suite.recipe_batch
-    default = recipe_batch(model, params) if recipe_batch else suite.suite.cpu_batch if shared else suite.suite.batch
-    batch = str(options.batch or default)
+    recipe = suite.suite.recipe_batch(model, params, precision) if suite.suite.recipe_batch else 0
+    batch = str(options.batch or recipe or (suite.suite.cpu_batch if shared else suite.suite.batch))
     if batch in {"max", "fastest"}:
         if batch == "max" and device.kind == "mps":
             raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gpubench.hardware.environment import Device, Environment, without_names
 from gpubench.hardware.state import CardState
 from gpubench.rows.column import DIGITS, breaks, in_words
@@ -82,7 +80,7 @@ def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
 
 def _is_allowed(name: str, value: float) -> bool:
     """Return whether the column allows the number."""
-    return not breaks(np.array([value], float), ABOUT[name].allowed, whole=name in INTEGERS).any()
+    return not breaks(value, ABOUT[name].allowed, whole=name in INTEGERS)
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:

@@ -129,8 +129,9 @@ class Suite:
     """The default --batch on an accelerator: `max`, `fastest` or a number."""
     cpu_batch: int = 16
     """The default --batch on a CPU."""
-    recipe_batch: Callable[[str, Mapping[str, ParamValue]], int] | None = None
-    """Given model and params, the recipe's batch size: the default on every device, instead of the two above."""
+    recipe_batch: Callable[[str, Mapping[str, ParamValue], str], int] | None = None
+    """Given model, params and precision, the recipe's batch size: the default on every device, instead of the two
+    above. 0: the recipe names none."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
     """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
     most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None

@@ -45,6 +45,12 @@ def hierarchical(trial: Trial, group: int) -> Sum:
     return sum_one
 
 
+def hybrid(trial: Trial, group: int, most_bytes: int) -> Sum:
+    """Return a sum that is hierarchical for tensors of at most `most_bytes`, and flat for larger ones."""
+    in_steps = hierarchical(trial, group)
+    return lambda tensor: in_steps(tensor) if tensor.nbytes <= most_bytes else flat(tensor)
+
+
 def group_size(trial: Trial, group: int) -> int:
     """Return the number of processes in a group; if `group` is 0, those of one machine."""
     world = trial.case.processes
@@ -54,17 +60,21 @@ def group_size(trial: Trial, group: int) -> int:
     return size
 
 
-def send_gradients(model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype) -> None:
-    """Make DDP send its gradients as `dtype` and sum them `flat`, or `hierarchical` over groups of `group`.
+def send_gradients(
+    model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype, hybrid_bytes: int = 0
+) -> None:
+    """Make DDP send its gradients as `dtype` and sum them `flat`, `hierarchical` over groups of `group`, or `hybrid`.
 
+    `hybrid` is hierarchical for buckets of at most `hybrid_bytes`, as they are sent, and flat for larger ones.
     Gradients that are already as small stay unchanged; without DDP nothing is sent. A flat sum overlaps with the
-    backward pass; one over groups does not, because all processes must run its three steps in the same order.
+    backward pass; the others do not, because all processes must run the three steps in the same order.
     """
     if not isinstance(model, DistributedDataParallel):
         return
     narrow = dtype.itemsize < max(weight.dtype.itemsize for weight in model.parameters())
-    if way == "hierarchical":
-        sum_one, world = hierarchical(trial, group), trial.case.processes
+    if way != "flat":
+        sum_one = hierarchical(trial, group) if way == "hierarchical" else hybrid(trial, group, hybrid_bytes)
+        world = trial.case.processes
 
         def average(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
             gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow

@@ -25,7 +25,9 @@ ACCELERATOR_COPY_BYTES = 2**30
 COPY_SHARE = 0.25
 """Largest share of an accelerator's free memory for one of the two copies."""
 LEAST_SIDES = 3
-"""Sizes that are always tried, because another program may slow one of them down."""
+"""Sizes that are tried even if they take longer, because another program may slow one of them down."""
+TOO_LONG_SECONDS = 0.5
+"""No size is tried whose product would take longer than this: fp16 on most CPUs, where torch has only a slow kernel."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
@@ -80,7 +82,8 @@ def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
             raise
         if rate > best:
             best_side, best = side, rate
-        if tried >= LEAST_SIDES and 8 * 2 * side**3 / best > LONGEST_PRODUCT_SECONDS:
+        next_seconds = 8 * 2 * side**3 / best
+        if next_seconds > (LONGEST_PRODUCT_SECONDS if tried >= LEAST_SIDES else TOO_LONG_SECONDS):
             break
     return best_side, best
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.nn.functional import batch_norm, conv2d, relu
+from torch.nn.functional import batch_norm, conv2d
 from torch.nn.grad import conv2d_input
 
 from gpubench.training import Mode
@@ -121,12 +121,13 @@ class PreActivation(nn.Module):
         super().__init__()
         self.norm1, self.conv1 = Norm(before, recipe), conv(before, after, stride=stride)
         self.norm2, self.conv2 = Norm(after, recipe), conv(after, after)
+        self.relu1, self.relu2 = nn.ReLU(), nn.ReLU()
         self.shortcut = conv(before, after, kernel=1, stride=stride) if before != after or stride > 1 else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = relu(self.norm1(x))
+        x = self.relu1(self.norm1(x))
         shortcut = x if self.shortcut is None else self.shortcut(x)
-        return shortcut + self.conv2(relu(self.norm2(self.conv1(x))))
+        return shortcut + self.conv2(self.relu2(self.norm2(self.conv1(x))))
 
 
 class Residual(nn.Sequential):

@@ -66,7 +66,7 @@ def schedule_in(params: Mapping[str, ParamValue]) -> Schedule:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=5,
+    version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet-bn", "small"),
     default_models=("resnet50",),
     params={
@@ -80,7 +80,8 @@ SUITE = Suite(
         "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),
         "ema": Param(0.0, "decay of an exponential average of the weights, which is then validated; 0: none"),
         "gradients_as": Param("fp32", "what processes send: fp16 halves it", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical")),
+        "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical", "hybrid")),
+        "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),
         "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
         "bucket_mib": Param(25, "MiB of gradients that are sent together", least=1),
         "workers": Param(
@@ -98,7 +99,7 @@ SUITE = Suite(
     goal="goal",
     processes=True,
     unit="images",
-    recipe_batch=lambda model, params: schedule_in(params).first_batch,
+    recipe_batch=lambda model, params, precision: schedule_in(params).first_batch,
     train_samples=lambda params: min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES),
     data=("imagenet",),
     check=check,

@@ -36,19 +36,20 @@ MOMENTUM = 0.9
 def network_of(name: str, classes: int) -> torch.nn.Module:
     """Return AlexNet with BatchNorm, or torchvision's ResNet, whose blocks begin with a last BatchNorm of zero.
 
-    They take images of any size. `small` is for a CPU and small images: ResNet-18's first layers, a block of 64
-    channels and one of 128.
+    They take images of any size. Their last layer begins with weights from N(0, 0.01). `small` is for a CPU and small
+    images: ResNet-18's first layers, a block of 64 channels and one of 128.
     """
+    network: torch.nn.Module
     if name == "alexnet-bn":
-        return alexnet_bn(classes)
-    if name == "small":
-        small: torch.nn.Module = resnet.ResNet(
-            resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True
-        )
-        small.layer3, small.layer4 = torch.nn.Identity(), torch.nn.Identity()
-        small.fc = torch.nn.Linear(128, classes)
-        return small
-    network: torch.nn.Module = getattr(resnet, name)(num_classes=classes, zero_init_residual=True)
+        network = alexnet_bn(classes)
+    elif name == "small":
+        network = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True)
+        network.layer3, network.layer4 = torch.nn.Identity(), torch.nn.Identity()
+        network.fc = torch.nn.Linear(128, classes)
+    else:
+        network = getattr(resnet, name)(num_classes=classes, zero_init_residual=True)
+    *_, last = (layer for layer in network.modules() if isinstance(layer, torch.nn.Linear))
+    torch.nn.init.normal_(last.weight, std=0.01)
     return network
 
 
@@ -79,7 +80,7 @@ class Network:
         # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
         self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
         sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
-        send_gradients(self.shared, trial, params.all_reduce, params.group, sent)
+        send_gradients(self.shared, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
         self.compiled: Callable[[torch.Tensor], torch.Tensor] = (
             torch.compile(self.shared) if params.compile else self.shared
         )

@@ -14,12 +14,37 @@ Read data.py first, then training.py: the networks, and what trains them.
 
 from collections.abc import Mapping
 
-from gpubench import MEMORY_FORMAT, Param, ParamValue, Suite, imported
+from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, imported
 
 CLASSES = 100
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 ARTICLE_VALID_IMAGES = 12_000
 """A fifth of train and test together."""
+ARTICLE_BATCHES = {
+    "resnet18": (408, 720),
+    "resnet34": (248, 496),
+    "resnet50": (98, 164),
+    "resnet101": (64, 116),
+    "resnet152": (48, 88),
+}
+"""The notebooks' batches, in fp32 and mixed, the same on both cards."""
+CPU_PIXELS = 2**21
+"""Most pixels in a step of the article's recipe on a CPU."""
+
+
+def recipe_batch(model: str, params: Mapping[str, ParamValue], precision: str) -> int:
+    """Return the notebooks' batch for `recipe=article`, else 0: the recipe names none."""
+    if params["recipe"] != "article":
+        return 0
+    return ARTICLE_BATCHES[model][precision not in {"fp32", "tf32"}]
+
+
+def refuse(case: Case) -> str:
+    """Return why a case cannot run: the notebooks' batches would fill the memory of a CPU."""
+    pixels = (case.batch_size or 0) * int(case.params["image_size"]) ** 2
+    if case.device != "cpu" or case.params["recipe"] != "article" or pixels <= CPU_PIXELS:
+        return ""
+    return f"a step of {pixels / 1e6:.1f} million pixels is a card's; on a CPU, --batch 16"
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
@@ -41,13 +66,13 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=5,
+    version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
         "recipe": Param("full", "what trains, and how", choices=("full", "article")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
-        "lr": Param(3e-3, "peak learning rate of the one-cycle schedule"),
+        "lr": Param(0.0, "peak learning rate; 0 is the recipe's: 0.003, but 0.01 for the article's ResNet-18 in fp32"),
         "pipeline": Param("device", "where images are prepared", choices=("device", "workers")),
         "workers": Param(4, "loader processes of pipeline=workers"),
         "memory_format": MEMORY_FORMAT,
@@ -55,8 +80,10 @@ SUITE = Suite(
         "train_images": Param(0, "train on the first so many images only; 0 is all"),
         "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
     },
-    presets={"recipe": {"article": {"pipeline": "workers"}}},
+    presets={"recipe": {"article": {"pipeline": "workers", "loss_scale": 512}}},
     weights=pretrained,
+    recipe_batch=recipe_batch,
+    refuse=refuse,
     quality="accuracy",
     processes=True,
     unit="images",

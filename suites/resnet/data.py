@@ -1,14 +1,13 @@
 """CIFAR-100, and its two pipelines: batches made on the device, or by torch's DataLoader in worker processes."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from torch import nn
 from torch.nn.functional import grid_sample, interpolate, pad
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision import transforms as t
@@ -25,7 +24,11 @@ Images = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images and labels."""
 Sample = tuple[torch.Tensor, int]
-MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
+STATISTICS = {
+    "full": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "article": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.261)),
+}
+"""Mean and standard deviation by recipe; the article's are fastai 1's `cifar_stats`, of CIFAR-10."""
 
 
 def load_images(trial: Trial) -> Images:
@@ -58,14 +61,16 @@ def split(images: Images, trial: Trial) -> tuple[Batch, Batch]:
 
 
 def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
-    """Return this process's share of each step; training leaves out a single last image, too few for a BatchNorm."""
+    """Return this process's share of each step.
+
+    Training leaves out a single last image, which BatchNorm cannot train on; the article leaves out any incomplete
+    last batch.
+    """
+    least = min(trial.batch_size, 2) if train else 1
+    if train and trial.params.recipe == "article" and samples >= trial.batch_size * trial.case.processes:
+        least = trial.batch_size
     return shards(
-        samples,
-        trial.batch_size,
-        rank=trial.rank,
-        world=trial.case.processes,
-        least=2 if train and trial.batch_size > 1 else 1,
-        evaluate=not train,
+        samples, trial.batch_size, rank=trial.rank, world=trial.case.processes, least=least, evaluate=not train
     )
 
 
@@ -88,23 +93,59 @@ def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Ten
     return pad(images, (4, 4, 4, 4))[which, channels, rows, columns]
 
 
-def article_transforms(images: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
-    """Return a batch after fastai 1's `get_transforms()`: flip, rotate, zoom, warp and lighting."""
-    n, device = len(images), images.device
+def article_transforms(images: torch.Tensor, size: int, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Return images (N, 3, H, W) in [0, 1] resized and changed at random, each its own way, as by fastai 1.
 
-    def draw(low: float, high: float) -> torch.Tensor:
-        return low + (high - low) * torch.rand(n, 1, 1, generator=generator, device=device)
+    Its `get_transforms()`: flip with probability 0.5; with 0.75 each, warp to 0.2, rotation to 10 degrees, zoom to 1.1,
+    brightness and contrast to 0.2. All that moves pixels is one bilinear sampling, padded by reflection.
+    """
+    count, device = len(images), images.device
 
-    angle, zoom = draw(-10, 10) * math.pi / 180, draw(1, 1.1)
-    flip = torch.where(draw(0, 1) < 0.5, -1.0, 1.0)
-    axis = (torch.arange(size, device=device) * 2 + 1) / size - 1
-    y, x = axis.view(1, size, 1), axis.view(1, 1, size)
-    depth = 1 + draw(-0.2, 0.2) * x + draw(-0.2, 0.2) * y  # a tilt towards or away from the viewer
-    x, y = x / depth / zoom, y / depth / zoom
-    grid = torch.stack([flip * (x * angle.cos() - y * angle.sin()), x * angle.sin() + y * angle.cos()], dim=3)
-    warped = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
-    contrast, brightness = draw(0.8, 1.25).unsqueeze(3), draw(-0.1, 0.1).unsqueeze(3)
-    return ((warped - 0.5) * contrast + 0.5 + brightness).clamp_(0, 1)
+    def draw(low: float, high: float, *shape: int) -> torch.Tensor:
+        return low + (high - low) * torch.rand(count, *shape, generator=generator, device=device)
+
+    def drawn(probability: float) -> torch.Tensor:
+        return torch.rand(count, 1, 1, generator=generator, device=device) < probability
+
+    axis = torch.linspace(-1, 1, size, device=device)
+    x, y = warp(axis.view(1, 1, size), axis.view(1, size, 1), draw(-0.2, 0.2, 4, 1, 1) * drawn(0.75)[:, None])
+    zoom = torch.where(drawn(0.75), draw(1, 1.1, 1, 1), 1.0)
+    x, y = (place / zoom + (1 - 1 / zoom) * draw(-1, 1, 1, 1) for place in (x, y))
+    angle = draw(-10, 10, 1, 1) * drawn(0.75) * math.pi / 180
+    x, y = x * angle.cos() - y * angle.sin(), x * angle.sin() + y * angle.cos()
+    grid = torch.stack([torch.where(drawn(0.5), -x, x), y], dim=3)
+    moved = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=True)
+    brightness = torch.where(drawn(0.75), draw(0.4, 0.6, 1, 1).logit(), 0.0)[:, None]
+    contrast = torch.where(drawn(0.75), draw(math.log(0.8), math.log(1.25), 1, 1).exp(), 1.0)[:, None]
+    return ((moved.logit(1e-7) + brightness) * contrast).sigmoid()
+
+
+def warp(x: torch.Tensor, y: torch.Tensor, magnitude: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the coordinates (N, size, size) after a perspective that maps moved corners back to the image's.
+
+    Args:
+        x: from -1 to 1, (1, 1, size).
+        y: from -1 to 1, (1, size, 1).
+        magnitude: how far the right, left, bottom and top side move their corners, (N, 4, 1, 1).
+    """
+    right, left, bottom, top = magnitude.flatten(1).unbind(1)
+    moved = ((-1 - top, -1 - left), (-1 - bottom, 1 + left), (1 + top, -1 - right), (1 + bottom, 1 + right))
+    equations = []
+    one, zero = torch.ones_like(top), torch.zeros_like(top)
+    corners = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+    for (from_x, from_y), (to_x, to_y) in zip(moved, corners, strict=True):
+        equations.append([from_x, from_y, one, zero, zero, zero, -to_x * from_x, -to_x * from_y])
+        equations.append([zero, zero, zero, from_x, from_y, one, -to_y * from_x, -to_y * from_y])
+    matrix = torch.stack([torch.stack(equation, 1) for equation in equations], 1)  # (N, 8, 8)
+    target = torch.tensor(corners, dtype=x.dtype, device=x.device).view(8, 1)
+    a, b, c, d, e, f, g, h = torch.linalg.solve(matrix, target.expand(len(matrix), 8, 1)).unsqueeze(3).unbind(1)
+    depth = g * x + h * y + 1
+    return (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
+
+
+def resized(images: torch.Tensor, size: int, recipe: str) -> torch.Tensor:
+    """Return float images (N, 3, size, size); fastai 1 takes the corners of both for the same points."""
+    return interpolate(images, size=(size, size), mode="bilinear", align_corners=recipe == "article")
 
 
 class DeviceLoader:
@@ -122,8 +163,9 @@ class DeviceLoader:
         self.layout = layout(trial.case)
         self.order = torch.Generator(self.device).manual_seed(trial.seed)
         self.generator = torch.Generator(self.device).manual_seed(process_seed(trial))
-        self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1)
-        self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1)
+        self.mean, self.std = (
+            torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in STATISTICS[trial.params.recipe]
+        )
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -147,8 +189,7 @@ class DeviceLoader:
         if self.augment and params.recipe == "article":
             x = article_transforms(x, params.image_size, self.generator)
         elif params.image_size != SIZE:
-            size = (params.image_size, params.image_size)
-            x = interpolate(x, size=size, mode="bilinear", align_corners=False)
+            x = resized(x, params.image_size, params.recipe)
         x = (x - self.mean) / self.std
         return x.contiguous(memory_format=self.layout)
 
@@ -177,20 +218,24 @@ def collate(samples: list[Sample], memory_format: str) -> list[torch.Tensor]:
     return [images.contiguous(memory_format=layout), labels]
 
 
+def one_transformed(image: torch.Tensor, size: int, augment: bool) -> torch.Tensor:
+    """Return one image (3, H, W) as the article trains or validates on it."""
+    return (article_transforms(image[None], size) if augment else resized(image[None], size, "article"))[0]
+
+
 class PilImages(Dataset[Sample]):
     """PIL images that are transformed on the CPU, one at a time."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, trial: Trial, augment: bool) -> None:
         params = trial.params
-        resize = [t.Resize((params.image_size, params.image_size))] if params.image_size != SIZE else []
-        random: list[nn.Module] = []
-        if augment and params.recipe == "full":
-            random = [t.RandomCrop(SIZE, padding=4), t.RandomHorizontalFlip(), *resize]
-        elif augment:
-            lighting = t.ColorJitter(brightness=0.2, contrast=0.2)
-            turn = t.RandomAffine(degrees=10, scale=(1.0, 1.1))
-            random = [*resize, t.RandomHorizontalFlip(), turn, t.RandomPerspective(0.2, p=1.0), lighting]
-        self.transform = t.Compose([*(random or resize), t.ToTensor(), t.Normalize(MEAN, STD)])
+        transforms: list[Callable[..., Any]] = [t.ToTensor(), t.Normalize(*STATISTICS[params.recipe])]
+        if params.recipe == "article":
+            transforms.insert(1, partial(one_transformed, size=params.image_size, augment=augment))
+        else:
+            resize = [t.Resize((params.image_size, params.image_size))] if params.image_size != SIZE else []
+            random = [t.RandomCrop(SIZE, padding=4), t.RandomHorizontalFlip()] if augment else []
+            transforms = [*random, *resize, *transforms]
+        self.transform = t.Compose(transforms)
         self.images = images.permute(0, 2, 3, 1).contiguous().numpy()
         self.labels = labels.tolist()
 

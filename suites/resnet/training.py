@@ -19,11 +19,15 @@ from torchvision.models import resnet
 
 from gpubench import Blueprint, Clock, Trial
 from gpubench.data.datasets import locate_weights
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import layout, mode_of, weighted_mean
 from gpubench.training.fastai import callbacks, share, train_resident
 
-from . import CLASSES
+from . import CLASSES, samples_of
 from .data import DeviceLoader, load_images, split, worker_loader
+
+FULL_RATE, ARTICLE_RATE, ARTICLE_NAMED_RATE = 3e-3, 3e-3, 1e-2
+"""Peak learning rates of `lr=0`."""
 
 
 def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
@@ -67,12 +71,13 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Lea
         nn.Dropout(0.5),
         nn.Linear(512, CLASSES),
     )
-    for layer in (head[4], head[8]):
-        nn.init.kaiming_normal_(layer.weight)
-    network = nn.Sequential(body, head)
-    groups = [list(body.parameters()), list(head.parameters())]
-    learn = learner(trial, data, clock, network, splitter=lambda model: groups)
-    learn.freeze()  # the first group, but for its BatchNorm
+    for layer in head:
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    groups = [list(part.parameters()) for part in (body[:6], body[6:], head)]
+    learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=lambda model: groups)
+    learn.freeze()  # all but the last group, and BatchNorm
     return learn
 
 
@@ -84,10 +89,20 @@ def learner_of(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
 
 
 def one_cycle(learn: Learner, trial: Trial) -> None:
-    """Train all epochs, with the recipe's momentum."""
-    params = trial.params
-    momentum = {"moms": (0.95, 0.85, 0.95), "pct_start": 0.3} if params.recipe == "article" else {}
-    learn.fit_one_cycle(params.epochs, params.lr, **momentum)
+    """Train all epochs of the recipe's cycle."""
+    epochs, lr = trial.params.epochs, trial.params.lr
+    if trial.params.recipe == "full":
+        learn.fit_one_cycle(epochs, lr or FULL_RATE)
+        return
+    steps = epochs * max(1, samples_of(trial.case.params) // (trial.batch_size * trial.case.processes))
+    # Its notebooks name a rate, which all groups get, for ResNet-18 in fp32 alone; by default a slice gives the body a
+    # tenth of the head's.
+    named = trial.case.model == "resnet18" and PRECISIONS[trial.case.precision].full
+    rate = lr or (ARTICLE_NAMED_RATE if named else slice(ARTICLE_RATE))
+    # The rise of fastai 1 has whole steps, and the fall ends at 1 / 10,000 of the first rate.
+    learn.fit_one_cycle(
+        epochs, rate, moms=(0.95, 0.85, 0.95), pct_start=max(1, int(0.3 * steps)) / steps, div_final=25e4
+    )
 
 
 class KeepSchedule(Callback):

@@ -43,7 +43,7 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=4,
+    version=5,
     models=("allreduce", "resnet50", "alexnet-bn"),
     refuse=refuse,
     params={
@@ -57,7 +57,8 @@ SUITE = Suite(
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
         "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how DDP sums them, as allreduce does", choices=("flat", "hierarchical")),
+        "all_reduce": Param("flat", "how DDP sums them, as allreduce does", choices=("flat", "hierarchical", "hybrid")),
+        "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": MEMORY_FORMAT,

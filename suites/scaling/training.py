@@ -18,7 +18,7 @@ from gpubench.training import (
 )
 
 from .allreduce import measure_allreduce
-from .networks import CLASSES, NETWORKS
+from .networks import CLASSES, NETWORKS, network_of
 
 POOL = 4
 """Number of different batches; the time of a step does not depend on the images."""
@@ -54,10 +54,10 @@ def train_network(trial: Trial, clock: Clock) -> None:
     """Train for all epochs; a step takes `accumulate` batches before processes communicate."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
-    network = NETWORKS[trial.case.model]().to(device).to(memory_format=layout(trial.case))
+    network = network_of(trial.case.model).to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
-    send_gradients(model, trial, params.all_reduce, params.group, sent)
+    send_gradients(model, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
     gradients = sum(weight.numel() * sent.itemsize for weight in network.parameters())
     clock.table.append(
         {

@@ -40,7 +40,7 @@ def refuse(case: Case) -> str:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.network", "blueprint"),
-    version=4,
+    version=5,
     models=tuple(map(str, MODELS)),
     params=PARAMS,
     presets={"model": MODELS},
@@ -50,7 +50,7 @@ SUITE = Suite(
     studies=("ablation",),
     quality="accuracy",
     unit="images",
-    recipe_batch=lambda model, params: 128,
+    recipe_batch=lambda model, params, precision: 128,
     train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

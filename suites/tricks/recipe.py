@@ -19,7 +19,7 @@ PARAMS = {
     "loading": Param(False, "trick 1: loader processes prepare the batches, in pinned memory"),
     "ddp": Param(False, "trick 2: several processes, one a device (on a CPU they share its cores)"),
     "stopping": Param(False, "trick 4: stop when the validation loss has not improved for `patience` epochs"),
-    "sharded": Param(False, "trick 5: several processes that share weights, gradients and moments (FSDP)"),
+    "sharded": Param(False, "trick 5: several processes, each with a share of gradients and moments (FSDP)"),
     "evaluation": Param(False, "trick 6: validate and test without gradients, in larger batches"),
     "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
     "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
@@ -36,11 +36,12 @@ PARAMS = {
 MODELS: dict[ParamValue, dict[str, ParamValue]] = {
     "plain": {},
     **{name: {name: True} if name in PARAMS else {} for name in TRICKS},
-    **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS) if number},
+    **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS[:-1]) if number},
+    "all-six": cumulative(len(TRICKS) - 1),
 }
 # Lightning's ModelParallelStrategy knows bf16-mixed, but not 16-mixed.
 MIXED = dict.fromkeys(("mixed", "with-mixed", "with-stopping"), "mixed")
-MIXED |= dict.fromkeys(("with-sharded", "with-evaluation"), "bf16")
+MIXED |= dict.fromkeys(("with-sharded", "all-six"), "bf16")
 
 
 def ranks_of(params: Mapping[str, ParamValue]) -> int:

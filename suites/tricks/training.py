@@ -60,7 +60,7 @@ def strategy(params: SimpleNamespace, device: torch.device) -> Strategy | str:
     """Return how processes train together.
 
     Trick 2 is DDP: each process has the whole model, and gradients are averaged. Trick 5 is FSDP: each process has a
-    share of every weight, gradient and moment, and collects the other shares when a block computes.
+    share of every gradient and moment, and of the weights between steps.
     """
     if params.sharded:
         # Lightning's own `fsdp` strategy refuses a CPU; torch's fully_shard does not.
@@ -72,8 +72,8 @@ def shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
     """Return the model with the weights of every block, and the rest, sharded over the processes of `mesh`."""
     for block in model.children():
         if any(True for _ in block.parameters()):
-            fully_shard(block, mesh=mesh["data_parallel"])
-    fully_shard(model, mesh=mesh["data_parallel"])  # in place
+            fully_shard(block, mesh=mesh["data_parallel"], reshard_after_forward=False)
+    fully_shard(model, mesh=mesh["data_parallel"], reshard_after_forward=False)  # in place
     return model
 
 

@@ -46,7 +46,7 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
     return 3.0 * 2.0 * products
 
 
-def recipe_batch(model: str, params: Mapping[str, ParamValue]) -> int:
+def recipe_batch(model: str, params: Mapping[str, ParamValue], precision: str) -> int:
     """Return the preset's batch, the same for all precisions on every device."""
     return TENSORCORE_BATCH if params["preset"] == "tensorcore" else ARTICLE_BATCH
 

@@ -25,6 +25,6 @@ SUITE = Suite(
     quality="accuracy",
     goal=0.9,
     studies=("ladder",),
-    recipe_batch=lambda model, params: 2 if model == "first" else 4,
+    recipe_batch=lambda model, params, precision: 2 if model == "first" else 4,
     torch=False,
 )
