@@ -341,7 +341,7 @@ def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):
     assert "unrelated apex" in case.refusal
     install_apex(tmp_path, monkeypatch, "optimizers/__init__.py")
     (case,) = cases_with_apex(GPU, "fp16-master")
-    assert "left it after tag 25.05" in case.refusal
+    assert "25.05" in case.refusal
     install_apex(
         tmp_path, monkeypatch, *(f"{part}/__init__.py" for part in ("amp", "fp16_utils", "multi_tensor_apply"))
     )
