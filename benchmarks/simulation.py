@@ -124,6 +124,46 @@ def one_session(count: int, trials: int, noise: Noise, effect: float = 0.0, seed
     return judge(count, make, effect)
 
 
+def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, trials: int = 6) -> Outcome:
+    """Several models, judged together; `shared` is the part of a trial's variance that the models of its side share.
+
+    A verdict is that of all models, and only where they agree, as `studies.pairs` has it.
+    """
+    dice, sd = Random(f"pooled {shared} {models} {trials} {effect}"), 0.02
+
+    def side(level: float) -> list[dict[float, float]]:
+        noise = [math.sqrt(shared) * dice.gauss(0, sd) for _ in range(trials)]
+        own = math.sqrt(1 - shared) * sd
+        return [
+            {number: math.exp(level + part + dice.gauss(0, own)) for number, part in enumerate(noise)}
+            for _ in range(models)
+        ]
+
+    verdicts: Counter[str] = Counter()
+    covered, widths = 0, []
+    for _ in range(count):
+        ours, theirs = side(effect), side(0.0)
+        ratios = [stats.ratio([*a.values()], [*b.values()]) for a, b in zip(ours, theirs, strict=True)]
+        adjusted = stats.holm([ratio.p or 0.0 for ratio in ratios])
+        said = {stats.verdict(ratio, p, trials) for ratio, p in zip(ratios, adjusted, strict=True)}
+        verdicts[said.pop() if len(said) == 1 else "undecided"] += 1
+        low, high = stats.pooled_ratio(ours, theirs).interval or (1.0, 1.0)
+        covered += math.log(low) <= effect <= math.log(high)
+        widths.append(math.log(high / low) / 2)
+    return Outcome(verdicts, covered / count, fmean(widths))
+
+
+def unequal(count: int, trials: tuple[int, int], sds: tuple[float, float] = (0.01, 0.08)) -> Outcome:
+    """Two equal cases of one session that scatter differently."""
+    dice = Random(f"unequal {trials} {sds}")
+
+    def make() -> tuple[stats.Ratio, int]:
+        a, b = ([math.exp(dice.gauss(0, sd)) for _ in range(n)] for n, sd in zip(trials, sds, strict=True))
+        return stats.ratio(a, b), min(trials)
+
+    return judge(count, make)
+
+
 def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float]:
     """(share of intervals of one case's median that hold the truth, their mean half width)."""
     dice = Random(f"median {trials} {noise}")
@@ -202,6 +242,20 @@ def gate(
         lows = [ratio.low or 0.0 for ratio in ratios]
         alarms += any(surely_above([test(a, b, limit) for a, b in pairs], lows, limit))
     return alarms / count
+
+
+def gate_passes(count: int, noise: Noise, trials: int, *, days: float | None = None, slow: float = 0.0) -> float:
+    """Share of calls of `--fail-on-slower 5%` with one ratio that end with 0; `days` as in `gate`."""
+    dice = Random(f"passes {noise} {trials} {days} {slow}")
+    passes = 0
+    for _ in range(count):
+        if days is None:
+            ratio = stats.ratio(*session(dice, trials, noise, (slow, 0.0)))
+        else:
+            a, b = (session(dice, trials, noise, (level + dice.gauss(0, days),))[0] for level in (slow, 0.0))
+            ratio = stats.specimens_ratio([a], [b])
+        passes += (ratio.high or math.inf) < 1.05
+    return passes / count
 
 
 @dataclass(frozen=True)
@@ -363,6 +417,28 @@ def print_equal(count: int) -> None:
     table([*heading, "its mean width", "median's 95% holds", "its mean width"], lines)
 
 
+def print_pooled(count: int) -> None:
+    print("Four equal models, pooled, 6 rounds of sd 2%, by the part of the variance that a round's models share\n")
+    lines = []
+    for shared in (0.0, 0.5, 0.95):
+        equal, faster = pooled(count, shared), pooled(max(200, count // 4), shared, effect=math.log(1.1))
+        lines.append(
+            [
+                percent(shared, 0), percent(equal.found, 2), percent(equal.covered), f"±{percent(equal.half_width)}",
+                percent(faster.found, 0),
+            ]
+        )  # fmt: skip
+    table(["shared", "false", "95% holds", "its mean width", "a true 10% is found"], lines)
+
+
+def print_unequal(count: int) -> None:
+    print("Two equal cases of which one has an sd of 1% and the other one of 8%\n")
+    numbers = ((6, 6), (10, 10), (20, 20), (6, 20), (20, 6))
+    outcomes = [(n, unequal(count, n)) for n in numbers]
+    lines = [[f"{n} and {m}", percent(o.found, 2), percent(o.covered)] for (n, m), o in outcomes]
+    table(["trials", "false", "95% holds"], lines)
+
+
 def print_modes(count: int) -> None:
     print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
     modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
@@ -407,7 +483,7 @@ def print_specimen(count: int) -> None:
     print("One specimen each, equal cards, 6 trials of sd 1%\n")
     few = max(200, count // 2)
     lines = []
-    for sd in (0.01, 0.02, 0.04):
+    for sd in (0.01, 0.02, 0.04, 0.06):
         one = between_specimens(count, sd)
         inside = one_session_for_specimens(count, sd)
         far = between_specimens(few, sd, effect=math.log(1.3))
@@ -425,7 +501,7 @@ def print_specimens(count: int) -> None:
     print("Several specimens a side, equal cards, and what a true 10% needs\n")
     few = max(200, count // 2)
     lines = []
-    for sd in (0.01, 0.02, 0.04):
+    for sd in (0.01, 0.02, 0.04, 0.06):
         for k in (2, 3, 4, 5, 8):
             equal = between_specimens(count, sd, k)
             true = between_specimens(few, sd, k, effect=math.log(1.1))
@@ -510,6 +586,16 @@ def print_gate(count: int) -> None:
     table(["slower by", "sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
 
 
+def print_passes(count: int) -> None:
+    print("--fail-on-slower 5%, one ratio, 6 trials: calls that end with 0, by the true slowdown\n")
+    lines = []
+    for days in (None, 0.0, 0.02, 0.04, 0.06):
+        sides = "one session" if days is None else f"two sessions, {percent(days, 0)} apart"
+        shares = [percent(gate_passes(count, Noise(0.01), 6, days=days, slow=math.log1p(slow))) for slow in (0, 0.05)]
+        lines.append([sides, *shares])
+    table(["sides", "none", "5%, just at the limit"], lines)
+
+
 def print_adaptive(count: int) -> None:
     print("--until 1%, at most 40 rounds, two equal cases; in brackets without the correction for optional stopping\n")
     few = max(200, count // 2)
@@ -528,6 +614,11 @@ def print_adaptive(count: int) -> None:
         )  # fmt: skip
     heading = ["sd", "rounds", "got there", "ratio's 95% holds", "median's 95% holds", "false", "false, rough"]
     table(heading, lines)
+    print("The same on a host that drifts: trials keep a share of their neighbour's part (AR(1)), sd 1%\n")
+    drifting = [(memory, until(few, Noise(0.01, memory=memory))) for memory in (0.7, 0.9)]
+    table(["share", "ratio's 95% holds", "median's 95% holds", "false"], [
+        [memory, percent(run.covered), percent(run.median_covered), percent(run.false, 2)] for memory, run in drifting
+    ])  # fmt: skip
 
 
 def print_peeking(count: int) -> None:
@@ -558,6 +649,8 @@ def print_laps(count: int) -> None:
 
 SECTIONS = {
     "equal": print_equal,
+    "pooled": print_pooled,
+    "unequal": print_unequal,
     "modes": print_modes,
     "power": print_power,
     "advised": print_advised,
@@ -567,6 +660,7 @@ SECTIONS = {
     "families": print_families,
     "shapes": print_shapes,
     "gate": print_gate,
+    "passes": print_passes,
     "adaptive": print_adaptive,
     "peeking": print_peeking,
     "laps": print_laps,

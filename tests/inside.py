@@ -44,7 +44,7 @@ def run_inside(
         # A child prints its warnings; here they would be errors of the test.
         with redirect_stdout(printed), redirect_stderr(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            settled = lambda: any(word and word.get("settled") for word in told)  # noqa: E731
+            settled = lambda: next((word["settled"] for word in reversed(told) if word), False)  # noqa: E731
             answer = tasks.answer_to(json.loads(json.dumps(task)), send, settled)
     finally:
         os.environ.clear()

@@ -99,4 +99,4 @@ def answer(*results, sections=(), **given):
 
     default = {"headline": "A trains 2 times as fast as B (one run).", "rule": "What a verdict takes.", "rows": 2}
     default["about"] = given.get("rows", 2)
-    return Answer(results=results, sections=tuple(sections), table=table, **{**default, **given})
+    return Answer(results=results, sections=tuple(sections), **{"table": table, **default, **given})

@@ -131,6 +131,6 @@ def processes(*pids: int) -> list[SimpleNamespace]:
     return [SimpleNamespace(pid=pid, usedGpuMemory=100 * MIB) for pid in pids]
 
 
-def find(nvml, uuid):
+def find(nvml, uuid, *, integrated=False):
     """What reads the card of this UUID."""
-    return nvidia.find(nvml, SimpleNamespace(uuid=uuid))
+    return nvidia.find(nvml, SimpleNamespace(uuid=uuid, integrated=integrated))

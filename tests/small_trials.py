@@ -27,5 +27,5 @@ def run_trial(suite: LoadedSuite, trial: Trial, clock: Clock | None = None):
     torch.manual_seed(trial.seed)
     precision.set_flags(trial.case.precision, reduced_reduction=False, cudnn_benchmark=False)
     watch = operands.OperandWatch()
-    clock = clock or Clock(brief(trial.case.mode), watch=lambda: watch)
+    clock = clock or Clock(brief(trial.case.mode), watch=lambda: [watch])
     return suite.suite.train(trial, clock), clock, watch

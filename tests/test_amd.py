@@ -77,8 +77,8 @@ class Smi:
         return ask
 
 
-def find(smi, bus):
-    return amd.find(smi, SimpleNamespace(bus=bus))
+def find(smi, bus, *, integrated=False):
+    return amd.find(smi, SimpleNamespace(bus=bus, integrated=integrated))
 
 
 def test_a_card_of_the_data_centre():
@@ -128,6 +128,12 @@ def test_a_card_is_found_by_its_address_and_partitions_of_one_are_not_told_apart
     assert find(Smi(MI300X, "0000:c1:00.0", "0000:c1:00.1"), BUS) is None
     assert find(Smi(MI300X), "0000:c2:00") is None
     assert find(Smi(MI300X), "") is None
+
+
+def test_an_integrated_card_has_no_link():
+    card = find(Smi(MI300X), BUS, integrated=True)
+    assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
+    assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
 
 
 def test_the_doctor_names_amds_commands():

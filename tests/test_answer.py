@@ -139,7 +139,7 @@ def test_sections_that_read_alike_say_in_what_they_differ(tmp_path):
         for precision, seconds in (("fp32", SLOW), ("bf16", FAST))
     ]
     titles = [section.title for section in answered(tmp_path, *pairs).sections if section.study == "pairs"]
-    assert sorted(titles) == ["mine: cifar100, full, width=64", "mine: cifar100, full, width=8"]
+    assert sorted(titles) == ["mine: CIFAR-100, full, width=64", "mine: CIFAR-100, full, width=8"]
 
 
 def test_nothing_to_compare_says_why_and_where_a_result_is_missing(tmp_path):

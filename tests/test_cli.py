@@ -152,7 +152,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
             settings={"epochs": "1", "note": "a=b"}, tensorboard=Path("t"), dry_run=True,
         ),
         Options(until=0.02, budget_seconds=90.0),
-        Options(mode="quick"),
+        Options(mode="quick", suites=("reference",), models=("resnet50",)),
     ]  # fmt: skip
 
 
@@ -227,6 +227,15 @@ def test_a_reader_that_leaves_early_gets_no_traceback():
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout.startswith("| column |")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_that_finds_no_space_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpubench", "columns"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
 
 
 EMPTY = """

@@ -143,6 +143,9 @@ def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
         def resting(self):
             heard.append(("resting", time.now))
 
+        def watched(self):
+            heard.append(("watched", time.now))
+
     clock = Clock(sampling_for("full", accelerator=False), now=time, memory=Memory())
     for _ in clock.epochs(2):
         for _ in clock.steps(Loader(4, time), "train"):
@@ -151,7 +154,7 @@ def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
             time.now += 1
     for _ in clock.resident():
         time.now += 1
-    assert heard == [("trained", 1), ("resting", 16)]
+    assert heard == [("trained", 1), ("resting", 16), ("watched", 17)]
 
 
 @pytest.mark.parametrize("samples", [74, None])
@@ -704,7 +707,7 @@ def test_only_the_first_resident_step_is_watched_though_there_are_stages():
         def __exit__(self, *error):
             seen.append("out")
 
-    clock, time = clock_of("quick", watch=Watch)
+    clock, time = clock_of("quick", watch=lambda: [Watch()])
     for epoch in clock.epochs(4, stages=(0, 2)):
         for _ in clock.steps([[epoch] * (10 + epoch)] * 9, "train"):
             time.now += 1.0

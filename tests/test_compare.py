@@ -1,5 +1,7 @@
 """What is compared with what, what is not, and that everything left out is named."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,25 @@ def test_two_cards_in_one_session(tmp_path):
     assert (c.subject_name, c.other_name, c.verdict) == ("RTX 2080 Ti", "GTX 1080 Ti", "faster")
     assert c.ratio.inverse.value == pytest.approx(1.3)
     assert c.ratio.inverse.low < 1.3 < c.ratio.inverse.high
+
+
+def at(hour, given, step=10):
+    """The rows, the first started at this hour and the others every `step` minutes after it."""
+    start = datetime(2026, 11, 24, hour, tzinfo=UTC)
+    return [replace(r, started=(start + timedelta(minutes=step * n)).isoformat()) for n, r in enumerate(given)]
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bf16"}, OTHER, {"model": "plain"}])
+def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, changes):
+    """One side hours after the other under one name: days differ by more than the trials of a day."""
+    ours = rows(FAST, studies="ablation")
+    theirs = rows([seconds * 1.05 for seconds in FAST], studies="ablation", **changes)
+    turns, later = (only(result_of(tmp_path, at(10, ours), at(hour, theirs))) for hour in (10, 15))
+    assert not any("turns" in note for note in turns.notes)
+    assert any("turns" in note for note in later.notes)
+    assert (later.ratio.specimens, later.verdict in {"undecided", "one specimen"}) == (1, True)
+    if changes is not OTHER:  # two cards are two specimens however they take turns
+        assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
 
 
 def test_precision_is_fp32_over_the_other(tmp_path):
@@ -179,7 +200,7 @@ def test_every_table_and_no_markup(cli, tmp_path):
     for words in (
         "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500",
         "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500",
-        "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.23 to 1.37",
+        "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.10 to 1.54",
     ):
         assert any(line.startswith(words) for line in lines), words
 
@@ -270,37 +291,6 @@ def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
     (note,) = [note for note in c.notes if note.startswith("differs in")]
     for part in ("params (epochs=1 / epochs=2)", "data (cifar100 / synthetic)", "batch (64 / 128)"):
         assert part in note
-
-
-def test_allow_mismatch_compares_no_precision_across_cards(tmp_path):
-    groups = rows(SLOW, precision="fp32"), rows(FAST, **OTHER, precision="fp16", params="epochs=2")
-    found = result_of(tmp_path, *groups, allow_mismatch=True).comparisons
-    assert "precision" not in {each.axis for each in found}
-
-
-def test_allow_mismatch_leaves_like_rows_as_they_are(tmp_path):
-    groups = rows(FAST), rows(SLOW, **OTHER)
-    plain, loose = (only(result_of(tmp_path, *groups, allow_mismatch=loose)) for loose in (False, True))
-    assert (loose.verdict, loose.ratio) == (plain.verdict, plain.ratio)
-
-
-CPU = {"device": "cpu", "card": "AMD EPYC"}
-OTHER_CPU = {"device": "cpu", "card": "Intel Xeon", "device_hash": "bbbb"}
-
-
-def test_threads_belong_to_the_stack_even_of_one_cpu(tmp_path):
-    c = only(result_of(tmp_path, rows(FAST, **CPU), rows(SLOW, **CPU, precision="bf16", threads=1)))
-    assert c.verdict == "precision + stack"
-    assert "differs in threads" in c.notes
-    days = rows(FAST, **CPU), rows(SLOW, **CPU, threads=1, session="s2")
-    assert only(result_of(tmp_path, *days)).verdict == "card + stack"
-
-
-def test_the_number_of_its_threads_is_part_of_another_cpu_unless_somebody_chose_it(tmp_path):
-    mine = rows(FAST, **CPU, params="epochs=1 threads=0")
-    own, asked = (rows(SLOW, **OTHER_CPU, threads=16, params=f"epochs=1 threads={n}") for n in (0, 16))
-    assert only(result_of(tmp_path, mine, own)).verdict == "faster"
-    assert only(result_of(tmp_path, mine, asked)).verdict == "card + stack"
 
 
 def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):

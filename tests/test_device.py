@@ -148,3 +148,26 @@ def test_a_build_for_cpus_has_a_cpu(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     assert [each["kind"] for each in device.describe()["devices"]] == ["cpu"]
+
+
+def test_the_watched_steps_are_in_neither_peak_nor_retries(monkeypatch):
+    peak, retries = [0], [0]
+
+    def allocate(most, failed=0):
+        peak[0], retries[0] = max(peak[0], most), retries[0] + failed
+
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: peak.__setitem__(0, 0))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: peak[0])
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda _: {"num_alloc_retries": retries[0]})
+    memory = device.MemoryUse(torch.device("cuda:0"))
+    allocate(900, failed=3)  # libraries try algorithms in the first lap
+    memory.trained()
+    allocate(500)
+    memory.resting()
+    allocate(800, failed=2)
+    memory.watched()
+    allocate(400)
+    assert (memory.peak_bytes, memory.retries, memory.resting_bytes) == (500, 0, 1)
+    allocate(600, failed=1)
+    assert (memory.peak_bytes, memory.retries) == (600, 1)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from facts import lacking
 
-from gpubench.runner.forecast import data_of, forecast, moment
+from gpubench.runner.forecast import TimeLeft, data_of, forecast, moment
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -22,14 +22,14 @@ def said(number, case=CASE, searches=0, **options):
 
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
     first, second = said(42)
-    assert lacking(first, "42 trials", "14 min", "cifar100", "real", "15:42") == []
+    assert lacking(first, "42 trials", "21 min", "cifar100", "real", "15:49") == []
     assert lacking(second, "30 min", "--time-limit") == []
 
 
 def test_searches_and_warming_take_their_time():
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "13 min") == []
-    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 30 s;")
+    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 1 min 38 s;")
 
 
 def test_of_a_whole_run_no_time_is_invented():
@@ -40,15 +40,15 @@ def test_of_a_whole_run_no_time_is_invented():
 
 
 def test_a_run_until_goes_on_to_its_budget_at_most():
-    first = said(42, until=0.01, budget_seconds=1200.0)[0]
-    assert lacking(first, "42 trials", "14 min", "20 min", "cifar100", "15:48") == []
-    assert "about 14 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
+    first = said(42, until=0.01, budget_seconds=1800.0)[0]
+    assert lacking(first, "42 trials", "21 min", "30 min", "cifar100", "15:58") == []
+    assert "about 21 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
 
 
 def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
     lines = forecast([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, Options(), NOW)
-    assert lines[0].startswith("1 trial, about 20 s;")
+    assert lines[0].startswith("1 trial, about 38 s;")
     assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
     (line,) = said(1, refused)
     assert lacking(line, "1 case", "Lightning is not installed: pip install it") == []
@@ -64,3 +64,20 @@ def test_data_is_real_made_up_or_somebodys():
 def test_another_day_is_named():
     assert moment(NOW, NOW) == "15:28"
     assert moment(datetime(2026, 12, 3, 2, 5), NOW) == "02:05 on 3 December"
+
+
+def test_the_time_left_is_told_anew_when_trials_take_longer_than_was_said(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("gpubench.runner.forecast.time.monotonic", lambda: now[0])
+    left, slow = TimeLeft(60.0), replace(CASE, model="large")
+    waiting = [CASE, slow, slow]
+    now[0] = 16.0
+    left.add(CASE, 16.0)
+    assert left.news(waiting, NOW) == ""  # 48 s, as was said
+    now[0] = 136.0
+    left.add(slow, 120.0)
+    assert lacking(left.news([CASE, slow], NOW), "2 min 16 s", "15:30") == []
+    now[0] = 256.0
+    left.add(slow, 120.0)
+    assert left.news([CASE], NOW) == ""  # as was said
+    assert TimeLeft(None).news([], NOW) == ""

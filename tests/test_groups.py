@@ -69,7 +69,7 @@ def test_what_the_key_and_the_stack_need(frame_of):
     assert (two["fixed_batch"], two["processes"], two["memory_limit_bytes"]) == (0, 1, 5)
     assert (two["cudnn_benchmark"], two["threads_asked"], two["params"]) == ("", "", "epochs=3")
     assert (two["basis"], two["unknown_device"]) == ("", "cuda:0")
-    assert {"laps", "precision_proof", "started"}.isdisjoint(frame)
+    assert {"laps", "precision_proof"}.isdisjoint(frame)
 
 
 @pytest.mark.parametrize(

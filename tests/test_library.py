@@ -33,10 +33,10 @@ def test_importing_it_imports_nothing_heavy():
 
 def test_an_answer_is_short_to_print_and_a_table_in_a_notebook():
     answer = gpubench.compare(ARTICLE)
-    assert repr(answer) == f"{answer.headline} [4 results, 18 rows]"
+    assert repr(answer) == f"{answer.headline} [5 results, 18 rows]"
     shown = answer._repr_html_()
     assert shown.startswith("<p>RTX 2080 Ti trains")
-    assert shown.count("<tr") == 5
+    assert shown.count("<tr") == 6
     assert repr(gpubench.load([str(ARTICLE)])).startswith("18 rows of resnet on ")
 
 

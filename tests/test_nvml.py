@@ -6,8 +6,9 @@ import pynvml
 import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
+from gpubench.hardware.environment import Device
 from gpubench.hardware.makers.nvidia import reason_names
-from gpubench.hardware.readers import readers, untold
+from gpubench.hardware.readers import readers, untold, with_free_memory
 from gpubench.hardware.state import CardState, Processes, Reading
 
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
@@ -63,6 +64,13 @@ def test_a_card_that_refuses_everything_leaves_everything_empty(refusal):
     assert card.read() == Reading()
     assert card.state() == CardState()
     assert card.processes() is None
+
+
+def test_an_integrated_card_has_no_link_whatever_nvml_reports():
+    """A GB10 reports generation 1 x1 (nvtop#499)."""
+    card = find(Nvml(H100), UUID, integrated=True)
+    assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
+    assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
 
 
 def test_a_number_that_stands_for_not_available_is_none():
@@ -129,3 +137,14 @@ class Maker:
 
     def find(self, library, device):
         return self.name if device.device in self.knows else None
+
+
+@pytest.mark.parametrize(
+    ("used", "integrated", "free"),
+    [(2 << 20, False, None), (30 << 30, False, 50 << 30), (90 << 30, False, 0), (30 << 30, True, None)],
+)
+def test_memory_that_others_hold_before_a_run_is_not_free(used, integrated, free):
+    device = Device("cuda:0", "cuda", "A card", 80 << 30, integrated=integrated)
+    card = find(Nvml(H100, nvmlDeviceGetMemoryInfo=SimpleNamespace(used=used)), UUID)
+    assert with_free_memory(device, card).available_bytes == free
+    assert with_free_memory(device, None) is device

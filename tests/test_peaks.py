@@ -25,6 +25,11 @@ VARIANTS = {
     "NVIDIA GeForce RTX 4070 Ti SUPER": "GeForce RTX 4070 Ti SUPER",
     "NVIDIA RTX 4000 SFF Ada Generation": "RTX 4000 SFF Ada Generation",
     "AMD Instinct MI300X": "AMD Instinct MI300X",
+    "AMD Instinct MI300X VF": "AMD Instinct MI300X",
+    "AMD Radeon RX 9070 XT": "AMD Radeon RX 9070 XT",
+    "NVIDIA GB10": "GB10",
+    "NVIDIA GB300": "GB300",
+    "NVIDIA A10G": "A10G",
 }
 
 

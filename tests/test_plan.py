@@ -366,6 +366,12 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
         demo_cases(tmp_path, [spark], batch="max")
     case = demo_cases(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
     assert case.memory_limit_bytes == 10**9
+    known = replace(spark, available_bytes=100 * 2**30)
+    for batch in ("max", "fastest"):
+        case = demo_cases(tmp_path, [known], batch=batch)[0]
+        assert (case.batch_policy, case.memory_limit_bytes) == (batch, 70 * 2**30)
+    assert demo_cases(tmp_path, [known], batch="8")[0].memory_limit_bytes is None
+    assert demo_cases(tmp_path, [known], batch="max", memory_limit_bytes=10**9)[0].memory_limit_bytes == 10**9
     with pytest.raises(UserError, match="give a number"):
         demo_cases(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
 
@@ -375,3 +381,13 @@ def test_a_machine_with_fewer_cpus_than_processes_is_refused():
         check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
     check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose
+
+
+def test_miopen_does_not_search_unless_it_is_asked_to(tmp_path):
+    amd = replace(GPU, rocm=True)
+    (asked,) = demo_cases(
+        tmp_path, [amd], precision="fp32", batch="8", models=("small",), settings={"cudnn_benchmark": "true"}
+    )
+    (default,) = demo_cases(tmp_path, [amd], precision="fp32", batch="8", models=("small",))
+    (nvidia,) = demo_cases(tmp_path, precision="fp32", batch="8", models=("small",))
+    assert [case.params["cudnn_benchmark"] for case in (asked, default, nvidia)] == [True, False, True]

@@ -14,7 +14,7 @@ def flags():
     precision.set_flags("fp32", reduced_reduction=False, cudnn_benchmark=False)
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])
 def test_the_probe_proves_the_label_on_this_cpu(name):
     found = precision.probe(name, "cpu", mode_of(name, "cpu"))
     low, high = KINDS[name].band
@@ -108,7 +108,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16-master", "fp16-pure"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])
 def test_the_watch_sees_the_models_own_operands(name, model):
     if model == "lstm" and name.startswith("fp16"):
         pytest.skip("torch has no fp16 LSTM on a CPU")
@@ -153,6 +153,7 @@ def test_a_step_on_another_device_is_caught():
         ("bf16", torch.float32, torch.float32),
         ("fp16-master", torch.float16, torch.float32),
         ("fp16-pure", torch.float16, torch.float16),
+        ("bf16-pure", torch.bfloat16, torch.bfloat16),
     ],
 )
 @pytest.mark.parametrize("affine", [True, False])

@@ -312,7 +312,7 @@ def test_every_format_holds_the_same_answer(path):
         "GTX 1080 Ti fp32 200.1 199.6 to 200.4 250",
         "RTX 2080 Ti fp32 100.0 99.80 to 100.2 500",
         "RTX 2080 Ti fp16 62.52 62.37 to 62.62 500",
-        "RTX 2080 Ti (a) GTX 1080 Ti fp32 2.00 1.89 to 2.11",
+        "RTX 2080 Ti (a) GTX 1080 Ti fp32 2.00 1.69 to 2.36",
         "fp16 fp32 RTX 2080 Ti 1.600 1.597 to 1.603",
     ):
         assert any(words in line for line in found), texts["terminal"]
@@ -322,7 +322,7 @@ def test_every_format_holds_the_same_answer(path):
         ["GTX 1080 Ti", "fp32", "64 (fixed)", "200.1 (199.6 to 200.4)"],
         ["RTX 2080 Ti", "fp32", "64 (fixed)", "100.0 (99.80 to 100.2)"],
         ["RTX 2080 Ti", "fp16", "64 (fixed)", "62.52 (62.37 to 62.62)"],
-        ["RTX 2080 Ti", "GTX 1080 Ti", "fp32", "", "2.00 (1.89 to 2.11)", "faster"],
+        ["RTX 2080 Ti", "GTX 1080 Ti", "fp32", "", "2.00 (1.69 to 2.36)", "faster"],
         ["fp16", "fp32", "", "RTX 2080 Ti", "1.600 (1.597 to 1.603)", "faster"],
     ):
         assert any(words == line[2 : 2 + len(words)] for line in cells), texts["markdown"]
@@ -376,7 +376,6 @@ def test_the_command_takes_them_all(path, prices):
     [
         ("card", "write it as"),
         ("nothing=1", "write it as"),
-        ("started=2026", "is not read to compare"),
         ("precison=fp32", "did you mean precision"),
         ("precision=fp23", "no row is left; did you mean fp32"),
         ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"),

@@ -1,5 +1,6 @@
 """A row comes back as it went in; what tears, takes away or fills a file loses nothing that was whole."""
 
+import csv
 import errno
 import fcntl
 import math
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UserError
 from gpubench.rows import write as records
+from gpubench.rows.column import breaks
 from gpubench.rows.read import load
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, FLAGS, INTEGERS, NUMBERS, Row, to_cells
 from gpubench.rows.write import HEADER, Rescued, RowsFile
@@ -121,6 +123,25 @@ def test_an_unwritable_place_is_named_before_work_starts(tmp_path):
         records.check_writable(blocked / "a.csv")
     records.check_writable(tmp_path / "new" / "a.csv")
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_no_text_of_the_rows_beside_a_site_is_a_formula(cli, tmp_path):
+    odd = replace(ROW, model="=cmd|'/C calc'!A0", reason='@a, "b"', card="-2+3", params="+1 a", data_stall=-0.25)
+    records.append(tmp_path / "a.csv", [ROW, odd])
+    assert cli("site", "a.csv", "--out", "site").returncode == 0
+    table = (tmp_path / "site" / "rows.csv").read_bytes()
+    assert table.split(b"\n")[:2] == (tmp_path / "a.csv").read_bytes().split(b"\n")[:2]
+    cells = list(csv.DictReader(table.decode().splitlines()))[1]
+    assert [cells[name] for name in ("model", "reason", "card", "params", "data_stall")] == [
+        "'=cmd|'/C calc'!A0", "'@a, \"b\"", "'-2+3", "'+1 a", "-0.25",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["loss", "seconds", "trial"])
+def test_no_column_may_hold_infinity_and_an_empty_cell_is_fine(name):
+    values = np.array([math.inf, -math.inf, math.nan])
+    assert list(breaks(values, ABOUT[name].allowed, whole=False)) == [True, True, False]
+    assert [breaks(value, ABOUT[name].allowed, whole=False) for value in values.tolist()] == [True, True, False]
 
 
 def test_no_column_could_hold_a_host_or_a_user():

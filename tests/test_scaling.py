@@ -305,7 +305,7 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
 
     monkeypatch.setattr(training, "Lars", Kept)
     settings = {"image_size": "63", "accumulate": "3", "train_images": "24", "lr": "0.25", "epochs": "1"}
-    clock = Clock(brief("full"), watch=nullcontext)
+    clock = Clock(brief("full"), watch=lambda: [nullcontext()])
     assert training.train(small_trial(SCALING, "resnet50", "fp32", settings, batch=4), clock) == {}
     assert not torch.equal(network[1].weight, before)
     (optimizer,) = made

@@ -9,7 +9,7 @@ from facts import lacking
 
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.batch.search import MOST, cap_of, confirm, fit_batch, try_fp16
+from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
@@ -242,3 +242,13 @@ def test_a_quick_run_takes_one_probe_per_precision():
     sizes = [found.of(case).batch_size for case in quick]
     assert asked == [("fp32", 8), ("fp16", 8)]
     assert sizes == [72, 72]  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
+
+
+@pytest.mark.parametrize(
+    ("limit", "available", "capacity"),
+    [(None, None, 80), (None, 50, 50), (11, None, 11), (11, 50, 11), (60, 50, 50)],
+)
+def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, capacity):
+    device = Device("cuda:0", "cuda", "A card", 80 << 30, available_bytes=available and available << 30)
+    case = replace(CASE, memory_limit_bytes=limit and limit << 30)
+    assert capacity_of(case, device) == int((capacity << 30) * 0.97)

@@ -29,6 +29,19 @@ def test_equal_cases_get_no_verdict_and_their_interval_holds(sd, rough):
     assert twenty.covered >= 0.93
 
 
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.95])
+def test_pooled_models_that_share_the_noise_of_a_round(shared):
+    pooled = simulation.pooled(500, shared)
+    assert pooled.covered >= 0.93
+    assert pooled.found <= 0.01
+
+
+@pytest.mark.parametrize("trials", [(6, 6), (10, 10), (20, 20), (20, 6)])
+def test_sides_that_scatter_differently(trials):
+    assert simulation.unequal(2000, trials).covered >= 0.93
+    assert simulation.unequal(2000, trials).found <= 0.01
+
+
 def test_a_quiet_card_is_the_same_as_itself():
     for rough in (False, True):
         assert simulation.one_session(200, 20, Noise(0.003, rough)).share("same") >= 0.8
@@ -41,10 +54,16 @@ def test_the_tool_is_not_always_unsure():
     assert simulation.one_session(200, 20, Noise(0.02), math.log(1.05)).found >= 0.8
 
 
-@pytest.mark.parametrize(("sd", "share"), [(0.01, 0.01), (0.02, 0.2), (0.04, 0.4)])
-def test_equal_cards_known_by_one_specimen_each(sd, share):
-    assert simulation.between_specimens(1000, sd).found <= 0.01
-    assert simulation.one_session_for_specimens(300, sd) > share, "the rule of one session would have done"
+@pytest.mark.parametrize("sd", [0.01, 0.02, 0.04, 0.06])
+def test_equal_cards_known_by_one_specimen_each_or_two_sessions(sd):
+    equal = simulation.between_specimens(1000, sd)
+    assert equal.found <= 0.01
+    assert equal.covered >= 0.93
+
+
+@pytest.mark.parametrize("days", [None, 0.02, 0.04, 0.06])
+def test_a_slowdown_just_at_the_limit_seldom_passes_the_gate(days):
+    assert simulation.gate_passes(500, Noise(0.01), 6, days=days, slow=math.log(1.05)) <= 0.05
 
 
 @pytest.mark.parametrize("gap", [0.04, 0.08, 0.15])

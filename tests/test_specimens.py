@@ -40,7 +40,7 @@ def test_three_a_side_show_their_own_spread(tmp_path):
 
 def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
     c = compared(tmp_path, specimens(1, 100, 0, 1), specimens(1, 110, 0, 2, **OTHER))
-    assert c.verdict == "one specimen"
+    assert c.verdict == "undecided"
     assert c.notes[0] == "one specimen each"
     assert c.notes[-1].endswith("specimens a side would decide")
 

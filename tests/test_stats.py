@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -130,7 +129,7 @@ def test_a_ratio_of_six_and_six_by_hand():
     assert r.value == pytest.approx(1.375 / 1.025)
     assert (r.low, r.high) == pytest.approx((quotients[5], quotients[-6]))
     assert r.p == pytest.approx(2 / 924)
-    assert r.decisive == (r.low, r.high)
+    assert r.decisive[0] < r.low < r.high < r.decisive[1]  # of 99%, for one side scatters ten times as much
     # 5% a side is 46; 43 have a U of 7 or less.
     assert r.narrow == pytest.approx((quotients[7], quotients[-8]))
     assert r.specimens == 0
@@ -159,8 +158,8 @@ def test_rounds_that_were_added_until_it_was_tight():
     r = stats.ratio(A, B, until=True)
     quotients = sorted(x / y for x in A for y in B)
     assert r.p == pytest.approx(3 / 924)
-    assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]))
-    assert r.narrow == pytest.approx((quotients[6], quotients[-7]))
+    assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]), rel=0.003)  # Welch's is a bit wider
+    assert r.narrow == pytest.approx((quotients[6], quotients[-7]), rel=0.003)
     assert stats.ratio(B, B, until=True).p == 1.0
 
 
@@ -171,11 +170,11 @@ def test_the_inverse_of_a_ratio():
 
 
 def test_two_specimens_of_two_trials_each_by_hand():
-    """Each side's variance: 0.02**2 / 1 assumed, and pi / 2 of 0.0002 (of logs 0.02 apart) / 2 inside."""
+    """Each side's variance: 0.06**2 / 1 assumed, and pi / 2 of 0.0002 (of logs 0.02 apart) / 2 inside."""
     a, b = [math.exp(0.2), math.exp(0.22)], [1.0, math.exp(0.02)]
     r = stats.specimens_ratio([a], [b])
     within = math.pi / 2 * 0.0002 / 2
-    total = 0.02**2 + within
+    total = 0.06**2 + within
     error = math.sqrt(2 * total)
     freedom = 4 * total**2 / (2 * within**2)  # of a side: total**2 / (within**2 / 1)
     value = (math.exp(0.2) + math.exp(0.22)) / (1 + math.exp(0.02))
@@ -186,7 +185,7 @@ def test_two_specimens_of_two_trials_each_by_hand():
     assert r.p == pytest.approx(2 * stdtr(freedom, -middle / error))
     half = stdtrit(freedom, 0.95) * error
     assert [math.log(end) for end in r.narrow] == pytest.approx([middle - half, middle + half])
-    total = 0.04**2 + within
+    total = 0.06**2 + within
     half = stdtrit(4 * total**2 / (2 * within**2), 0.995) * math.sqrt(2 * total)
     assert [math.log(end) for end in r.decisive] == pytest.approx([middle - half, middle + half])
     assert r.specimens == 1
@@ -204,16 +203,16 @@ def test_three_specimens_a_side_show_their_own_spread():
     assert math.log(r.value) == pytest.approx(0.3)
     assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.3 - T_4 * error, 0.3 + T_4 * error], abs=1e-5)
     assert r.p == pytest.approx(2 * stdtr(4, -0.3 / error))
-    # Three are too few to decide by themselves: an assumed 4%, which they do not average away, at 99% of a normal one.
-    half = 2.575829 * math.sqrt(2 * 0.04**2)
+    # Three are too few to decide by themselves: an assumed 6%, which they do not average away, at 99% of a normal one.
+    half = 2.575829 * math.sqrt(2 * 0.06**2)
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.3 - half, 0.3 + half], abs=1e-5)
     assert r.specimens == 3
 
 
-def test_two_specimens_are_assumed_to_differ_as_published_ones_do():
-    """Half of 0.02**2 a side, whatever they show, and no trial of theirs differs from another."""
+def test_two_specimens_are_assumed_to_differ_as_busy_hosts_do():
+    """Half of 0.06**2 a side, whatever they show, and no trial of theirs differs from another."""
     r = stats.specimens_ratio(side(0.3, 0.36), side(0.0, 0.0))
-    half = 1.959964 * math.sqrt(0.02**2 / 2 + 0.02**2 / 2)
+    half = 1.959964 * math.sqrt(0.06**2 / 2 + 0.06**2 / 2)
     middle = math.log((math.exp(0.3) + math.exp(0.36)) / 2)
     assert math.log(r.value) == pytest.approx(middle)
     assert math.log(r.low) == pytest.approx(0.33 - half, abs=1e-5)
@@ -232,7 +231,8 @@ def test_trials_inside_specimens_add_their_own_noise():
     """Two specimens; one has logs of 0 and 0.02, a variance of 0.0002, the other a single trial."""
     r = stats.specimens_ratio([[1.0, math.exp(0.02)], [1.0]], side(0.0, 0.0))
     within = math.pi / 2 * 0.0002 / 2 / 4
-    ours, theirs = 0.0002 + within, 0.0002
+    assumed = 0.06**2 / 2
+    ours, theirs = assumed + within, assumed
     freedom = (ours + theirs) ** 2 / (ours**2 / (ours**2 / within**2))
     middle = math.log((1 + math.exp(0.02)) / 2) / 2
     half = stdtrit(freedom, 0.975) * math.sqrt(ours + theirs)
@@ -263,16 +263,23 @@ def test_pairs_of_the_same_specimens_by_hand():
     assert math.log(r.value) == pytest.approx(0.12)
     assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
     assert r.specimens == 3
-    half = 2.575829 * 0.04
+    half = 2.575829 * 0.06
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
 
 
-def test_the_interval_of_a_mean_of_two_and_eight():
-    """In one session half widths of 0.3 and 0.4 are 0.5 together; specimens err alike, so theirs add up."""
+def test_models_of_a_round_are_one_value():
+    """Two models whose rounds are equal but for a factor: the interval is that of one, and a lone round is left out."""
+    rounds, other = dict(enumerate(A)), dict(enumerate(B))
+    doubled = [{number: 2 * value for number, value in side.items()} for side in (rounds, other)]
+    one, two = stats.ratio(A, B), stats.pooled_ratio([rounds, {**doubled[0], 9: 50.0}], [other, doubled[1]])
+    assert two.interval == pytest.approx(one.interval)
+    assert stats.pooled_ratio([{0: 1.0}, {1: 2.0}], [{0: 1.0}, {1: 1.0}]).interval is None
+
+
+def test_the_interval_of_a_mean_where_errors_are_equal():
     two, eight = (stats.Ratio(value, value / math.exp(half), value * 3, 0.01) for value, half in ((2, 0.3), (8, 0.4)))
-    assert stats.mean_interval([two, eight])[0] == pytest.approx(4 * math.exp(-0.25))
-    assert stats.mean_interval([replace(two, specimens=3), eight])[0] == pytest.approx(4 * math.exp(-0.35))
-    assert stats.mean_interval([two, stats.Ratio(8.0, None, 9.0, 0.01)]) is None
+    assert stats.mean_of_alike([two, eight]).interval == pytest.approx((4 * math.exp(-0.35), 12))
+    assert stats.mean_of_alike([two, stats.Ratio(8.0, None, 9.0, 0.01)]).interval is None
 
 
 def test_holm_is_given_back_in_the_order_it_came_and_stops_at_1():

@@ -231,7 +231,7 @@ def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
 def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
     published = {"params": "published", "mode": "published", "source": "github.com/me/it"}
     (section,) = answered(tmp_path, rows([100.0], **published)).sections
-    assert section.title == "resnet: cifar100, published by me"
+    assert section.title == "resnet: CIFAR-100, published by me"
 
 
 def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
@@ -307,3 +307,17 @@ def test_what_is_left_out_is_said_where_it_belongs_and_in_the_end(tmp_path):
     at = lines.index("Not compared:")
     assert lacking(lines[at + 1], "lone fp32", "RTX 2080 Ti", "GTX 1080 Ti") == []
     assert lines[-2:] == ["Not compared:", "- a row of nobody"]
+
+
+@pytest.mark.parametrize("width", [39, 50, 60, 79])
+def test_the_screen_is_as_wide_as_the_terminal(tmp_path, width, monkeypatch):
+    found = answered(tmp_path, rows([100.0] * 6), rows([130.0] * 6, **OTHER))
+    lines = screen(found, width=width)
+    assert max(map(cell_len, lines)) <= width
+    assert " ".join(found.headline.split()) in " ".join(lines)
+    monkeypatch.setenv("COLUMNS", str(width + 1))
+    assert screen(found) == lines
+
+
+def test_charts_are_offered_only_where_there_is_a_result(tmp_path):
+    assert not any("--charts" in line for line in screen(answered(tmp_path, rows([100.0]))))

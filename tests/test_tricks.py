@@ -76,7 +76,7 @@ class Scripted:
 
 @pytest.mark.parametrize(("stopping", "epochs"), [(True, 4), (False, 6)])
 def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
-    clock = Clock(brief("full"), watch=nullcontext)
+    clock = Clock(brief("full"), watch=lambda: [nullcontext()])
     pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
     assert training.run_epochs(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
     summary = clock.summary()

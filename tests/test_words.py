@@ -57,12 +57,12 @@ def test_who_published_it(source, author):
 def test_the_title_of_groups_is_what_they_have_in_common():
     same = {"weights": "imagenet", "source": "x", "processes": 4}
     one, two = group(**same, epochs=1), group(**{**same, "weights": ""}, epochs=2)
-    assert words.title_of([one]) == "resnet: 1 epoch of cifar100, imagenet weights, full by x, 4 processes"
-    assert words.title_of([one, two]) == "resnet: cifar100, full by x, 4 processes"
-    assert words.title_of([two]) == "resnet: 2 epochs of cifar100, full by x, 4 processes"
+    assert words.title_of([one]) == "resnet: 1 epoch of CIFAR-100, imagenet weights, full by x, 4 processes"
+    assert words.title_of([one, two]) == "resnet: CIFAR-100, full by x, 4 processes"
+    assert words.title_of([two]) == "resnet: 2 epochs of CIFAR-100, full by x, 4 processes"
     assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full"
-    assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: cifar100, full"
-    assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: cifar100, full"
+    assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full"
+    assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: CIFAR-100, full"
 
 
 def test_a_title_says_what_is_not_as_its_suite_has_it():
@@ -108,7 +108,7 @@ def test_what_a_case_is_worth_in_words():
 
 def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     one, many = group(torch="2.15.0"), group([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
-    assert words.origin([one]) == "measured, 1 run each; torch 2.15.0"
+    assert words.origin([one]) == "measured, 1 run each; torch 2.15.0; driver 550.54; batch 64"
     facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
     assert lacking(words.origin([one, many]), *facts) == []
     assert "measured and projected" in words.origin([one, group(measured="projected")])

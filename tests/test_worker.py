@@ -28,7 +28,7 @@ def measure(name, path=LIAR, model="mlp", **settings):
     return run_trial.measure(trial, run_trial.clock_for(trial, lambda event: None, None))["measurement"]
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure"])
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])
 def test_an_honest_suite_proves_each_precision(name):
     answer = measure(name)
     assert (answer["status"], answer["reason"]) == ("ok", "")
@@ -47,6 +47,7 @@ def test_an_honest_suite_proves_each_precision(name):
         ("fp16-master", "fp16", "the model are float32, not float16"),
         ("fp16-master", "fp16-pure", "the BatchNorm are float16, not float32"),
         ("fp16-pure", "fp16", "the model are float32, not float16"),
+        ("bf16-pure", "bf16", "the model are float32, not bfloat16"),
         ("fp16-pure", "fp16-master", "the optimizer are float32, not float16"),
         ("fp16-master", "alone", "the weights of fp16-master cannot be checked"),
     ],
@@ -148,3 +149,46 @@ def test_a_suites_own_mistake_is_not_a_missing_kernel(cli, tmp_path):
         "failed",
         "ValueError: a mistake of the suite's own",
     )
+
+
+ODD_SUITE = '''"""A suite without torch."""
+from gpubench import Suite
+
+
+def train(trial, clock):
+    for _ in clock.epochs(1):
+        for _ in LOOP:
+            sum(range(10_000))
+    return QUALITY
+
+
+SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False, quality="accuracy", goal=0.5)
+'''
+
+
+def odd_row(cli, folder, quality, loop='clock.steps([[0]] * 8, "train")'):
+    """(exit code, row) of a full run of a suite that returns this quality."""
+    (folder / "odd.py").write_text(ODD_SUITE.replace("LOOP", loop).replace("QUALITY", quality))
+    done = cli("run", "--suite", "odd.py", "--device", "cpu", "--precision", "fp32", "--full", "--out", "a.csv")
+    return done.returncode, load([folder / "a.csv"]).frame.iloc[0]
+
+
+def test_a_suite_that_never_touches_the_clock_fails(cli, tmp_path):
+    code, row = odd_row(cli, tmp_path, "{}", loop="range(8)")
+    assert (code, row["status"]) == (4, "failed")
+    assert lacking(row["reason"], "clock.steps()", "nothing was timed") == []
+
+
+@pytest.mark.parametrize(
+    ("quality", "words"),
+    [
+        ('{"accuracy": "94%"}', ("accuracy", "'94%'", "left out")),
+        ('{"accuracy": 0.9, "loss": float("inf")}', ("loss", "inf", "left out")),
+        ('{"accuracy": 0.9, "f1": 0.5}', ("f1", "no such column")),
+    ],
+)
+def test_a_quality_that_no_row_can_hold_is_named(cli, tmp_path, quality, words):
+    code, row = odd_row(cli, tmp_path, quality)
+    assert (code, row["status"]) == (0, "ok")
+    assert lacking(row["reason"], *words) == []
+    assert row["accuracy"] == 0.9 or "94%" in quality

@@ -50,7 +50,7 @@ def gate(
         lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
-            "two sessions may differ by 4% and more by themselves; run both sides in turn in one: --session NAME"
+            "two sessions may differ by 6% and more by themselves; run both sides in turn in one: --session NAME"
         )
     lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []

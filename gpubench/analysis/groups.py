@@ -34,7 +34,7 @@ CONFLICT = "conflict"
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that started and have no time. The trials with a time are then only a part of all."""
 
-UNREAD = ("laps", "precision_proof", "started", "row_digest")
+UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that no comparison needs, long, or different in every row."""
 
 
@@ -80,6 +80,8 @@ class Group:
     """Number of trials of its case without a time, by status; of a conflict the number of rows."""
     parts: "tuple[Group, ...]" = ()
     """The groups it combines, where it is of several specimens or sessions; `values` then has one value of each."""
+    numbers: tuple[float, ...] = ()
+    """The round of each trial in its session."""
 
     def number(self, column: str) -> float:
         """Return a number of its row; NaN where it is empty or missing."""
@@ -95,6 +97,12 @@ class Group:
     def cases(self) -> frozenset[int]:
         """The numbers of all cases in it: its own, or those of its parts."""
         return frozenset(part.case for part in self.parts or (self,))
+
+    @property
+    def rounds(self) -> dict[float, float]:
+        """The value of each trial by its round; by its place where a round is unknown."""
+        numbers = self.numbers if len({*self.numbers}) == len(self.values) else range(len(self.values))
+        return dict(zip(numbers, self.values, strict=True))
 
     @property
     def median(self) -> float:
@@ -224,19 +232,31 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
+    started = _by_group(frame, "started")
+    first["first_started"], first["last_started"] = list(map(min, started)), list(map(max, started))
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
-    values, counts = trials["value"].agg(tuple), trials[[f"is_{mark}" for mark in MARKS]].sum()
+    values, numbers = _by_group(frame, "value"), _by_group(frame, "trial")
+    counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
     groups = [
         Group(
             row,
-            times,
+            tuple(times),
             labels[texts_of(row, LABELLED)],
             +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
             lost.get(row["identity"], {}),
+            numbers=tuple(rounds),
         )
-        for row, times, hits in zip(dicts_of(first), values, counts.to_numpy(), strict=True)
+        for row, times, rounds, hits in zip(dicts_of(first), values, numbers, counts.to_numpy(), strict=True)
     ]
     return in_order(groups)
+
+
+def _by_group(frame: pd.DataFrame, column: str) -> list[list[Any]]:
+    """Return the values of a column by the number in `group`."""
+    groups = frame["group"].to_numpy()
+    ends = np.cumsum(np.bincount(groups))
+    values = frame[column].to_numpy()[np.argsort(groups, kind="stable")]
+    return [part.tolist() for part in np.split(values, ends[:-1])] if len(frame) else []
 
 
 def marks_in(rows: pd.DataFrame) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from gpubench.analysis import stats
 from gpubench.analysis.groups import Group, text_of, texts_of
@@ -171,7 +170,7 @@ def _may_differ(column: str, axis: str, subject: Group, other: Group) -> bool:
     return not asked and (subject.card, subject.device_hash) != (other.card, other.device_hash)
 
 
-def _minor(value: Any, column: str) -> str:
+def _minor(value: object, column: str) -> str:
     """Return a version's first two numbers (cuDNN writes 91002 for 9.10.2), and other values as text."""
     text = text_of(value)
     if column not in SOFTWARE:

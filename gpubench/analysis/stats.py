@@ -5,7 +5,7 @@ a card the unit is the specimen. docs/method.md explains the rules and their err
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from statistics import median as median
@@ -25,13 +25,14 @@ WIDEST = 150.0
 DECIDING_TRIALS = 6
 """Trials a side below which Mann-Whitney cannot decide after Holm."""
 BETWEEN_SPECIMENS_SD = 0.02
-"""Standard deviation of log seconds between identical cards or hosts, where fewer than three were measured.
+"""Usual standard deviation of log seconds between identical cards or hosts; `specimens_to_decide` uses it.
 
 Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to
 Tacotron2).
 """
-LARGEST_BETWEEN_SD = 0.04
-"""The upper end of that range, which decides between few specimens."""
+LARGEST_BETWEEN_SD = 0.06
+"""Standard deviation assumed between specimens, or sessions, of which too few were measured: with this one a 95%
+interval holds the truth in 95% of comparisons also on hosts that differ more than the published ones."""
 MEASURED_FROM = 3
 """Specimens a side from which their spread is measured, not assumed."""
 DECIDING_SPECIMENS = 5
@@ -40,11 +41,19 @@ DECIDING_SPECIMENS = 5
 If half of all hosts are of one kind and half of another, k a side are all of one kind, and the other side all of the
 other, in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
 """
+UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
+"""Ratios of the spreads and of the numbers of trials of two sides above which Mann-Whitney's interval is too narrow.
+
+Welch's alone would be long wherever a trial is far off.
+"""
 ACROSS = 0.99
 """Level of the interval that decides between specimens, because there are always few."""
 
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
+
+Rounds = Mapping[float, float]
+"""The value of each trial of a case, by its round."""
 
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
@@ -64,7 +73,7 @@ class Ratio:
     narrow: tuple[float, float] | None = None
     """The 90% interval, which decides `same`."""
     decisive: tuple[float, float] | None = None
-    """The interval that decides `faster` and `slower`: the 95% one, or a wider one between specimens."""
+    """The interval that decides `faster` and `slower`: the 95% one, or a wider one of specimens or unlike sides."""
     specimens: int = 0
     """Specimens on the smaller side, where the interval includes their spread; 0 inside one session."""
 
@@ -91,22 +100,35 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963), so it and the p value
-    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. With
-    `until` the number of rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
+    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. Where the
+    sides are unlike, which the test assumes they are not, the interval includes Welch's. With `until` the number of
+    rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
         return Ratio(value, None, None, None)
     level = confidence(until)
     differences = ranks.log_differences(a, b)
+    alike = _are_alike(a, b)
 
     def interval(level: float) -> tuple[float, float]:
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
-        return _ratio_interval(value, by_ranks or _t_interval(_trials_side(a), _trials_side(b), level))
+        if by_ranks and alike:
+            return _ratio_interval(value, by_ranks)
+        low, high = _t_interval(_trials_side(a), _trials_side(b), level)
+        by_ranks = by_ranks or (low, high)
+        return _ratio_interval(value, (min(low, by_ranks[0]), max(high, by_ranks[1])))
 
     wide = interval(level)
     p = min(1.0, ranks.p_value(a, b, differences) * (OPTIONAL_STOPPING if until else 1))
-    return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), wide)
+    decisive = wide if alike else interval(max(level, ACROSS))
+    return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), decisive)
+
+
+def _are_alike(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return whether two sides scatter alike, by their median absolute deviations, and have as many trials, about."""
+    counts, spreads = (len(a), len(b)), [median([abs(x / median(side) - 1) for x in side]) for side in (a, b)]
+    return max(spreads) <= UNLIKE_SPREADS * min(spreads) and max(counts) <= UNLIKE_COUNTS * min(counts)
 
 
 def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, float]:
@@ -166,7 +188,7 @@ def t_tails(freedom: float, t: float) -> float:
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
-    A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has BETWEEN_SPECIMENS_SD. The
+    A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has LARGEST_BETWEEN_SD. The
     deciding interval has level ACROSS. In it a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
     divided by their number: they may all be of one kind. One specimen with one trial gives no interval.
     With `paired`, the same specimens ran both sides, and the spread is that of their ratios.
@@ -220,7 +242,7 @@ def _median_of_medians(side: Values) -> float:
 
 
 def _measured_side(side: Values) -> Side:
-    return _specimens_side(side, MEASURED_FROM, BETWEEN_SPECIMENS_SD**2 / len(side))
+    return _specimens_side(side, MEASURED_FROM, LARGEST_BETWEEN_SD**2 / len(side))
 
 
 def _deciding_side(side: Values) -> Side:
@@ -325,17 +347,31 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
-def mean_interval(ratios: Sequence[Ratio]) -> tuple[float, float] | None:
-    """Return the 95% interval of the geometric mean of ratios, or None where a ratio has none.
+def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:
+    """Return the geometric mean of the ratios of several models, all of one session, with a 95% interval.
 
-    Cases of one session have independent errors, so the squares of half widths are added. Two specimens may differ
-    by the same factor in all cases, so there the half widths are added.
+    The models of a side share the noise of their round. So the unit is the round: the mean of the logs over the models
+    of a side. No interval where the models have fewer than two rounds in common.
     """
-    ends = [(r.value, r.low, r.high) for r in ratios if r.low is not None and r.high is not None]
-    if not ends or len(ends) < len(ratios):
-        return None
-    down = [math.log(value / low) for value, low, _ in ends if low]
-    up = [math.log(high / value) for value, _, high in ends if high]
-    add = sum if any(r.specimens for r in ratios) else lambda halves: math.hypot(*halves)
+    value = geometric_mean([median(x.values()) / median(y.values()) for x, y in zip(a, b, strict=True)])
+    sides = []
+    for side in (a, b):
+        common = set.intersection(*map(set, side))
+        sides.append([geometric_mean([rounds[number] for rounds in side]) for number in sorted(common)])
+    if min(map(len, sides)) < 2:
+        return Ratio(value, None, None, None)
+    low, high = ratio(*sides, until=until).interval or (value, value)
+    return Ratio(value, min(value, low), max(value, high), None)
+
+
+def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
+    """Return the geometric mean of ratios whose errors may be equal, as those of two specimens may be in all cases.
+
+    Its interval is the mean of theirs; there is none where one of them has none.
+    """
     value = geometric_mean([r.value for r in ratios])
-    return value * math.exp(-add(down) / len(ends)), value * math.exp(add(up) / len(ends))
+    intervals = [r.interval for r in ratios if r.interval]
+    if len(intervals) < len(ratios):
+        return Ratio(value, None, None, None)
+    low, high = (geometric_mean(ends) for ends in zip(*intervals, strict=True))
+    return Ratio(value, low, high, None)

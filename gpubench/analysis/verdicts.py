@@ -10,6 +10,7 @@ from gpubench.analysis.specimens import unit_of, units_of
 
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
+OUT_OF_TURN = "one session's trials did not take turns: judged as two sessions"
 MOST_UNITS = 50
 """Advice names no number of units above this."""
 
@@ -37,6 +38,7 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     """Return the ratio of a pair, with caveats, and a verdict where the ratio does not matter for it."""
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(subject, other)] if ratio.specimens else []
+    notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
     unlike = mismatch(axis, subject, other)
     differing = other_stack(axis, subject, other)
     if unlike or differing:
@@ -70,9 +72,20 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
 
 def plain_comparison(subject: Group, plain: Group) -> Comparison:
     """Return the result of a change over `plain` of the same session, whatever their differences."""
-    ratio = stats.ratio(subject.values, plain.values, until=_until(subject, plain))
+    ratio = _ratio("model", subject, plain)
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
-    return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict)
+    notes = (OUT_OF_TURN,) if out_of_turn(subject, plain) else ()
+    return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict, notes)
+
+
+def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
+    """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval."""
+    ratios = [_ratio(c.axis, c.subject, c.other) for c in comparisons]
+    together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
+    if len(ratios) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
+        sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
+        return stats.pooled_ratio(*sides, until=any(_until(c.subject, c.other) for c in comparisons))
+    return stats.mean_of_alike(ratios)
 
 
 def p_above(c: Comparison, limit: float) -> float:
@@ -87,7 +100,19 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
     """Return whether both are of one device in one session, with no spread between specimens or sessions."""
     # Two devices of one host that are compared as such are not samples of a card.
     same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
-    return subject.session == other.session and same_device and not subject.source
+    return subject.session == other.session and same_device and not subject.source and not out_of_turn(subject, other)
+
+
+def out_of_turn(subject: Group, other: Group) -> bool:
+    """Return whether two groups have one session's name, but all trials of one started before all of the other.
+
+    False where the time of a trial is unknown, and where a group is of one trial.
+    """
+    spans = [(group.row.get("first_started", ""), group.row.get("last_started", "")) for group in (subject, other)]
+    if not subject.session or subject.session != other.session or not all(map(all, spans)):
+        return False
+    (first, last), (other_first, other_last) = spans
+    return min(len(subject.values), len(other.values)) > 1 and bool(first > other_last or other_first > last)
 
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:

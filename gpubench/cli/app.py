@@ -1,6 +1,8 @@
 """The Typer app: adds each command of this folder, and turns errors into exit codes."""
 
+import errno
 import os
+import resource
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -13,12 +15,14 @@ from gpubench.cli import cards, columns, compare, data, doctor, export, peak, re
 from gpubench.cli import list as list_command
 from gpubench.cli.options import COMPARE, FLAG, LOOK_AFTER, MEASURE
 from gpubench.errors import UserError
-from gpubench.printed import say
+from gpubench.printed import say, size_text
 
 SUMMARY = "Measure how fast GPUs train real models, in FP32 and in mixed precision, and compare them."
+LEAST_FILES, LEAST_MEMORY_BYTES = 64, 4 << 30
+"""Limits of a process below which an error is explained by them."""
 app = typer.Typer(
     name="gpubench",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -38,7 +42,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
         try:
             code = command(*args, **kwargs)
         except UserError as error:
-            say(f"gpubench: {error}", err=True)
+            say(f"gpubench: {error}", *[f"gpubench: {limits}" for limits in [low_limits()] if limits], err=True)
             say(*([error.data] if error.data else []), err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # as with `| head`; rich turns it into a SystemExit
@@ -46,12 +50,32 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except OSError as error:  # of files, each command names its own
+            if error.errno != errno.ENOSPC:
+                raise
+            say("gpubench: the output is cut: no space left where it goes", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(4) from None
         except KeyboardInterrupt:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
+        except Exception as error:
+            if not (limits := low_limits()):
+                raise
+            say(f"gpubench: {type(error).__name__}: {error}", f"gpubench: {limits}", err=True)
+            raise typer.Exit(2) from None
         raise typer.Exit(code or 0)
 
     return run
+
+
+def low_limits() -> str:
+    """Return the limits of this shell that are too low for gpubench, in words; empty if none is."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    memory, _ = resource.getrlimit(resource.RLIMIT_AS)
+    limits = [f"only {files} files may be open (ulimit -n)"] * (0 <= files < LEAST_FILES)
+    limits += [f"only {size_text(memory)} of memory may be used (ulimit -v)"] * (0 <= memory < LEAST_MEMORY_BYTES)
+    return "; ".join([*limits, "these limits of the shell are too low"]) if limits else ""
 
 
 def _version(show: bool) -> None:
@@ -62,11 +86,16 @@ def _version(show: bool) -> None:
 
 @app.callback(help=SUMMARY)
 def main(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", metavar=FLAG, callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Parse the options that come before a command."""
+    """Print this machine's card and three commands, if there is no command."""
+    if ctx.invoked_subcommand is None:
+        from gpubench.cli.overview import overview
+
+        exits(lambda: say(*overview()))()
 
 
 def add(to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "") -> None:

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
     from gpubench.runner.session import RunSummary
 
+QUICK_SUITE, QUICK_MODELS = "reference", ("resnet50",)
+"""What `run --quick` trains without --suite and --models: it is what others publish."""
 MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""
 EXAMPLES = """
 Examples:
 
-To try it, in minutes: `gpubench run --suite resnet --precision both --quick`
+How fast is this card, in a minute: `gpubench run --quick`
 
 Six rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`
 
@@ -49,8 +51,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME|PATH",
-            help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet."
-            " Repeatable.",
+            help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet,"
+            " with --quick ResNet-50 of reference. Repeatable.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -224,9 +226,9 @@ def run(
     if budget and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
     options = Options(
-        suites=tuple(suite or ("resnet",)),
+        suites=tuple(suite or (QUICK_SUITE if quick and not models else "resnet",)),
         precision=precision,
-        models=tuple(model for model in models.split(",") if model),
+        models=QUICK_MODELS if quick and not (suite or models) else tuple(filter(None, models.split(","))),
         batch=batch,
         device=device,
         processes=parse_processes(processes),
@@ -279,21 +281,30 @@ def print_results(summary: "RunSummary", console: "Console") -> int:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    lines += [f"wrote {summary.path}", f"next: gpubench compare {summary.path} --charts charts"]
+    lines += [f"rows: {summary.path}", f"next: {following(lines, summary.path)}"]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     return summary.exit_code
 
 
+def following(lines: Sequence[str], path: Path) -> str:
+    """Return the next command: after the first look at a card the whole comparison, else that of the rows."""
+    is_ranked = any("beside published cards" in line for line in lines)
+    return "gpubench run --suite resnet --precision both" if is_ranked else f"gpubench compare {path} --charts charts"
+
+
 def results_of(path: Path, sessions: Collection[str]) -> list[str]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines."""
     from gpubench.analysis.compare import Question, load_rows
+    from gpubench.cli.quick import quick_lines
     from gpubench.show.terminal import wrapped
     from gpubench.studies.answer import answer_of
     from gpubench.studies.cards.placing import reference_sentences
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
+    if lines := quick_lines(of_this_run.frame, path):
+        return lines
     results = [result for result in answer_of(of_this_run, Question()).results if not result.says_why]
     sentences = [*(result.sentence for result in results[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
     return [line for sentence in sentences for line in wrapped(sentence)]

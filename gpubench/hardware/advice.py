@@ -36,6 +36,7 @@ class Card:
     """Newest CUDA version the driver runs."""
     problem: str = ""
     """Why the driver does not answer, or empty."""
+    memory_bytes: int | None = None
 
 
 def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
@@ -170,11 +171,12 @@ def nvidia_cards() -> list[Card]:
         driver = str(pynvml.nvmlSystemGetDriverVersion())
         return [
             Card(
-                name=str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))),
+                name=str(pynvml.nvmlDeviceGetName(handle)),
                 driver=driver,
                 driver_cuda=f"{newest // 1000}.{newest % 1000 // 10}",
+                memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
             )
-            for index in range(pynvml.nvmlDeviceGetCount())
+            for handle in map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
         ]
     except pynvml.NVMLError as error:
         if any(trace.exists() for trace in DRIVER_TRACES):

@@ -23,6 +23,10 @@ from gpubench.hardware import host
 from gpubench.hardware.state import SWITCHES
 from gpubench.suite.precisions import unsupported
 
+SHARED_SHARE = 0.7
+"""Share of the host's free memory for a search on an integrated card: too much of it can hang the machine
+(pytorch/pytorch#174358)."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -46,11 +50,22 @@ class Device:
     """PCI address: domain:bus:device."""
     integrated: bool = False
     """Whether its memory is the host's (GB10, Thor)."""
+    available_bytes: int | None = None
+    """Memory that was free before the run, in bytes; None if unknown. Of an integrated card, the host's."""
+    rocm: bool = False
+    """Whether torch computes on it through ROCm (HIP), whose library of convolutions is MIOpen."""
 
     @property
     def shares_memory(self) -> bool:
         """Whether host and device use the same memory, so that a search must not fill all of it."""
         return self.integrated or self.kind in {"cpu", "mps"}
+
+    @property
+    def default_limit_bytes(self) -> int | None:
+        """The memory limit of searches without --memory-limit: of an integrated card, a share of what was free."""
+        if not self.integrated or not self.available_bytes:
+            return None
+        return int(self.available_bytes * SHARED_SHARE) >> 30 << 30
 
     @property
     def mixed(self) -> str:

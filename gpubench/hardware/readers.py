@@ -25,6 +25,18 @@ def readers(devices: Iterable[Device]) -> dict[str, CardReader | None]:
     return by_device
 
 
+FOREIGN_BYTES = 1 << 28
+"""Drivers report up to about this much memory as used on a card that nobody uses."""
+
+
+def with_free_memory(device: Device, card: CardReader | None) -> Device:
+    """Return the device with the memory that other programs leave free now."""
+    used = card.read().memory_used_bytes if card and not device.integrated else None
+    if not used or used < FOREIGN_BYTES or not device.memory_bytes:
+        return device
+    return replace(device, available_bytes=max(0, device.memory_bytes - int(used)))
+
+
 def state_of(device: Device, card: CardReader | None) -> CardState:
     """Return the settings of the card, and the memory node that it is attached to."""
     return replace(card.state() if card else CardState(), numa_node=host.numa_node(device.bus))

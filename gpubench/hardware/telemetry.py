@@ -15,7 +15,7 @@ import numpy.typing as npt
 import psutil
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import SLOWED, CardState, Commands, Processes, Reading
+from gpubench.hardware.state import IDLE_UTILISATION, SLOWED, CardState, Commands, Processes, Reading
 from gpubench.suite.trial import Lap, Telemetry
 
 SAMPLE_SECONDS = 0.15
@@ -28,7 +28,11 @@ LEAST_READINGS = 5
 """With fewer readings in the timed laps (about a second) there is no mean: power and energy lag behind that much."""
 
 FALLEN = 0.03
-"""A clock that falls by this share inside the timed laps is marked: `throttled`, or `clock_fell` under a power cap."""
+"""A clock that falls by this share inside the timed laps is marked `clock_fell`: normal for a card that gets warm."""
+SLUMPED = 0.1
+"""One that falls by this share without a power cap is marked `throttled`."""
+STRAY_SHARE = 0.05
+"""Up to this share of readings may have `hw_slowdown`, which NVML also reports while the clock changes."""
 
 WINDOW_SECONDS = 5.0
 """A card has settled when the two halves of this window agree."""
@@ -105,19 +109,19 @@ class Sampler:
         self.readings: list[Reading] = []
         self._foreign: list[tuple[float, Foreign | None]] = []
         self._training: float | None = None
-        self._notified = False
+        self._settled = False
         first = card.read() if card else Reading()
         self._reads = card is not None or cpu_energy() is not None
         self.watches = first.sm_clock_mhz is not None or first.temperature_celsius is not None
         """Whether it can notify the child when the card has settled."""
 
     def hear(self, event: Mapping[str, object]) -> None:
-        """Note the start of the training at the child's first lap."""
-        if event["event"] == "lap" and self._training is None:
+        """Note the end of the child's first lap, which has a rate. Before it, a card idles while code is compiled."""
+        if event["event"] == "lap" and event.get("rate") and self._training is None:
             self._training = self._now()
 
     def tick(self, pid: int) -> Mapping[str, bool] | None:
-        """Read the sensors that are due; return a message for the child (process `pid`) once the card has settled."""
+        """Read the sensors that are due; return a message for the child (process `pid`) if `settled` has changed."""
         now = self._now()
         if not self._reads or (self._times and now - self._times[-1] < SAMPLE_SECONDS):
             return None
@@ -129,10 +133,10 @@ class Sampler:
         self.readings.append(self._card.read())
         if not self._foreign or now - self._foreign[-1][0] >= PROCESSES_SECONDS:
             self._foreign.append((now, foreign(self._card.processes(), pid, all_visible=self._all_visible)))
-        if self._notified or not self.watches or self._training is None:
+        if not self.watches or self._training is None:
             return None
-        self._notified = settled(self._times, self.readings, since=self._training)
-        return {"settled": True} if self._notified else None
+        before, self._settled = self._settled, settled(self._times, self.readings, since=self._training)
+        return {"settled": self._settled} if self._settled != before else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
         """Return the telemetry columns over the timed training laps; empty with less than a second of readings.
@@ -153,10 +157,8 @@ class Sampler:
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
         clocks = _values(inside, "sm_clock_mhz")
         others = self._others(spans)
-        slowed = any(reason & SLOWED for reason in reasons)
-        fallen = fell(clocks) and not slowed
-        # As a card warms up, its power cap lowers the boost clock: that is normal, not a fault.
-        capped = fallen and any("power_cap" in reason for reason in reasons)
+        capped = any("power_cap" in reason for reason in reasons)
+        throttled = slowed(reasons) or (fell(clocks, SLUMPED) and not capped)
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
         return Telemetry(
             device_memory_bytes=_whole(_values(inside, "memory_used_bytes")),
@@ -175,8 +177,8 @@ class Sampler:
             throttle=_shares(reasons),
             foreign_load="" if self._card is None else _load(others),
             marks=" ".join(
-                ["throttled"] * (slowed or (fallen and not capped))
-                + ["clock_fell"] * capped
+                ["throttled"] * throttled
+                + ["clock_fell"] * (fell(clocks, FALLEN) and not throttled)
                 + ["shared"] * bool(others and others.compute)
             ),
         )
@@ -227,17 +229,25 @@ def _descends(pid: int, root: int) -> bool:
 
 
 def settled(times: Sequence[float], readings: Sequence[Reading], *, since: float) -> bool:
-    """Return whether SM clock and temperature were constant over the last WINDOW_SECONDS, all after `since`."""
+    """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`."""
     start = times[-1] - WINDOW_SECONDS
     if start < since:
         return False
     window = [(at, reading) for at, reading in zip(times, readings, strict=True) if at >= start]
+    loaded = [(at, reading) for at, reading in window if _is_loaded(reading)]
     early, late = (
-        [reading for at, reading in window if (at < start + WINDOW_SECONDS / 2) is first] for first in (True, False)
+        [reading for at, reading in loaded if (at < start + WINDOW_SECONDS / 2) is first] for first in (True, False)
     )
+    if not early or not late or 2 * len(loaded) < len(window):
+        return False
     clocks = [_mean(_values(half, "sm_clock_mhz")) for half in (early, late)]
     degrees = [_mean(_values(half, "temperature_celsius")) for half in (early, late)]
     return _agree(clocks, CLOCK_TOLERANCE * (clocks[0] or 0)) and _agree(degrees, TEMPERATURE_TOLERANCE_CELSIUS)
+
+
+def _is_loaded(reading: Reading) -> bool:
+    idle = "idle" in (reading.reasons or ())
+    return not idle and (reading.utilisation is None or reading.utilisation > IDLE_UTILISATION)
 
 
 def _agree(means: Sequence[float | None], tolerance: float) -> bool:
@@ -245,13 +255,19 @@ def _agree(means: Sequence[float | None], tolerance: float) -> bool:
     return early is None or late is None or abs(late - early) <= tolerance  # unknown values are taken as constant
 
 
-def fell(clocks: Sequence[float]) -> bool:
-    """Return whether the mean of the last quarter of the readings is more than 3% (FALLEN) below the first's."""
+def slowed(reasons: Sequence[frozenset[str]]) -> bool:
+    """Return whether a fault lowered the clock: heat or a power brake at any time, or slowdown in many readings."""
+    slowdowns = sum("hw_slowdown" in reason for reason in reasons)
+    return any(reason & SLOWED - {"hw_slowdown"} for reason in reasons) or slowdowns > STRAY_SHARE * len(reasons)
+
+
+def fell(clocks: Sequence[float], share: float) -> bool:
+    """Return whether the mean of the last quarter of the readings is at least `share` below the first's."""
     quarter = len(clocks) // 4
     if quarter < 2:
         return False
     first, last = sum(clocks[:quarter]) / quarter, sum(clocks[-quarter:]) / quarter
-    return first > 0 and last <= first * (1 - FALLEN)
+    return first > 0 and last <= first * (1 - share)
 
 
 def _values(readings: Sequence[Reading], name: str) -> list[float]:

@@ -3,7 +3,11 @@
 import math
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 DIGITS = 6
 """Significant digits of a measured figure: finer than any clock here, and short in the file."""
@@ -101,14 +105,18 @@ def quality(
     return field(default=None, metadata={"column": about})
 
 
-def breaks(numbers: Any, allowed: Range, *, whole: bool) -> Any:
-    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold."""
+def breaks(
+    numbers: "float | npt.NDArray[np.float64]", allowed: Range, *, whole: bool
+) -> "bool | npt.NDArray[np.bool_]":
+    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold.
+
+    Infinity it may not."""
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
-    broken = (numbers < least) | (numbers > most)
+    broken = (numbers < least) | (numbers > most) | (abs(numbers) == math.inf)
     if allowed.above:
         broken |= numbers == allowed.least
     if whole:
-        broken |= numbers // 1 < numbers
+        broken |= numbers % 1 > 0
     return broken
 
 

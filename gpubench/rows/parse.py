@@ -158,6 +158,8 @@ def _is_good(frame: pl.DataFrame) -> bool:
     for name in NUMBERS:
         if nulls.get(name, frame.height) < frame.height:
             values = frame[name].drop_nulls().to_numpy()
-            if not np.isfinite(values).all() or breaks(values, ABOUT[name].allowed, whole=name in INTEGERS).any():
+            if not np.isfinite(values).all():
+                return False
+            if np.any(breaks(values, ABOUT[name].allowed, whole=name in INTEGERS)):
                 return False
     return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -135,7 +135,8 @@ def _read(
     """
     from gpubench.rows import parse
 
-    tables, sources, problems = list[Any](), list[Source](), list[str]()
+    tables: list[pl.DataFrame] = []
+    sources, problems = list[Source](), list[str]()
     files = [file for path in paths if (file := opened(path, problems))]
     for names, run in groupby(files, key=lambda file: file.names):
         neighbours = list(run)

@@ -34,7 +34,7 @@ class Row:
         "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
         " published: a work's own runs, and in the same session those that it compares itself with",
     )
-    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master or fp16-pure; never `mixed`", role=Role.CASE)
+    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure", role=Role.CASE)
     batch_size: int | None = number(
         "case",
         "samples",
@@ -174,9 +174,9 @@ class Row:
     marks: str = column(
         "record",
         "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 3% for no reason given), clock_fell (the same under a power cap), shared (others computed"
-        " on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at another"
-        " time), shared_peak (others computed while the peak was measured)",
+        " clock that fell by 10% without a power cap), clock_fell (an SM clock that fell by 3%), shared (others"
+        " computed on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at"
+        " another time), shared_peak (others computed while the peak was measured)",
     )
     data_stall: float | None = figure(
         "measurement",

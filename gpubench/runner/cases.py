@@ -76,9 +76,13 @@ def cases_of(
     for device, recipe in product(devices, recipes):
         loaded, model, suite = recipe.suite, recipe.model, recipe.suite.suite
         params = choose_threads(options, recipe.params, cpu_count)
+        if device.rocm and "cudnn_benchmark" not in options.settings:
+            # MIOpen then searches every new shape exhaustively, for minutes (pytorch/pytorch#145294, #179795).
+            params = {**params, "cudnn_benchmark": False}
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         for processes, precision in product(options.processes, precisions):
             policy, size = choose_batch(loaded, options, device, model, params, precision)
+            limit = options.memory_limit_bytes or (device.default_limit_bytes if policy in {"max", "fastest"} else None)
             case = Case(
                 suite=loaded.name,
                 suite_version=suite.version,
@@ -97,7 +101,7 @@ def cases_of(
                 weights=weights.get((loaded.name, model), ""),
                 processes=suite.ranks(params) if suite.ranks else processes * options.nodes,
                 nodes=options.nodes,
-                memory_limit_bytes=options.memory_limit_bytes,
+                memory_limit_bytes=limit,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )
             if suite.refuse and not case.refusal:
@@ -133,7 +137,7 @@ def choose_batch(
     suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue], precision: str
 ) -> tuple[str, int | None]:
     """Return the batch policy and size; the size is None if a search has to find it. Raises UserError."""
-    shared = device.shares_memory
+    shared = device.shares_memory and not device.default_limit_bytes
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
         raise UserError(f"--memory-limit: torch cannot limit the memory of {device.device}; leave it out")
     if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):

@@ -1,18 +1,26 @@
 """The lines before a run: how many trials, how long they take, on which data, and what cannot run."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from statistics import fmean
 
 from gpubench.data import datasets
 from gpubench.printed import duration
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
-TRIAL_SECONDS = {"sampled": (20.0, 33.0), "quick": (12.0, 20.0)}
+TRIAL_SECONDS = {"sampled": (30.0, 33.0), "quick": (15.0, 20.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
+START_SECONDS = 8.0
+"""For starting up: asking torch for its devices, and importing the suites."""
+MISTOLD = 1.3
+"""Factor by which a forecast may be wrong before a new one is printed."""
 SEARCH_SECONDS = {"sampled": 60.0, "quick": 15.0}
 """Typical seconds of a batch search."""
+LEAST_SECONDS = 10.0
+"""A rest that is shorter is not announced."""
 WARMING_SECONDS = 60.0
 """For warming an accelerator and measuring its peaks."""
 
@@ -51,7 +59,40 @@ def typical_seconds(cases: Sequence[Case], searches: int, options: Options) -> f
     """Return the typical seconds of these trials, with searches and warming."""
     on_card = [case.device != "cpu" for case in cases]
     seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card)
-    return seconds + searches * SEARCH_SECONDS[options.mode] + any(on_card) * WARMING_SECONDS
+    warming = WARMING_SECONDS if any(on_card) and options.mode != "quick" else 0.0  # a quick run warms no card
+    return START_SECONDS + seconds + searches * SEARCH_SECONDS[options.mode] + warming
+
+
+class TimeLeft:
+    """The time that the rest of a run takes, from the trials so far.
+
+    Args:
+        told_seconds: what was printed before the run; None if nothing was.
+    """
+
+    def __init__(self, told_seconds: float | None) -> None:
+        self._told_end = None if told_seconds is None else time.monotonic() + told_seconds
+        self._seconds: dict[str, list[float]] = {}
+
+    def add(self, case: Case, seconds: float) -> None:
+        """Note how long a trial of the case took."""
+        for key in (case.label, f"{case.suite} {case.model}", ""):
+            self._seconds.setdefault(key, []).append(seconds)
+
+    def news(self, waiting: Sequence[Case], now: datetime) -> str:
+        """Return how long the `waiting` trials take; empty if that was printed already, within 30%."""
+        left = sum(fmean(self._of(case)) for case in waiting)
+        moment_now = time.monotonic()
+        told = None if self._told_end is None else self._told_end - moment_now
+        if left < LEAST_SECONDS or (told is not None and told / MISTOLD <= left <= told * MISTOLD):
+            return ""
+        self._told_end = moment_now + left
+        return f"about {duration(round(left))} left; ends about {moment(now + timedelta(seconds=left), now)}"
+
+    def _of(self, case: Case) -> list[float]:
+        """Return the seconds of the trials that are most like the case."""
+        keys = (case.label, f"{case.suite} {case.model}", "")
+        return next(self._seconds[key] for key in keys if key in self._seconds)
 
 
 def data_of(cases: Iterable[Case]) -> str:

@@ -14,8 +14,8 @@ from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
 
-STATUS_OF_END: Mapping[str, Status] = {"died": "failed", "timed_out": "timed_out", "over_memory": "out_of_memory"}
-"""Status of a trial whose process ended without an answer."""
+STATUS_OF_END: Mapping[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
+"""Status of a trial whose process ended without an answer; else it failed."""
 COLLECTIVE_SECONDS = 300.0
 """Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
@@ -45,7 +45,7 @@ class Measure:
         if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
         inside = (outcome.answer or {}).get("train_call_seconds")
-        startup_seconds = None if inside is None else outcome.seconds - float(inside)
+        startup_seconds = outcome.seconds - inside if isinstance(inside, float) else None
         measurement = replace(measurement, telemetry=telemetry, startup_seconds=startup_seconds)
         if on_cpu and case.memory_limit_bytes:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
@@ -108,9 +108,12 @@ def checkpoint_folder(session: Session, case: Case) -> str:
 
 def _measurement_of(outcome: Outcome) -> Measurement:
     if outcome.answer is not None:
-        return measurement_from_json(outcome.answer["measurement"])
+        try:
+            return measurement_from_json(outcome.answer["measurement"])
+        except (TypeError, KeyError, AttributeError):
+            return Measurement("failed", "the process sent a result that gpubench cannot read")
     return Measurement(
-        status=STATUS_OF_END[outcome.end],
+        status=STATUS_OF_END.get(outcome.end, "failed"),
         reason=outcome.reason,
         fault="crashed" if outcome.end == "died" else "",
     )

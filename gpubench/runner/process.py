@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal, Protocol
 
@@ -24,13 +24,21 @@ Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
 """How often the parent checks whether the child is alive; in between it sleeps in select."""
+IMPORT_SECONDS = 120.0
+"""Most time for importing suites of the user."""
+MOST_READ = 1 << 20
+"""Most bytes that are read at once, so that limits are checked however much a child prints."""
+MOST_LINE = {"channel": 1 << 26, "output": 1 << 16}
+"""Longest line. A longer message ends the child; longer output is shown in parts."""
+MOST_SHOWN = 2000
+"""Most lines of a child's output that are shown."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a child process ended. `answer` is its last message; a child that died sent none."""
 
-    end: Literal["answered", "died", "timed_out", "over_memory"]
+    end: Literal["answered", "died", "timed_out", "over_memory", "garbled"]
     seconds: float
     """From the start of the process to its end."""
     answer: Message | None = None
@@ -47,6 +55,8 @@ class Outcome:
             return f"no answer within the time limit of {self.seconds:.0f} s; the process was killed"
         if self.end == "over_memory":
             return "the process passed the memory limit and was killed"
+        if self.end == "garbled":
+            return "the process sent a message that gpubench cannot read, and was killed"
         code = self.exit_code or 0
         if code >= 0:
             return f"the process ended with exit code {code} and no answer{self._printed}"
@@ -175,6 +185,18 @@ def describe(run_child: RunChild = run_child) -> TorchFacts:
     return facts
 
 
+def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: RunChild = run_child) -> None:
+    """Import suites of the user in a child; raises UserError if the import fails, hangs or ends the process."""
+    if not names:
+        return
+    limit = min(IMPORT_SECONDS, limit_seconds or IMPORT_SECONDS)
+    outcome = run_child({"task": "import", "suites": list(names)}, time_limit_seconds=limit)
+    if outcome.answer is None:
+        raise UserError(f"--suite {', '.join(names)}: the import failed: {outcome.reason}")
+    if reason := outcome.answer.get("reason"):
+        raise UserError(str(reason))
+
+
 class _Watch:
     """Reads a child's socket and output in a selector loop."""
 
@@ -191,7 +213,9 @@ class _Watch:
         self.answer: Message | None = None
         self.peak_resident_bytes = 0
         self.tail: deque[str] = deque(maxlen=8)
-        self._pending = {"channel": b"", "output": b""}
+        self._garbled = False
+        self._shown = 0
+        self._pending = {"channel": bytearray(), "output": bytearray()}
         self._output: IO[bytes] | None = child.stdout
         self._selector = selectors.DefaultSelector()
         assert self._output is not None
@@ -202,18 +226,24 @@ class _Watch:
 
     def until_done(
         self, started: float, time_limit: float | None, resident_limit: int | None
-    ) -> Literal["answered", "died", "timed_out", "over_memory"]:
+    ) -> Literal["answered", "died", "timed_out", "over_memory", "garbled"]:
+        woken = started
         while True:
             for key, _ in self._selector.select(WAKE_SECONDS):
                 key.data()
+            if self._garbled:
+                return "garbled"
             if self.answer is not None:
                 return "answered"
+            if self.child.poll() is not None:
+                self.drain()
+                return "garbled" if self._garbled else "answered" if self.answer is not None else "died"
+            if time.monotonic() - woken < WAKE_SECONDS / 2:  # the child prints without end
+                continue
+            woken = time.monotonic()
             if message := self.on_wake(self.child.pid):
                 with contextlib.suppress(OSError):  # the child may just have ended; the next line checks that
                     self.channel.sendall(json.dumps(message).encode() + b"\n")
-            if self.child.poll() is not None:
-                self.drain()
-                return "answered" if self.answer is not None else "died"
             if time_limit is not None and time.monotonic() - started > time_limit:
                 return "timed_out"
             if resident_limit is not None:
@@ -222,42 +252,56 @@ class _Watch:
                     return "over_memory"
 
     def drain(self) -> None:
-        """Read what is still in the pipes, without waiting."""
+        """Read what is still in the pipes, without waiting. They are small, and no process of the group fills them."""
         for read in (self._read_channel, self._read_output):
             with contextlib.suppress(OSError, ValueError):
-                read()
+                for _ in range(16):
+                    read()
 
     def _read_channel(self) -> None:
-        for line in self._lines("channel", lambda: self.channel.recv(1 << 20)):
-            event = json.loads(line)
-            if event["event"] == "answer":
-                self.answer = event
-            else:
-                self.on_event(event)
+        for line in self._lines("channel", lambda: self.channel.recv(MOST_READ)):
+            # A suite that writes to the descriptor itself can send anything.
+            try:
+                event = json.loads(line)
+                if event["event"] == "answer":
+                    self.answer = event
+                else:
+                    self.on_event(event)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+                self._garbled = True
 
     def _read_output(self) -> None:
         assert self._output is not None
         output = self._output
-        for line in self._lines("output", lambda: os.read(output.fileno(), 1 << 16)):
+        for line in self._lines("output", lambda: os.read(output.fileno(), MOST_READ)):
             text = line.decode(errors="replace").rstrip()
             self.tail.append(text[:300])
-            self.on_output(text)
+            self._shown += 1
+            if self._shown <= MOST_SHOWN:
+                self.on_output(text)
+            elif self._shown == MOST_SHOWN + 1:
+                self.on_output(f"(after {MOST_SHOWN} lines its output is not shown)")
 
-    def _lines(self, name: str, read: Callable[[], bytes]) -> list[bytes]:
-        while True:
-            try:
-                chunk = read()
-            except BlockingIOError:
-                break
-            except ConnectionResetError:
-                chunk = b""
-            if not chunk:
-                stream = self.channel if name == "channel" else self._output
-                with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(stream)  # type: ignore[arg-type]
-                break
-            self._pending[name] += chunk
-        *lines, self._pending[name] = self._pending[name].split(b"\n")
+    def _lines(self, name: str, read: Callable[[], bytes]) -> list[bytearray]:
+        """Read once, and return the whole lines so far; a line that is too long is cut."""
+        pending = self._pending[name]
+        try:
+            chunk = read()
+        except BlockingIOError:
+            return []
+        except ConnectionResetError:
+            chunk = b""
+        if not chunk:
+            stream = self.channel if name == "channel" else self._output
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(stream)  # type: ignore[arg-type]
+        pending += chunk
+        if b"\n" not in chunk and len(pending) <= MOST_LINE[name]:
+            return []
+        *lines, rest = pending.split(b"\n")
+        if len(rest) > MOST_LINE[name]:
+            lines, rest = [*lines, rest], bytearray()
+        self._pending[name] = rest
         return lines
 
 

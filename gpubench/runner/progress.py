@@ -1,7 +1,6 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
 import time
-from datetime import datetime, timedelta
 from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -9,7 +8,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gpubench.console import Screen
 from gpubench.printed import duration, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
-from gpubench.runner.forecast import moment
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Trial
 
@@ -106,20 +104,14 @@ class TrialProgress:
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
         return f"{duration(round(spent / (self._timed + fraction) * (self.total - self._done - fraction)))} left"
 
-    def time_left(self, now: datetime) -> str:
-        """Return how long the rest takes at the rate so far."""
-        seconds = self._spent / max(1, self._timed) * (self.total - self._done)
-        end = moment(now + timedelta(seconds=seconds), now)
-        return f"about {duration(round(seconds))} left; ends about {end}"
-
 
 def describe(row: Row, unit: str) -> str:
-    """Return the result of a finished trial in one line: seconds, rate, quality, marks."""
+    """Return the result of a finished trial in one line: rate, time of the whole run, quality, marks."""
     if row.status != "ok" or row.seconds is None:
         return f"{row.status}: {row.reason}"
-    parts = [f"{duration(row.seconds)} {row.measured}"]
-    if row.samples_per_second:
-        parts.append(f"{row.samples_per_second:,.1f} {unit}/s")
+    parts = [f"{row.samples_per_second:,.1f} {unit}/s"] if row.samples_per_second else []
+    epochs = f"{row.epochs} epoch{'s' * (row.epochs != 1)}" if row.epochs else "the whole run"
+    parts.append(f"{epochs} {'took' if row.measured == 'measured' else 'would take'} {duration(row.seconds)}")
     for name, about in SHOWN_QUALITIES.items():
         value = getattr(row, name)
         if value is not None:
@@ -128,4 +120,4 @@ def describe(row: Row, unit: str) -> str:
     parts += row.marks.split()
     if row.reason:
         parts.append(row.reason)
-    return ", ".join(parts)
+    return "; ".join(parts)

@@ -2,17 +2,15 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from gpubench.hardware.environment import Device, Environment, without_names
 from gpubench.hardware.state import CardState
 from gpubench.rows.column import DIGITS, breaks, in_words
 from gpubench.rows.params import params_text
-from gpubench.rows.row import ABOUT, COLUMNS, INTEGERS, NUMBERS, Row
+from gpubench.rows.row import ABOUT, COLUMNS, INTEGERS, NUMBERS, QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
 from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
 
@@ -45,14 +43,14 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
         "measurement": measurement,
         "telemetry": measurement.telemetry,
         # A sampled trial or one on generated data has not learned anything, so it has no quality.
-        "quality": measurement.quality if trial.teaches else {},
+        "quality": {name: value for name, value in measurement.quality.items() if _is_figure(value) and trial.teaches},
     }
     values = {
         **copied(COLUMNS, sources),
         **_of_case(trial.case),
         **_of_time(measurement, setting.band),
         "started": started,
-        "reason": without_names(measurement.reason),
+        "reason": "; ".join(map(without_names, filter(None, [measurement.reason, *_left_out(measurement.quality)]))),
         "marks": _marks(measurement, setting.peak),
         "allocator_retries": measurement.allocator_retries if setting.device.kind == "cuda" else None,
         "laps": _json([_lap_list(lap) for lap in measurement.laps]),
@@ -67,9 +65,22 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
     return Row(**written)
 
 
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
+    """Yield why a row has not all the qualities that the suite returned."""
+    for name, value in quality.items():
+        if name not in QUALITIES:
+            yield f"{name}: no such column; qualities are {', '.join(QUALITIES)}"
+        elif not _is_figure(value):
+            yield f"{name} was {value!r}, not a finite number: left out"
+
+
 def _is_allowed(name: str, value: float) -> bool:
     """Return whether the column allows the number."""
-    return not breaks(np.array([value], float), ABOUT[name].allowed, whole=name in INTEGERS).any()
+    return not breaks(value, ABOUT[name].allowed, whole=name in INTEGERS)
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from statistics import median
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.forecast import forecast
+from gpubench.runner.forecast import TimeLeft, forecast, typical_seconds
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
@@ -70,6 +70,9 @@ class Rounds:
         """Seconds of the ok trials, by the label of their case."""
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
+        self._time_left = TimeLeft(None)
+        self._began = 0.0
+        """Start of the running trial."""
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
         self.planned_cases: list[Case] = []
@@ -83,6 +86,9 @@ class Rounds:
         lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
         waiting = {id(trial.case): trial.case for trial in left}.values()
         searches = [case for case in waiting if self._batches.to_search(case)]
+        running = [trial.case for trial in left if not trial.case.refusal]
+        known = self._options.mode != "full" and not self._options.until
+        self._time_left = TimeLeft(typical_seconds(running, len(searches), self._options) if known else None)
         return lines + forecast(left, len(searches), self._options, datetime.now())
 
     @property
@@ -112,6 +118,7 @@ class Rounds:
                 # One assignment: a signal between two would lose a trial.
                 trial, self._waiting = self._batches.next_of(self._waiting)
                 if trial:
+                    self._began = time.monotonic()
                     yield trial
                 else:
                     self._waiting = self._waiting[1:]
@@ -125,8 +132,11 @@ class Rounds:
         if row.status == "ok" and row.seconds is not None:
             times.append(row.seconds)
         self._waiting = self._waiting[1:]
-        if self._waiting and len(self.statuses) == (1 if self._options.mode == "full" else len(self._cases)):
-            self._progress.say(self._progress.time_left(datetime.now()))
+        if not trial.case.refusal:
+            self._time_left.add(trial.case, time.monotonic() - self._began)
+            waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
+            if news := self._time_left.news(waiting, datetime.now()):
+                self._progress.say(news)
 
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run."""

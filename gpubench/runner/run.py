@@ -18,7 +18,7 @@ from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import SAMPLED_REPEATS, Options
-from gpubench.runner.process import RunChild, describe, run_child
+from gpubench.runner.process import RunChild, check_imports, describe, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import EarlierRun, terms_of
@@ -45,6 +45,8 @@ def run(
     scratch.sweep()
     with Interrupts() as interrupts:
         try:
+            user_suites = [name for name in options.suites if name not in files.built_in_names()]
+            check_imports(user_suites, options.time_limit_seconds, run_child)
             loaded = files.find_all(options.suites)
             facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
@@ -65,6 +67,7 @@ def run(
 def show(session: Session, console: Console, run_child: RunChild) -> RunSummary:
     """Print the plan of a run; measures nothing."""
     runner = TrialRunner(session, read_earlier(session, console), run_child)
+    console.print(subject_of(session), markup=False, soft_wrap=True)
     print_plan(session.cases, session.options, session.path, runner.rounds.outlook())
     return RunSummary(0)
 
@@ -86,6 +89,7 @@ def lead(
         runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
         if plan_file := slurm.plan_file():
             append(plan_file, runner.unrun_rows(runner.rounds.left, Measurement("interrupted", "planned")))
+        console.print(subject_of(session), markup=False, soft_wrap=True)
         if note := caveat_of(session):
             console.print(note, markup=False)
         for line in runner.rounds.outlook():
@@ -116,6 +120,18 @@ def check_host(session: Session, console: Console) -> Session:
     if environment.switches and "cuda" in kinds:
         console.print(f"set in the environment, and changes results: {environment.switches}", markup=False)
     return replace(session, environment=environment)
+
+
+def subject_of(session: Session) -> str:
+    """Return what will be measured, and on what."""
+    cards = ", ".join(dict.fromkeys(device.card for device in session.devices.values()))
+    models = ", ".join(dict.fromkeys(case.model for case in session.cases))
+    precisions = ", ".join(dict.fromkeys(case.precision for case in session.cases))
+    what = f"{models} in {precisions} ({', '.join(session.suites)})"
+    if session.options.device == "auto" and set(session.devices) == {"cpu"}:
+        cores = session.environment.cpu_count
+        return f"No GPU found: this measures the CPU ({cards}, {cores} cores), which is far slower.\n{what}"
+    return f"{cards}: {what}"
 
 
 def caveat_of(session: Session) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from gpubench.console import Screen
 from gpubench.errors import UserError
 from gpubench.hardware import environment as env
-from gpubench.hardware.readers import readers, state_of
+from gpubench.hardware.readers import readers, state_of, with_free_memory
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 from gpubench.rows.params import params_text
@@ -73,6 +73,8 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
     check_processes(options, devices, all_devices, env.cpu_count())
     for device in devices:
         choose_precisions(options.precision, device)  # an unknown name is an error even if each model sets its own
+    cards = readers(devices)
+    devices = [with_free_memory(device, cards[device.device]) for device in devices]
     path = _out_file(options, loaded, devices)
     environment = env.environment_of(facts)
     data = find_data(recipes, options, console)
@@ -83,7 +85,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         options=options,
         suites={suite.name: suite for suite in loaded},
         devices={device.device: device for device in devices},
-        cards=readers(devices),
+        cards=cards,
         environment=environment,
         path=path,
         cases=tuple(cases),

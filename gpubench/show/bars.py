@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.show.numbers import number
 from gpubench.show.sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
-from gpubench.show.style import fitted, locator, wide
+from gpubench.show.style import FASTER, SLOWER, contrast, fitted, locator, wide
 from gpubench.studies.section import Bar, BarGroup, Bars, Column
 
 if TYPE_CHECKING:
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 
 LOG_FROM = 100
 """The axis is logarithmic if the largest value over the smallest is above this."""
-ROW = (0.21, 0.6)
-"""Minimum and maximum distance from bar to bar, in inches."""
-SLOWER = 5
-"""Index of the colour for slower bars in the palette; faster bars have the first colour."""
+ROW, NARROW = (0.21, 0.6), 0.158
+"""Minimum and maximum distance from bar to bar, in inches, and the minimum where there are many."""
+BELOW = 5
+"""Index of the colour for ratios below the reference in the palette; those above have the first colour."""
 Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
 """Distance between a bar and its text, in inches."""
+MORE = re.compile(r"And (\d+) more$")
+"""The part of a foot with the number of bars that are left out."""
 AXIS = 0.3
 """Height of the numbers along an axis, in inches."""
 
@@ -78,7 +81,7 @@ class _Row:
 
 
 def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
-    """Return the chart drawn in the current style."""
+    """Return the chart drawn in the current style. With a frame the last groups are left out if they do not fit."""
     edge, listed = EDGE if framed else INSET, _listed(chart)
     rows, spans = _layout(chart, width, listed=listed)
     labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
@@ -89,27 +92,53 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     marks = dict(zip(chart.marks, itertools.cycle((palette()[3], palette()[2])), strict=False))
     keys = [Key("mark", colour, name) for name, colour in marks.items()]
     naming = None
-    if len(set(colours.values())) > 1 and not listed:
-        naming = next((group for group in chart.groups if not group.worse and _has_room(group, colours, scale)), None)
+    named = all(bar.name == group.name for group in chart.groups for bar in group.bars)
+    if len(set(colours.values())) > 1 and not listed and not named:
+        naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
     axis = AXIS if chart.reference is not None or scale.log else 0.0
-    height = spans[-1][2]
-    sheet = sheet_of(chart, width, keys, height * (ROW[0] if framed else 0.25) + axis, framed=framed)
+    sheet = sheet_of(chart, width, keys, spans[-1][2] * 0.25 + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
+    if spans[-1][2] * ROW[0] > room:
+        rows, spans = _layout(chart, width, listed=listed, crowded=True)
+    height = spans[-1][2]
+    if framed and height * NARROW > room and (fewer := shortened(chart, room / NARROW)) != chart:
+        return figure_of(fewer, width, framed=framed)
     row_height = min(room / height, ROW[1])
     top = sheet.top + 0.4 * (room - row_height * height)
     plot = _Plot(sheet, chart, scale, top, row_height)
     if axis:
         plot.draw_axis(top + row_height * height + 0.06)
     for row in rows:
-        worse = row.group.worse and row.bar.name == chart.winner
-        plot.draw_row(row, palette()[SLOWER] if worse else colours[row.bar.name], named=row.group is naming)
+        plot.draw_row(row, colours[row.bar.name], named=row.group is naming)
         if listed:
             name = fitted(row.bar.name, left - 0.12 - edge, plot.size)
             sheet.text(left - 0.12, plot.y(row.y + 0.5), name, plot.size, ha="right")
     plot.draw_marks(spans, marks)
     plot.draw_groups(spans, edge, left - 0.12, width - edge, listed=listed)
     return sheet.figure
+
+
+def shortened(chart: Bars, most: float) -> Bars:
+    """Return the chart at most `most` bars high, without its last groups; its foot has the number of bars left out."""
+    listed = _listed(chart)
+    gap = _gap(chart, crowded=True)
+    left = most - sum(len(group.bars) + 1 + gap for group in chart.groups if group.strong)
+    groups: list[BarGroup] = []
+    for group in chart.groups:
+        size = listed + len(group.bars) + gap
+        if group.strong or size - gap <= left:
+            groups.append(group)
+        elif not groups:
+            groups.append(replace(group, bars=group.bars[: max(int(left) - listed, 1)]))
+        left -= 0 if group.strong else size
+    more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
+    if not more:
+        return chart
+    earlier = MORE.search(chart.foot)
+    foot = MORE.sub("", chart.foot).rstrip(". ")
+    more += int(earlier[1]) if earlier else 0
+    return replace(chart, groups=tuple(groups), foot=f"{foot}{'. ' * bool(foot)}And {more} more")
 
 
 def _weight(group: BarGroup) -> str:
@@ -125,11 +154,17 @@ def _listed(chart: Bars) -> bool:
     return bool(names) and (single or len(names) > colours)
 
 
-def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], list[Span]]:
+def _gap(chart: Bars, *, crowded: bool) -> float:
+    """Return the distance between groups, in bars."""
+    several = any(len(group.bars) > 1 for group in chart.groups)
+    return (0.3 if several else 0.05) if crowded else 0.5 if several else 0.25
+
+
+def _layout(chart: Bars, width: float, *, listed: bool, crowded: bool = False) -> tuple[list[_Row], list[Span]]:
     """Return the place of every bar and group."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     widest = max((high - low for low, high in intervals), default=None)
-    gap = 0.5 if any(len(group.bars) > 1 for group in chart.groups) else 0.25
+    gap = _gap(chart, crowded=crowded)
     rows, spans, y = [], [], 0.0
     for group in chart.groups:
         begin, y = y, y + listed
@@ -198,8 +233,7 @@ def _has_room(group: BarGroup, names: Collection[str], scale: _Scale) -> bool:
 
 def _on(colour: str) -> str:
     """Return black or white, whichever has more contrast on the colour."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 100 else "#111111"
+    return max(("#ffffff", "#111111"), key=lambda ink: contrast(ink, colour))
 
 
 @dataclass(frozen=True)
@@ -241,7 +275,7 @@ class _Plot:
             self.sheet.box(start, y - 0.32 * self.row, 0.45, 0.64 * self.row, **look)
         elif self.chart.reference is not None:
             x += 0.05
-            colour = palette()[0 if bar.value >= self.chart.reference else SLOWER]
+            colour = palette()[0 if bar.value >= self.chart.reference else BELOW]
             self._draw_whiskers(bar, y, colour, 2.0)
             self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[row.group.strong], markersize=8)
         else:
@@ -278,7 +312,7 @@ class _Plot:
         """Draw the names of groups, their texts at the right edge, and a line above means."""
         for at, (group, begin, end) in enumerate(spans):
             middle, weight = self.y((begin + listed + end) / 2), _weight(group)
-            colour = palette()[SLOWER if group.worse else 0] if self.chart.winner else setting("text.color")
+            colour = setting("text.color" if not self.chart.winner else SLOWER if group.worse else FASTER)
             text = fitted(group.text, 0.25 * far, NORMAL)
             self.sheet.text(far, middle, text, NORMAL, weight=weight, ha="right", color=colour)
             if group.strong and at:

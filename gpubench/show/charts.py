@@ -1,5 +1,7 @@
 """Chooses which charts of the results are drawn, and writes them as files. `page` and the commands call it."""
 
+import csv
+import io
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +12,7 @@ from gpubench.errors import UserError
 from gpubench.show import bars, lines
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Chart, Lines, Section
+from gpubench.studies.section import Answer, Bar, Bars, Chart, Lines, Result, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 FINDINGS = 6
 """Number of results whose charts are drawn, unless all are asked for."""
 MOST_BARS = 40
+"""Maximum height of a chart in a page, in bars."""
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
@@ -27,36 +30,49 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
     Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
     """
     paths: list[str] = []
-    charts = chosen(answer, every=every)
+    charts = _chosen(answer, every=every)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with style(theme):
             for chart in charts:
-                paths += save(figure_of(chart), folder / chart.name, answer.table(chart.cases), kinds)
+                figure = figure_of(dated(chart, answer))
+                paths += save(figure, folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
         raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
-    return [*paths, *_not_drawn(answer, charts)]
+    more = len(_chosen(answer, every=True)) - len(charts)
+    if not more:
+        return paths or ["No chart: nothing here has two figures to compare."]
+    suites = list(dict.fromkeys(section.suite for section in answer.sections))
+    one = f"; one suite: --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
+    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
 
 
-def _not_drawn(answer: Answer, charts: Sequence[Chart]) -> list[str]:
-    """Return a line with the number of other charts and the options that draw them."""
-    names = {chart.name for chart in charts}
-    suites = [section.suite for section in answer.sections for chart in charts_of(section) if chart.name not in names]
-    if not suites:
-        return []
-    of = ", ".join(dict.fromkeys(suites))
-    return [
-        f"Not drawn: {len(suites)} more, of {of}. All: --all-charts DIR; one suite: --only {suites[0]} --charts DIR."
-    ]
-
-
-def chosen(answer: Answer, *, every: bool) -> list[Chart]:
+def _chosen(answer: Answer, *, every: bool) -> list[Chart]:
     """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
-    of_results = [charts for result in answer.results if (charts := worth_drawing(result.charts))]
-    charts = [chart for charts in of_results[: None if every else FINDINGS] for chart in charts]
+    charts = [chart for result in answer.results for chart in result.charts] if every else first_charts(answer.results)
     if every or not charts:
         charts += [chart for section in answer.sections for chart in section.charts]
     return worth_drawing(charts)
+
+
+def first_charts(results: Sequence[Result]) -> list[Chart]:
+    """Return the charts of the first results that have some, without those that repeat another."""
+    charts = [kept for result in results if (kept := [c for c in worth_drawing(result.charts) if not _repeats(c)])]
+    return list(itertools.chain.from_iterable(charts[:FINDINGS]))
+
+
+def _repeats(chart: Chart) -> bool:
+    """Return whether it has only ratios without intervals: the chart of both sides has them as text."""
+    if not isinstance(chart, Bars) or chart.reference is None:
+        return False
+    return not any(bar.interval for group in chart.groups for bar in group.bars)
+
+
+def charts_of(section: Section) -> list[Chart]:
+    """Return the charts of a section's first results, and its own unless one of a result has the same cases."""
+    charts = first_charts(section.results)
+    cases = {chart.cases for chart in charts} - {frozenset()}
+    return worth_drawing([*charts, *(chart for chart in section.charts if chart.cases not in cases)])
 
 
 def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
@@ -64,10 +80,12 @@ def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
     return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
 
 
-def charts_of(section: Section, most: int | None = None) -> list[Chart]:
-    """Return the charts of a section and of its results, or of the first `most`, that show more than one figure."""
-    of_results = [charts for result in section.results if (charts := worth_drawing(result.charts))]
-    return worth_drawing([*itertools.chain.from_iterable(of_results[:most]), *section.charts])
+def dated(chart: Chart, answer: Answer) -> Chart:
+    """Return the chart with the dates of its rows in its foot, where they have them."""
+    rows = csv.DictReader(io.StringIO(answer.table(chart.cases).decode()))
+    days = sorted({day for row in rows if (day := (row.get("started") or "")[:10])})
+    span = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
+    return replace(chart, foot="; ".join(filter(None, [chart.foot.rstrip(". "), span])))
 
 
 def _figures(chart: Chart) -> int:
@@ -93,10 +111,9 @@ def drawn(chart: Chart) -> Chart:
         return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
-    groups = _kept(chart.groups)
-    more = sum(len(group.bars) for group in chart.groups) - sum(len(group.bars) for group in groups)
-    subtitle = f"{chart.subtitle}; logarithmic axis" if bars.logarithmic(chart) else chart.subtitle
-    return replace(chart, groups=groups, subtitle=subtitle, foot=_foot(chart, more))
+    if bars.logarithmic(chart):
+        chart = replace(chart, subtitle=f"{chart.subtitle}; logarithmic axis")
+    return bars.shortened(replace(chart, foot=_foot(chart, 0)), MOST_BARS)
 
 
 def _foot(chart: Chart, more: int) -> str:
@@ -123,13 +140,3 @@ def _in_unit(chart: Bars) -> Bars:
         subtitle=chart.subtitle.replace("Seconds", unit.capitalize()).replace("seconds", unit),
         unit="",
     )
-
-
-def _kept(groups: Sequence[BarGroup]) -> tuple[BarGroup, ...]:
-    """Return the first groups, with at most MOST_BARS bars together, and the groups that are means."""
-    count, kept = 0, list[BarGroup]()
-    for group in groups:
-        count += len(group.bars)
-        if group.strong or count <= MOST_BARS or not kept:
-            kept.append(replace(group, bars=group.bars[:MOST_BARS]))
-    return tuple(kept)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import gpubench
 from gpubench.printed import shown
 from gpubench.show.numbers import interval_text, text_of
-from gpubench.studies.section import DECIDED, Column, Estimate, Table, Value
+from gpubench.studies.section import DECIDED, Column, Table, Value
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,13 +24,13 @@ ASSETS = files("gpubench.show") / "assets"
 
 @dataclass(frozen=True)
 class HtmlCell:
-    """A cell of a table: its text, its key for sorting, and its link."""
+    """A cell of a table: its text and its link."""
 
     text: str
     beside: str = ""
     """Small text after it: an interval, a mark."""
-    value: str | None = None
-    """The number to sort by, empty where there is none; None for texts."""
+    value: str = ""
+    """The number to sort by, where the text does not begin with it."""
     kind: str = ""
     """CSS class."""
     href: str = ""
@@ -55,41 +55,39 @@ class Grid:
     """A table as texts, for a template."""
 
     name: str
-    heads: Sequence[tuple[Column, str]]
-    """Columns with their CSS class."""
+    caption: str
+    columns: Sequence[Column]
     lines: Sequence[HtmlLine]
+
+    @property
+    def classes(self) -> str:
+        """CSS classes that align the columns with numbers to the right: `n2` is the second column."""
+        return " ".join(f"n{at}" for at, column in enumerate(self.columns, start=1) if column.unit)
 
 
 def grid_of(table: Table) -> Grid:
-    """Return the table as texts."""
-    lines = [
-        HtmlLine([cell_of(value, column) for value, column in zip(line, table.columns, strict=True)])
-        for line in table.lines
-    ]
-    return Grid(table.name, heads_of(table.columns), lines)
-
-
-def heads_of(columns: Sequence[Column]) -> list[tuple[Column, str]]:
-    """Return each column with its CSS class."""
-    return [(column, kind_of(column)) for column in columns]
-
-
-def kind_of(column: Column) -> Literal["number", "note", ""]:
-    """Return the CSS class of a column's cells."""
-    return "number" if column.unit else "note" if column.note else ""
+    """Return the table as texts, without empty columns. Texts that are equal in all lines are in the caption."""
+    caption, kept = [], []
+    for at, column in enumerate(table.columns):
+        texts = {text_of(line[at], column) for line in table.lines}
+        if at and len(table.lines) > 1 and len(texts) == 1 and not column.unit:
+            caption += [f"{column.name} {text}" for text in texts if text]
+        elif texts - {""}:
+            kept.append(at)
+    columns = [table.columns[at] for at in kept]
+    lines = [HtmlLine([cell_of(line[at], table.columns[at]) for at in kept]) for line in table.lines]
+    return Grid(table.name, ", ".join([table.name, *caption]), columns, lines)
 
 
 def cell_of(
     value: Value, column: Column, href: str = "", *, outside: bool = False, bar: tuple[int, ...] = ()
 ) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`."""
-    kind = kind_of(column)
-    figure = value.value if isinstance(value, Estimate) else value
     return HtmlCell(
         text=text_of(value, column),
         beside=interval_text(value, column),
-        value=repr(float(figure)) if isinstance(figure, int | float) else "" if kind == "number" else None,
-        kind=str(value) if value in DECIDED else kind,
+        value=repr(value) if column.unit == "bytes" else "",
+        kind=str(value) if value in DECIDED else "note" if column.note else "",
         href=href,
         outside=outside,
         bar=bar,

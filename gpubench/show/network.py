@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.show.numbers import significant
-from gpubench.show.terminal import WIDTH, table_lines, wrapped
+from gpubench.show.terminal import line_width, table_lines, wrapped
 from gpubench.studies.section import Column, Table
 
 MOST = 22
@@ -166,7 +166,7 @@ def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
     """Return the lines of the screen, with `every` layer or with blocks."""
     yield from wrapped(f"{network.title}: {network.headline}.")
     yield ""
-    yield from table_lines(_layers_table(network) if every else _blocks_table(network), WIDTH)
+    yield from table_lines(_layers_table(network) if every else _blocks_table(network), line_width())
     if any(layer.block for layer in network.layers) and not every:
         yield "+: residual block; after |: layers on its shortcut (none: identity)."
     yield ""
@@ -212,15 +212,15 @@ def _schedule(network: NetworkSummary) -> Iterator[str]:
         values = next(iter(moving.values()))
         highest = max(values, key=values.__getitem__)
         step = -(-network.epochs // EPOCHS)
-        room = min(BAR, WIDTH - 10 - sum(len(name) + 2 for name in moving))
+        room = min(BAR, line_width() - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
         evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
         # The highest value replaces its neighbours.
         for at in sorted({highest, *(at for at in evenly if abs(at - highest) > step / 4)}):
             bar = "#" * round(room * max(values[at], 0.0) / (values[highest] or 1.0))
             lines.append((f"{round(at, 1):,.9g}", *(column[at] for column in moving.values()), bar))
-        columns = Column("epoch"), *(Column(name, "rate") for name in moving), Column("")
-        yield from table_lines(Table("schedule", columns, tuple(lines)), WIDTH)
+        heads = Column("epoch"), *(Column(name, "rate") for name in moving), Column("")
+        yield from table_lines(Table("schedule", heads, tuple(lines)), line_width())
     for name, points in network.schedule.items():
         if not moves(points):
             yield f"{name} {points[0][1]:g}, constant over the {network.epochs} epochs"

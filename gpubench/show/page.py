@@ -3,20 +3,25 @@
 Every text of a row is escaped. The page's content security policy allows only its built-in script and style.
 """
 
+import csv
+import gzip
 import io
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench.analysis.groups import short
 from gpubench.errors import UserError
 from gpubench.rows.embed import html_link
-from gpubench.show.charts import FINDINGS, charts_of, drawn, figure_of, worth_drawing
+from gpubench.rows.row import DIGEST
+from gpubench.show.charts import charts_of, dated, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
-from gpubench.studies.section import Answer, Chart, Section
-from gpubench.studies.words import read_of
+from gpubench.studies.section import Answer, Chart, Section, Table
+from gpubench.studies.words import listed, read_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -28,10 +33,16 @@ OPEN = 2
 WIDTH = 4.6
 """Width of a chart, in inches: its smallest text is 10 pixels high on a phone that is 390 pixels wide."""
 VARIABLES = {
-    **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar"), strict=True)),
+    **dict(zip(INK["page"], ("--bg", "--ink", "--soft", "--line", "--bar", "--same", "--bad"), strict=True)),
     BLUE["page"]: "--blue",
 }
 """CSS variable of each chart colour that differs between light and dark pages."""
+MOST_NAMED = 3
+"""Maximum cards, versions, or settings in a heading, that are named."""
+MOST_PACKED = 50_000
+"""Rows that are larger, in bytes when compressed, are in the page without their laps."""
+SETTING = re.compile(r"(?=, \w+=)")
+"""Where a setting begins in the title of a section."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -48,41 +59,91 @@ def write(answer: Answer, out: Path) -> str:
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
-def page_of(answer: Answer, home: str = "") -> str:
-    """Return the page as HTML; `home` is the address of the site's first page, empty for a single page."""
+def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
+    """Return the page as HTML; `home` and `preview` are addresses of the site's first page and of its picture."""
     from markupsafe import Markup
 
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
-    first = [chart for result in answer.results for chart in worth_drawing(result.charts)][: int(folded)]
+    first = first_charts(answer.results)[: int(folded)]
+    table = answer.table(None)
     with style("page"):
-        lead = inline(first, "lead", looks)
-        sections = [_section(number, section, looks) for number, section in enumerate(answer.sections)]
-    suites = ", ".join(dict.fromkeys(section.suite for section in answer.sections)) or "nothing to compare"
+        lead = inline([dated(chart, answer) for chart in first], "lead", looks)
+        sections = [_section(answer, number, section, looks, first) for number, section in enumerate(answer.sections)]
+    rows, whole = _linked_rows(table)
+    title, _, basis = answer.headline.partition(" (")
+    suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
         rules_of(looks),
-        title=f"gpubench: {suites}",
+        title=title if answer.results else "Nothing to compare",
+        basis=basis.removesuffix(").") if answer.results else answer.headline,
+        description=" ".join(measured_on(table)),
+        preview=preview,
+        measured_on=measured_on(table),
         answer=answer,
         read=" ".join(read_of(answer)),
         sentences=[result.sentence for result in answer.comparisons if result.sentence != answer.headline],
         first=FIRST,
-        suites=suites,
+        suites=sorted(suites.items(), key=lambda suite: suite[1]),
         sections=sections,
         folded=folded,
         lead=lead,
-        link=Markup(html_link(answer.table(None))),
+        link=Markup(html_link(rows)),
+        whole=whole,
         home=home,
     )
 
 
-def _section(number: int, section: Section, looks: dict[str, str]) -> dict[str, Any]:
-    """Return a section with its charts and tables, as the template needs them."""
+def measured_on(table: bytes) -> list[str]:
+    """Return the cards, the software and the dates of rows in words, one sentence each; `table` is their CSV."""
+    rows = list(csv.DictReader(io.StringIO(table.decode())))
+    cards = Counter(short(row["card"]) for row in rows if row.get("card"))
+    facts = [_counted([card for card, _ in cards.most_common()], "cards")] if cards else []
+    for name in ("driver", "torch"):
+        values = dict.fromkeys(row[name] for row in rows if row.get(name))
+        facts += [f"{name} {_counted(list(values), 'versions')}"] if values else []
+    days = sorted({row["started"][:10] for row in rows if row.get("started")})
+    facts += [" to ".join(dict.fromkeys([days[0], days[-1]]))] if days else []
+    return [f"{fact}." for fact in facts]
+
+
+def _counted(names: Sequence[str], what: str) -> str:
+    """Return the first names, and how many others there are."""
+    more = len(names) - MOST_NAMED
+    return listed(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more {what}"
+
+
+def _linked_rows(table: bytes) -> tuple[bytes, bool]:
+    """Return the rows for the page, and whether they are whole: many rows are without their laps, which are long."""
+    if len(gzip.compress(table, 6)) <= MOST_PACKED:
+        return table, True
+    rows = list(csv.reader(io.StringIO(table.decode())))
+    kept = [at for at, name in enumerate(rows[0]) if name not in {"laps", DIGEST}]
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([row[at] for at in kept] for row in rows)
+    return out.getvalue().encode(), False
+
+
+def _section(
+    answer: Answer, number: int, section: Section, looks: dict[str, str], drawn_above: Sequence[Chart]
+) -> dict[str, Any]:
+    """Return a section with its tables and the charts that are not above it, as the template needs them."""
+    head, *settings = SETTING.split(section.title)
+    more = len(settings) - MOST_NAMED
+    charts = [dated(chart, answer) for chart in charts_of(section) if chart not in drawn_above]
+    title = section.title if more <= 0 else f"{head}{''.join(settings[:MOST_NAMED])} and {more} more settings"
     return {
         "section": section,
-        "charts": inline(charts_of(section, FINDINGS), f"c{number}", looks),
-        "tables": [grid_of(table) for table in section.tables],
+        "title": title,
+        "charts": inline(charts, f"c{number}", looks),
+        "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or _has_several(table)],
     }
+
+
+def _has_several(table: Table) -> bool:
+    """Return whether a cell has the figures of several trials."""
+    return any(isinstance(value, tuple) and len(value) > 1 for line in table.lines for value in line)
 
 
 def inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> "list[tuple[Chart, Markup]]":

@@ -87,7 +87,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet with the texts of the chart and at least `needed` inches of height to draw on."""
+    """Return a sheet with the texts of the chart; `framed`: of SIZE, else with `needed` inches of height to draw on."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")
@@ -103,7 +103,7 @@ def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, 
     top = edge + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle) + KEY_LINE * rows
     top += 0.16 if framed else 0.06
     below = edge + FOOT_LINE * len(foot or [framed] * framed)
-    height = max(SIZE[1] * framed, top + needed + below)
+    height = SIZE[1] if framed else top + needed + below
     figure = Figure(figsize=(width, height))
     figure.patch.set_visible(framed)
     axes = figure.add_axes((0, 0, 1, 1), zorder=2)

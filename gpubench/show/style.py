@@ -28,12 +28,14 @@ STYLE = {
     "svg.hashsalt": "gpubench",
 }
 INK = {
-    "light": ("#ffffff", "#1b1f24", "#555555", "#dddddd", "#aab2bb"),
-    "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44", "#56616d"),
+    "light": ("#ffffff", "#1b1f24", "#555555", "#dddddd", "#aab2bb", "#005a8d", "#a33b00"),
+    "dark": ("#14181d", "#e6edf3", "#9aa5b1", "#343b44", "#56616d", "#6cc4f5", "#ff9d5c"),
     # An HTML page replaces these with CSS variables, which differ between light and dark.
-    "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc"),
+    "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc", "#005a8e", "#a33b01"),
 }
-"""Colours of the background, text, secondary text and lines, grid, and grey bars."""
+"""Colours of the background, text, secondary text and lines, grid, grey bars, and ratios that are faster or slower."""
+FASTER, SLOWER = "axes.labelcolor", "axes.titlecolor"
+"""Settings with the colours of the text of ratios."""
 BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}
 """The first colour of each theme."""
 
@@ -42,9 +44,19 @@ def themed(theme: str) -> dict[str, object]:
     """Return the settings of the theme `light`, `dark` or `page`; `patch.facecolor` is the colour of grey bars."""
     from cycler import cycler
 
-    names = ("figure.facecolor", "text.color", "axes.edgecolor", "grid.color", "patch.facecolor")
+    names = ("figure.facecolor", "text.color", "axes.edgecolor", "grid.color", "patch.facecolor", FASTER, SLOWER)
     cycle = cycler(color=[BLUE[theme], *COLOURS[1:]])
     return {**STYLE, **dict(zip(names, INK[theme], strict=True)), "axes.prop_cycle": cycle}
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours by WCAG 2, from 1 to 21."""
+    lights = []
+    for colour in (one, other):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+    return max(lights) / min(lights)
 
 
 @contextmanager

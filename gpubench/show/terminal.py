@@ -8,17 +8,18 @@ from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import interval_text, significant, text_of
-from gpubench.studies.section import Answer, Column, Result, Section, Table
-from gpubench.studies.words import gain, read_of
+from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
+from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 WIDTH, LINES = 79, 25
+NARROW = 60
+"""In fewer characters a table of results would be unreadable."""
 NAME, FROM = 36, 16
 """Maximum width of a model's name, and minimum width of the column `from`, in characters."""
 FOLDS = 3
 """Maximum lines of a text in a table."""
 MOST = 12
 """Maximum results on the screen."""
-COLUMNS = ("speedup", "95%", "verdict", "what", "from")
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LONGEST = 34
@@ -32,24 +33,36 @@ LEGEND = {
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
-def screen(answer: Answer, *, in_full: bool = False) -> list[str]:
-    """Return one screen of results: at most LINES lines of at most WIDTH characters.
+def line_width() -> int:
+    """Return the number of characters in a line: WIDTH, or fewer in a narrow terminal."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH + 1, LINES)).columns - 1)
+
+
+def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
+    """Return one screen of results: lines of at most `width` characters, at most LINES of them if that is WIDTH.
 
     `in_full`: every section is printed below it.
     """
-    head = [*wrapped(answer.headline)[:4], ""]
+    width = width or line_width()
+    most = LINES * WIDTH // width
+    head = [*wrapped(answer.headline, width)[: 4 * WIDTH // width], ""]
     results = answer.comparisons[:MOST]
-    by_model = _by_model(results, duration if answer.unit == "s" else significant)
-    tail = ["", *_tail(answer, results, in_full=in_full), CHARTS]
-    if by_model and len(head) + len(by_model) + len(tail) <= LINES:
-        return [*head, *by_model, *tail]
-    while results:
-        tail = ["", *_tail(answer, results, in_full=in_full), CHARTS]
-        table = list(_results(results, answer.gain))
-        if len(head) + len(table) + len(tail) <= LINES or len(results) == 1:
-            return [*head, *table, *tail]
-        results = results[:-1]
-    return [*head[:-1], *tail]
+    own = [result for result in results if result.own]
+    in_table = own or results
+    by_model = _by_model(in_table, duration if answer.unit == "s" else significant, width)
+    listed = [result for result in results if result not in in_table] if by_model else results
+    while True:
+        tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, width, in_full=in_full)]
+        table = list(_results(listed, answer.gain, answer.unit, width)) if listed else []
+        body = [*by_model, *[""] * bool(by_model and table), *table]
+        if len(head) + len(body) + len(tail) <= most or (len(listed) == 1 and not by_model):
+            return [*head, *body, *tail]
+        if listed:
+            listed = listed[:-1]
+        elif by_model:
+            by_model, listed = [], results
+        else:
+            return [*head[:-1], *tail]
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
@@ -196,22 +209,36 @@ def folded(text: str, width: int) -> list[str]:
     return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
 
 
-def _results(results: Sequence[Result], gain: str) -> Iterator[str]:
-    """Return the table of results, headed `gain` unless a result has a figure that is not a gain."""
+def _results(results: Sequence[Result], gain: str, unit: str, width: int) -> Iterator[str]:
+    """Return the table of results, headed `gain` unless a result has a figure that is not a gain.
+
+    In a narrow terminal they are sentences.
+    """
+    if width < NARROW:
+        yield from _items([result.sentence for result in results], width)
+        return
     figures = [bool(result.figure) for result in results]
-    head = ("" if all(figures) else "value" if any(figures) else gain, *COLUMNS[1:])
-    cells = [cells_of(result) for result in results]
+    time = "time" if unit == "s" else unit
+    head = ("" if all(figures) else "value" if any(figures) else gain, "95%", time, "what", "from")
+    cells = [_line(result, unit) for result in results]
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # The columns `what` and `from` share the width that the others leave.
-    room = WIDTH - 1 - sum(width + 2 for width in widths[:3] if width) - 2
+    room = width - 1 - sum(wide + 2 for wide in widths[:3] if wide) - 2
     widths[3:] = _shares(cells, widths[3], widths[4], room)
-    columns = [at for at in range(len(head)) if any(line[at] for line in cells)]
+    used = [at for at in range(len(head)) if any(line[at] for line in cells)]
     for line, result in zip([head, *cells], [None, *results], strict=True):
         texts = list(line)
         if result and cell_len(texts[4]) > widths[4]:
             texts[4] = shown(_from(result, on=""))
-        used = [widths[at] for at in columns]
-        yield from _folded([texts[at] for at in columns], used, [at == 0 for at in columns], WIDTH)
+        yield from _folded([texts[at] for at in used], [widths[at] for at in used], [at == 0 for at in used], width)
+
+
+def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
+    """Return the line of a result: value with its signs, interval or verdict, both sides' figures, what, from."""
+    value, interval, verdict, what, origin = cells_of(result)
+    doubt = "?" if result.interval and not result.decided else ""
+    signs = f"{doubt}{'*' * bool(result.caveats)}"
+    return f"{value}{signs}", interval or verdict.removesuffix("*"), sides_of(result, unit), what, origin
 
 
 def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:
@@ -262,34 +289,32 @@ def legend(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _by_model(results: Sequence[Result], figure: Callable[[float], str]) -> list[str]:
-    """Return a table with a line per model and a column per card; empty where the results do not fit such a table.
+def _by_model(results: Sequence[Result], figure: Callable[[float], str], width: int) -> list[str]:
+    """Return a table with a line per model and both sides' figures; empty where the results do not fit such a table.
 
-    They fit if they compare one pair of cards in one suite and at most two precisions, with 1 run per card. Results
-    that compare precisions become sentences below the table.
+    They fit if they are of one suite and compare one pair of cards in at most two precisions, or the precisions of one
+    card. Other results of the same cards become sentences below the table.
     """
-    cards = sorted((result for result in results if result.kind == "card"), key=lambda card: card.precision != "fp32")
-    others = [result for result in results if result.kind != "card"]
-    parts_by_model = [{part.model: part for part in card.parts} for card in cards]
-    alike = {(card.what, card.verdict, card.settings) for card in cards}
-    plain = all(
-        not (card.unit or card.differences or card.projected or card.figure) and card.verdict == "one run"
-        for card in cards
-    )
-    unique_models = all(len(parts) == len(card.parts) for parts, card in zip(parts_by_model, cards, strict=True))
-    if not (len(alike) == 1 and len({card.where for card in cards}) == len(cards) <= 2 and plain and unique_models):
+    columns = [result for result in results if result.kind == "card"]
+    columns = columns or [result for result in results if result.kind == "precision"]
+    columns.sort(key=lambda result: result.precision != "fp32")
+    others = sorted((result for result in results if result not in columns), key=lambda result: result.kind != "buyer")
+    pairs = {(result.what if result.kind == "card" else result.where, result.settings) for result in columns}
+    is_alike = len(pairs) == 1 and len(columns) <= 2 and len({result.suite for result in results}) == 1
+    parts_by_model = [{part.model: part for part in result.parts} for result in columns]
+    has_models = all(len(parts) == len(r.parts) > 0 for parts, r in zip(parts_by_model, columns, strict=True))
+    are_figures = not any(result.unit or result.figure for result in columns)
+    if not (is_alike and has_models and are_figures and all(r.kind in {"precision", "buyer"} for r in others)):
         return []
-    if len({result.suite for result in results}) > 1 or any(other.kind != "precision" for other in others):
-        return []
-    head = ["", *(text for card in cards for text in (_short(card.baseline), _short(card.subject), "speedup"))]
+    head = ["", *(text for r in columns for text in (_short(r.baseline), _short(r.subject), "speedup"))]
     lines = []
     for model in dict.fromkeys(name for parts in parts_by_model for name in parts):
-        line = [fitted(model, NAME)]
+        line = [shortened(model, NAME)]
         for part in (parts.get(model) for parts in parts_by_model):
             line += [figure(part.baseline), figure(part.subject), gain(part.value)] if part else ["", "", ""]
         lines.append(line)
     if len(lines) > 1:
-        means = [f"{gain(card.value)}{'*' * bool(card.caveats)}" for card in cards]
+        means = [f"{gain(result.value)}{'*' * bool(result.caveats)}" for result in columns]
         lines.append(["mean", *(text for mean in means for text in ("", "", mean))])
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
     drawn = [
@@ -297,12 +322,29 @@ def _by_model(results: Sequence[Result], figure: Callable[[float], str]) -> list
         for line in [head, *lines]
     ]
     over = " " * (widths[0] + 1)
-    for at, card in enumerate(cards):
-        over += "  " + card.precision.center(sum(widths[1 + 3 * at : 4 + 3 * at]) + 4)
-    caveats = [f"* in {card.precision}: {'; '.join(card.caveats)}." for card in cards if card.caveats]
-    below = [line for text in [*caveats, *(other.sentence for other in others)] for line in wrapped(text)]
+    for at, result in enumerate(columns):
+        three = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
+        over += "  " + shortened(result.precision or result.place, three).center(three)
+    below = [line for text in [*_remarks(columns), *map(_briefly, others)] for line in wrapped(text, width)]
     drawn = [line.rstrip() for line in [over, *drawn, *([""] if below else []), *below]]
-    return drawn if max(map(cell_len, drawn)) <= WIDTH else []
+    return drawn if max(map(cell_len, drawn)) <= width else []
+
+
+def _remarks(columns: Sequence[Result]) -> Iterator[str]:
+    """Return the interval, verdict, differences and caveats of each column that has one."""
+    for result in columns:
+        texts = [f"95% {gain(result.interval[0])} to {gain(result.interval[1])}"] if result.interval else []
+        texts += [result.verdict] if result.verdict != "one run" else []
+        texts += [*result.differences, *[PROJECTED] * result.projected, *result.caveats]
+        if texts:
+            yield f"{'* ' * bool(result.caveats)}{result.precision or result.what}: {', '.join(texts)}."
+
+
+def _briefly(result: Result) -> str:
+    """Return a result as a sentence with its models, and a star for its caveats."""
+    about = ", ".join([result.on, *result.differences, *([PROJECTED] if result.projected else [])])
+    interval = f", 95%: {gain(result.interval[0])} to {gain(result.interval[1])}" if result.interval else ""
+    return f"{result.said} ({about}{interval}){'*' * bool(result.caveats)}."
 
 
 def _short(card: str) -> str:
@@ -310,7 +352,7 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
 
 
-def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterator[str]:
+def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: bool) -> Iterator[str]:
     """Return what was read, what is not on the screen, the options that print it, and the legend."""
     parts = read_of(answer)
     more = len(answer.comparisons) - len(results)
@@ -323,17 +365,23 @@ def _tail(answer: Answer, results: Sequence[Result], *, in_full: bool) -> Iterat
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(*(result.cases for result in answer.results if result.names_bound))
+        explained = frozenset[int]().union(
+            *(result.cases for result in answer.results if result.subject.startswith(BOUND))
+        )
         parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
-    yield from wrapped(" ".join(parts))
-    if any(result.baseline for result in results):
+    yield from wrapped(" ".join(parts), width)
+    if width >= NARROW and any(result.baseline for result in results):
         better = "faster" if answer.gain == "speedup" else "better"
-        signs = " ".join([f"A / B: above 1, A is {better}.", *legend(results)])
-        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."))
+        doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
+        signs = " ".join([f"A / B: above 1, A is {better}.", *doubt, *legend(results)])
+        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
+    if results:
+        yield from wrapped(CHARTS, width)
 
 
-def wrapped(text: str, width: int = WIDTH) -> list[str]:
+def wrapped(text: str, width: int | None = None) -> list[str]:
     """Return a text as lines of at most `width` characters, broken at words, without control characters."""
+    width = width or line_width()
     lines, line = [], ""
     for word in shown(text).split():
         if line and cell_len(line) + 1 + cell_len(word) > width:

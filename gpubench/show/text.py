@@ -10,7 +10,7 @@ from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.show.terminal import cells_of, legend
-from gpubench.studies.section import Answer, Bars, Chart, Estimate, Result, Section, Table, flat, flat_names
+from gpubench.studies.section import Answer, Bars, Chart, Estimate, Result, Section, Table, flat
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
@@ -88,7 +88,7 @@ def as_csv(answer: Answer) -> str:
     """Return all tables as one CSV table for a spreadsheet; its first columns name the section and the table."""
     tables = [(section, table) for section in answer.sections for table in section.tables]
     names = ["section", "study", "table", "sentence", "verdict", "value", "low", "high", "figure"]
-    names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat_names(table))]))
+    names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat(table)[0])]))
     lines: list[dict[str, Any]] = [
         {
             "section": result.suite,
@@ -104,7 +104,8 @@ def as_csv(answer: Answer) -> str:
     ]
     for section, table in tables:
         about = {"section": section.title, "study": section.study, "table": table.name}
-        lines += [about | dict(zip(flat_names(table), line, strict=True)) for line in flat(table)]
+        columns, values = flat(table)
+        lines += [about | dict(zip(columns, line, strict=True)) for line in values]
     return csv_text([shown(name) for name in names], ([_shown(line.get(name)) for name in names] for line in lines))
 
 

@@ -1,7 +1,7 @@
 """Build the answer to a question about rows: the sections of all studies (STUDIES), and all results in order."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, goals, ladder, pairs, roofline, scaling, stages, words
+from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, stages, words
 from gpubench.studies.section import Answer, Bars, Chart, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -22,6 +22,7 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "published": goals.published_sections,
     "batch": batch.sections,
     "stages": stages.sections,
+    "buyer": buyer.sections,
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
@@ -42,7 +43,7 @@ def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
 
 def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     """Return the answer that shows what was compared."""
-    sections = _finished([section for study in STUDIES.values() for section in study(compared)])
+    sections = _finished([section for study in STUDIES.values() for section in study(compared)], _own_cases(compared))
     results = in_order([result for section in sections for result in section.results])
     rows = compared.frame["case"]
 
@@ -95,9 +96,22 @@ def _rule(metric: Metric) -> str:
     )
 
 
-def _finished(sections: Sequence[Section]) -> list[Section]:
+def _own_cases(compared: Compared) -> dict[int, int]:
+    """Return for each case that was measured on a card, and not published, the number of its newest session."""
+    rows = compared.frame[(compared.frame["source"] == "") & (compared.frame["device"] != "cpu")]
+    numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
+    cases = rows.drop_duplicates(["case", "session"])
+    return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last one counts
+
+
+def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list[Section]:
     """Return the sections with distinct titles, results and chart names, sorted by their first result."""
-    results = _against_full_runs([result for section in sections for result in section.results])
+    results = [
+        replace(result, own=max((own_cases.get(case, 0) for case in result.cases), default=0))
+        for section in sections
+        for result in section.results
+    ]
+    results = _contradicting(results)
     settings = words.apart([_words(result) for result in results], [result.facts for result in results])
     names: Counter[str] = Counter()
     complete = iter([_told(result, facts, names) for result, facts in zip(results, settings, strict=True)])
@@ -117,20 +131,20 @@ def _finished(sections: Sequence[Section]) -> list[Section]:
     return sorted(named, key=lambda s: min((order[id(result)] for result in s.results), default=len(order)))
 
 
-def _against_full_runs(results: Sequence[Result]) -> list[Result]:
-    """Return the results; projections that differ from full runs of the same recipe get a caveat."""
-    full: dict[tuple[object, ...], Result] = {}
-    for result in results:
-        if result.facts.get("mode") == "full" and not result.projected:
-            full[_recipe(result)] = result
-    checked = []
-    for result in results:
-        whole = full.get(_recipe(result)) if result.projected else None
+def _contradicting(results: Sequence[Result]) -> list[Result]:
+    """Return the results; a sample and full runs of one recipe that contradict each other both get a caveat."""
+    full = {_recipe(result): at for at, result in enumerate(results) if result.facts.get("mode") == "full"}
+    checked = list(results)
+    for at, result in enumerate(results):
+        other = full.get(_recipe(result), at)
+        whole = results[other]
         low, high = result.interval or (result.value / (1 + CLOSE), result.value * (1 + CLOSE))
-        if whole and not low <= whole.value <= high:
-            caveat = f"full runs of the same recipe measured {words.gain(whole.value)}"
-            result = replace(result, caveats=(*result.caveats, caveat))
-        checked.append(result)
+        if result.projected and not whole.projected and not low <= whole.value <= high:
+            measured = f"full runs of the same recipe measured {words.gain(whole.value)}"
+            projected = f"a sample of the same recipe projects {words.gain(result.value)}"
+            checked[at] = replace(result, caveats=(*result.caveats, measured))
+            caveats = (*checked[other].caveats, projected)
+            checked[other] = replace(checked[other], caveats=caveats, contradicted=True)
     return checked
 
 

@@ -28,8 +28,15 @@ def estimate(group: Group, metric: Metric = SECONDS) -> Value:
     """Return a group's median with its interval, or its status if it has no values."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None
-    low, high = sorted(map(metric.shown, group.interval)) if group.interval else (None, None)
-    return Estimate(metric.shown(group.median), low, high)
+    return Estimate(metric.shown(group.median), *(interval_of(group, metric) or (None, None)))
+
+
+def interval_of(group: Group, metric: Metric) -> tuple[float, float] | None:
+    """Return the 95% interval of the metric; None below six trials."""
+    if not group.interval:
+        return None
+    low, high = sorted(map(metric.shown, group.interval))
+    return low, high
 
 
 def known(value: float) -> float | None:

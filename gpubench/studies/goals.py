@@ -88,8 +88,6 @@ def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
         said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
         origin=group.precision,
         figure=f"{share:.1%}",
-        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
-        source=group.source,
     )
 
 

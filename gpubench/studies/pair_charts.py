@@ -10,7 +10,7 @@ from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
 from gpubench.analysis.metrics import Metric
 from gpubench.studies import words
-from gpubench.studies.cases import behind, estimate, policy_text
+from gpubench.studies.cases import behind, estimate, interval_of, policy_text
 from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Part, Result
 
 
@@ -21,8 +21,18 @@ def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
         BarGroup(
             part.model,
             (
-                Bar(result.baseline, part.baseline, note=_note(part, part.baseline_batch, part.baseline_marks)),
-                Bar(result.subject, part.subject, note=_note(part, part.subject_batch, part.subject_marks)),
+                Bar(
+                    result.baseline,
+                    part.baseline,
+                    part.baseline_interval,
+                    note=_note(part, part.baseline_batch, part.baseline_marks),
+                ),
+                Bar(
+                    result.subject,
+                    part.subject,
+                    part.subject_interval,
+                    note=_note(part, part.subject_batch, part.subject_marks),
+                ),
             ),
             f"{words.gain(part.value)}x",
             worse=part.value < 1,
@@ -39,11 +49,20 @@ def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
     recipe = f"{_recipe(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
+    foot = words.origin(groups)
     bars = Bars(
-        f"{stem}-seconds", result.said, times, tuple(bar_groups), "s", winner=result.subject, cases=result.cases
+        f"{stem}-seconds",
+        result.said,
+        times,
+        tuple(bar_groups),
+        "s",
+        winner=result.subject,
+        foot=foot,
+        cases=result.cases,
     )
-    ratios = Bars(f"{stem}-speedup", result.said, speedups, tuple(dots), "ratio", reference=1.0, cases=result.cases)
-    return bars, ratios
+    return bars, Bars(
+        f"{stem}-speedup", result.said, speedups, tuple(dots), "ratio", reference=1.0, foot=foot, cases=result.cases
+    )
 
 
 def _note(part: Part, size: float, marks: str) -> str:
@@ -65,7 +84,7 @@ def _recipe(result: Result, groups: Sequence[Group]) -> str:
     if not known:
         return f"a full run of {result.suite}"
     count = epochs.pop()
-    return f"{count:.0f} epoch{'s' * (count != 1)} of {data.pop()}"
+    return f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}"
 
 
 def charts_of(workload: Workload, compared: Compared) -> Iterator[Chart]:
@@ -111,5 +130,4 @@ def _bar(group: Group, metric: Metric) -> Bar:
     figure = estimate(group, metric)
     if not isinstance(figure, Estimate):
         return Bar(name, None, text=str(figure or "no figure"))
-    ends = (figure.low, figure.high) if figure.low is not None and figure.high is not None else None
-    return Bar(name, figure.value, ends, note=", ".join(sorted(group.marks)))
+    return Bar(name, figure.value, interval_of(group, metric), note=", ".join(sorted(group.marks)))

@@ -10,9 +10,9 @@ from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import short, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.verdicts import Comparison
+from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, policy_text
+from gpubench.studies.cases import behind, cases_table, evidence_table, interval_of, policy_text
 from gpubench.studies.pair_charts import charts_of, pictures
 from gpubench.studies.section import (
     DECIDED,
@@ -120,7 +120,7 @@ def _result(
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), stats.mean_interval(ratios)
+    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
@@ -151,7 +151,7 @@ def _result(
             filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        differences=tuple(_differences(comparisons)),
+        differences=tuple(differences_of(comparisons)),
         caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
         projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
@@ -161,6 +161,11 @@ def _result(
         unit="" if metric.name in {"seconds", "rate"} else metric.title,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
+
+
+def mixed_name(precision: str) -> str:
+    """Return the precision's name; the usual mixed ones are called mixed."""
+    return "mixed" if precision in {MASTER, "fp16", "bf16"} else precision
 
 
 def _is_mixed(workload: Workload) -> bool:
@@ -195,7 +200,10 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
-        *(", ".join(sorted(group.marks)) for group in (c.subject, c.other)),
+        ", ".join(sorted(c.subject.marks)),
+        ", ".join(sorted(c.other.marks)),
+        interval_of(c.subject, metric),
+        interval_of(c.other, metric),
     )
 
 
@@ -219,7 +227,7 @@ def _sentence(
     return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
-def _differences(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     if any(group.mode == "quick" for group in groups):
         yield "quick mode"
@@ -228,6 +236,8 @@ def _differences(comparisons: Sequence[Comparison]) -> Iterator[str]:
     sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
     if any(one != other for one, other in sizes if one == one and other == other):
         yield "batches differ"
+    if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
+        yield OUT_OF_TURN
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
-         "roofline")  # fmt: skip
+         "buyer", "roofline")  # fmt: skip
 """Kinds of result, in the order in which they are shown."""
 DECIDED = frozenset(
     {
@@ -64,21 +64,16 @@ class Table:
         """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
         import pandas as pd
 
-        return pd.DataFrame(list(flat(self)), columns=flat_names(self))
+        names, lines = flat(self)
+        return pd.DataFrame(lines, columns=names)
 
 
-def flat_names(table: Table) -> list[str]:
-    """Return the names of the columns of `flat`."""
-    names = []
-    for at, column in enumerate(table.columns):
-        split = any(isinstance(line[at], Estimate) for line in table.lines)
-        names += [column.name, f"{column.name} low", f"{column.name} high"] if split else [column.name]
-    return names
-
-
-def flat(table: Table) -> list[list[str | int | float | None]]:
-    """Return the lines, with estimates split into value, low and high."""
+def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]:
+    """Return the names of the columns and the lines, with estimates split into value, low and high."""
     split = [any(isinstance(line[at], Estimate) for line in table.lines) for at in range(len(table.columns))]
+    names = []
+    for column, apart in zip(table.columns, split, strict=True):
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if apart else [column.name]
     lines = []
     for line in table.lines:
         cells: list[str | int | float | None] = []
@@ -89,7 +84,7 @@ def flat(table: Table) -> list[list[str | int | float | None]]:
                 plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
                 cells += [plain, None, None] if apart else [plain]
         lines.append(cells)
-    return lines
+    return names, lines
 
 
 @dataclass(frozen=True)
@@ -207,6 +202,9 @@ class Part:
     subject_marks: str = ""
     baseline_marks: str = ""
     """Marks of the trials of a side."""
+    subject_interval: tuple[float, float] | None = None
+    baseline_interval: tuple[float, float] | None = None
+    """95% interval of a side's figure."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +242,8 @@ class Result:
     """How its rows were made, and other differences between its sides."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
+    contradicted: bool = False
+    """Whether a sample of its recipe projects another figure: then its last caveat, which does not move it down."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -254,6 +254,8 @@ class Result:
     """Numbers of the cases that it compares."""
     source: str = ""
     """Where its figures were published."""
+    own: int = 0
+    """Number of its newest session among those of cards, in the order of the rows; 0 if published, or of a CPU."""
     unit: str = ""
     """Name of the compared metric, unless it is a speed."""
     figure: str = ""
@@ -270,11 +272,6 @@ class Result:
     def says_why(self) -> bool:
         """Return whether it explains a figure instead of comparing two."""
         return self.kind == "roofline"
-
-    @property
-    def names_bound(self) -> bool:
-        """Return whether it names the bottleneck of its cases."""
-        return self.says_why and self.subject.startswith(BOUND)
 
     @property
     def decided(self) -> bool:
@@ -379,19 +376,26 @@ class Answer:
 
 
 def in_order(results: Sequence[Result]) -> list[Result]:
-    """Return the results by kind (ASKED): decided ones first, then without caveats, with an interval, measured, best.
+    """Return the user's own results of cards first, the newest session before others; then by kind (ASKED).
 
-    The results of a pair are kept together, at the place of the first.
+    Of a kind: decided ones, then those without caveats, with an interval, measured, best. The results of a pair are
+    kept together, at the place of the first.
     """
 
     def worth(result: Result) -> tuple[object, ...]:
-        return not result.decided, bool(result.caveats), not result.interval, bool(result.source), -result.value
+        return (
+            not result.decided,
+            len(result.caveats) > result.contradicted,
+            not result.interval,
+            bool(result.source),
+            -result.value,
+        )
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
     for result in sorted(results, key=worth):
         first.setdefault(_pair(result), worth(result))
 
-    return sorted(results, key=lambda f: (ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
+    return sorted(results, key=lambda f: (-f.own, ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
 
 
 def _pair(result: Result) -> tuple[str, ...]:

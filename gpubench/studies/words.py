@@ -4,11 +4,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
@@ -17,6 +17,10 @@ from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
 """Maximum lengths, in characters, of a name, a setting and a caveat."""
+MOST_NAMED = 3
+"""Maximum versions or batches that the foot of a chart names."""
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
+"""Names of datasets as their authors write them; other data have the name that is in the rows."""
 PROJECTED = "projected from a sample"
 MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
 """Words for marks of trials; other marks are shown as they are."""
@@ -48,6 +52,11 @@ def times(value: float) -> str:
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
+
+
+def data_name(data: str) -> str:
+    """Return the names of the data of a row, such as `CIFAR-10 and CIFAR-100`."""
+    return listed(DATA_NAMES.get(part, part) for part in data.split("+"))
 
 
 def listed(names: Iterable[str]) -> str:
@@ -92,6 +101,18 @@ def basis(result: Result) -> str:
     )
 
 
+def sides_of(result: Result, unit: str) -> str:
+    """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
+    if not result.parts:
+        return ""
+    sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    if unit == "s":
+        seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
+        sides = [side / seconds for side in sides]
+    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
+    return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
+
+
 def author(source: str) -> str:
     """Return who published a figure, from its source."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
@@ -127,21 +148,24 @@ def settings_of(suite: str, version: object, model: str, params: str) -> dict[st
     }
 
 
-def result_of(group: Group, kind: str, subject: str, value: float, *, said: str, **more: Any) -> Result:
+def result_of(group: Group, kind: str, subject: str, value: float, figure: str, said: str, origin: str) -> Result:
     """Return a result about one group, which is not compared with another one."""
     return Result(
         kind=kind,
         suite=group.suite,
         subject=subject,
         value=value,
+        figure=figure,
         said=said,
+        origin=origin,
         models=(group.model,),
         trials=(max(group.trials, 1), 0),
         facts=facts_of(group),
+        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
         caveats=caveats_of([group]),
         projected=group.measured == "projected",
         cases=group.cases,
-        **more,
+        source=group.source,
     )
 
 
@@ -184,7 +208,7 @@ def title_of(groups: Sequence[Group]) -> str:
         values = {text_of(group.row[column]) for group in groups}
         return values.pop() if len(values) == 1 else ""
 
-    epochs, data, processes = common("epochs"), common("data"), common("processes")
+    epochs, data, processes = common("epochs"), data_name(common("data")), common("processes")
     length = f"{epochs} epoch{'s' * (epochs != '1')}" if epochs else ""
     parts = [f"{length} of {data}" if length and data else length or data]
     parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
@@ -278,7 +302,7 @@ def remarks_of(groups: Iterable[Group]) -> list[str]:
 
 
 def origin(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch versions and sources."""
+    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(group.source for group in groups if group.source)
@@ -286,9 +310,10 @@ def origin(groups: Sequence[Group]) -> str:
         f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]
     facts += marks_of(groups)
-    facts += (
-        [f"torch {' and '.join(versions)}"] if (versions := dict.fromkeys(c.torch for c in groups if c.torch)) else []
-    )
+    for name in ("torch", "driver", "batch"):
+        values = dict.fromkeys(text_of(group.row["batch_size" if name == "batch" else name]) for group in groups)
+        values.pop("", None)
+        facts += [f"{name} {listed(values)}"] if 0 < len(values) <= MOST_NAMED else []
     return shown("; ".join([*facts, *sources]))
 
 

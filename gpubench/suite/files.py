@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpubench.errors import UserError
 from gpubench.suite import timed_code
-from gpubench.suite.suite import COMMON_PARAMS, STUDIES, ParamValue, Suite
+from gpubench.suite.suite import COMMON_PARAMS, STUDIES, Param, ParamValue, Suite
 
 DOCS = "see docs/adding-a-suite.md"
 
@@ -114,7 +114,7 @@ def load(path: Path) -> LoadedSuite:
     except OSError as error:
         raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
     except SyntaxError as error:
-        raise UserError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
+        raise UserError(f"{error.filename or path}, line {error.lineno or 1}: {error.msg}") from None
     except UserError:
         raise
     except (Exception, SystemExit) as error:
@@ -143,6 +143,9 @@ def _check(path: Path, suite: Suite) -> None:
     """Raise UserError if parts of a suite's declaration contradict each other."""
     if not suite.models:
         raise UserError(f"{path}: SUITE names no model")
+    for name, param in suite.params.items():
+        if not (name.isidentifier() and isinstance(param, Param)):
+            raise UserError(f"{path}: SUITE has the parameter {name!r}: names have no spaces, values are Param(...)")
     if unknown := set(suite.studies) - set(STUDIES):
         raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
     if "ablation" in suite.studies and "plain" not in suite.models:

@@ -55,6 +55,7 @@ PRECISIONS: Mapping[str, Precision] = {
         Precision("bf16", _BF16, "bf16", autocast="bfloat16"),
         Precision("fp16-master", _FP16, "fp16", weights="float16", masters=True, scaled=True),
         Precision("fp16-pure", _FP16, "fp16", weights="float16"),
+        Precision("bf16-pure", _BF16, "bf16", weights="bfloat16"),
     )
 }
 """By name, in the order `--precision all` runs them."""

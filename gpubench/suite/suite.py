@@ -62,7 +62,9 @@ _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision
 # Fixed, recorded and the same for all precisions; every suite accepts them through --set.
 COMMON_PARAMS: Mapping[str, Param] = {
     "threads": Param(0, "CPU threads that torch computes with; 0: torch's default"),
-    "cudnn_benchmark": Param(True, "let cuDNN try its algorithms and keep the fastest"),
+    "cudnn_benchmark": Param(
+        True, "let cuDNN try its algorithms and keep the fastest; false on ROCm, where it takes minutes"
+    ),
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from types import SimpleNamespace
-from typing import Any, Literal
+from types import SimpleNamespace, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gpubench.suite.suite import ParamValue
 
+MOST_INTEGER = 2**63
+"""Largest whole number in a result."""
 Mode = Literal["sampled", "full", "quick", "probe"]
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
@@ -18,6 +20,8 @@ def rnn_refusal(precision: str, device: str) -> str:
     """
     if precision == "bf16" and device.startswith("cuda"):
         return "torch's autocast computes RNNs in fp16 on CUDA, not in bf16; ask for fp16"
+    if precision == "bf16-pure" and device.startswith("cuda"):
+        return "not all releases of cuDNN have RNNs in bf16; ask for fp16-pure"
     return ""
 
 
@@ -244,6 +248,11 @@ class Measurement:
         return self.status == "failed" and self.fault == "diverged"
 
 
+Record = TypeVar("Record", Lap, Measurement)
+HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
+"""Types of the fields, by class."""
+
+
 def trial_to_json(trial: Trial) -> dict[str, Any]:
     """Return the trial as plain data, to be sent to the child."""
     return asdict(trial)
@@ -258,7 +267,31 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
 
 
 def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
-    """Return the measurement that the child sent; raises TypeError for an unknown field."""
-    laps = tuple(Lap(**lap) for lap in data.get("laps", ()))
+    """Return the measurement that the child sent; raises TypeError for an unknown field or a value of another type."""
+    laps = tuple(_checked(Lap(**lap)) for lap in data.get("laps", ()))
     fields = {name: value for name, value in data.items() if name != "telemetry"}
-    return Measurement(**{**fields, "laps": laps, "table": tuple(data.get("table", ()))})
+    return _checked(Measurement(**{**fields, "laps": laps, "table": tuple(data.get("table", ()))}))
+
+
+def _checked(record: Record) -> Record:
+    """Return the record; raises TypeError if a field has a value of another type."""
+    for name, hint in HINTS[type(record).__name__].items():
+        if not _is(getattr(record, name), hint):
+            raise TypeError(f"{name} is {getattr(record, name)!r:.100}")
+    return record
+
+
+def _is(value: object, hint: type) -> bool:
+    """Return whether the value has the type of the hint. Any number may stand for another."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return value in parts
+    if kind is UnionType or kind is Union:
+        return any(_is(value, part) for part in parts)
+    if kind is tuple:
+        return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
+    if kind is Mapping:
+        return isinstance(value, Mapping) and all(_is(item, parts[1]) for item in value.values())
+    if isinstance(value, int) and abs(value) > MOST_INTEGER:
+        return False
+    return isinstance(value, (int, float) if hint in (int, float) else hint)

@@ -5,10 +5,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import torch
 
 from gpubench.hardware import environment
@@ -97,6 +99,7 @@ def _cuda(kind: str, index: int) -> Device:
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
     uuid = str(getattr(properties, "uuid", ""))
+    integrated = bool(getattr(properties, "is_integrated", False))
     return Device(
         f"{kind}:{index}",
         kind,
@@ -109,7 +112,9 @@ def _cuda(kind: str, index: int) -> Device:
         problem=problem,
         uuid=uuid,
         bus=bus_address(properties),
-        integrated=bool(getattr(properties, "is_integrated", False)),
+        integrated=integrated,
+        available_bytes=int(psutil.virtual_memory().available) if integrated else None,
+        rocm=bool(torch.version.hip),
     )
 
 
@@ -177,7 +182,9 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     torch.accelerator.set_device_index(device.index or 0)
     torch.zeros(1, device=device)
     if memory_limit_bytes and device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
+        free = total = torch.cuda.get_device_properties(device).total_memory
+        with suppress(RuntimeError):  # it may fail on integrated cards
+            free, total = torch.cuda.mem_get_info(device)
         # This includes memory of other programs; a context alone is never larger than LARGEST_CONTEXT_BYTES.
         context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
         share = max(0.0, memory_limit_bytes - context) / total
@@ -218,11 +225,13 @@ class MemoryUse:
 
     In the first steps cuDNN tries algorithms; torch allocates a workspace for each, or frees its cache and retries
     (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured after the first lap of
-    training, and retries over the steps on a resident batch.
+    training, and retries over the steps on a resident batch. The watched steps, whose memory is that of a profiler or
+    of uncompiled code, are in neither.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
+        self._peak_before: int | None = None
         self.resting_bytes: int | None = None
         """Memory allocated between two steps: weights, optimizer, data. None if unknown."""
 
@@ -233,13 +242,26 @@ class MemoryUse:
 
     def resting(self) -> None:
         """Read the resting memory, before the steps on a resident batch."""
-        self._retries_before = self._all_retries()
+        self._peak_before = self._peak()
         if self._device.type == "cuda":
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
+    def watched(self) -> None:
+        """Leave out what the watched steps did."""
+        self._retries_before = self._all_retries()
+        self.trained()
+
     @property
     def peak_bytes(self) -> int | None:
-        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory."""
+        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory.
+
+        On a CPU it is the peak before the watched steps: it cannot be reset.
+        """
+        if self._device.type == "cuda" and self._peak_before is not None:
+            return max(self._peak_before, self._peak() or 0)
+        return self._peak() if self._peak_before is None else self._peak_before
+
+    def _peak(self) -> int | None:
         kind = self._device.type
         if kind == "cpu":
             return peak_resident_bytes()

@@ -1,5 +1,6 @@
 """Counts the work of one training step: FLOPs, bytes moved and calls, computed from shapes. Measures no time."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -10,13 +11,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.operands import Call, family_of
+from gpubench.training.operands import Call, family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Calls that only allocate memory or rename it. Views are recognised by `is_view`."""
 
 PICKS = {"embedding", "index", "index_select", "gather", "take"}
 """Calls that read only as many bytes of their first operand as they return."""
+
+PRODUCTS = re.compile(r"_int_mm|_scaled_mm(_v2)?|(_scaled)?_grouped_mm(_v2)?")
+"""Matrix products of the first two operands that torch has no formula for, or not in every release."""
 
 TENSOR_CORE_MULTIPLE = 8
 """Tensor cores need dimensions of 16-bit products that are multiples of it (NVIDIA, Deep Learning
@@ -52,16 +56,20 @@ class Work(TorchDispatchMode):
         return None if self.unseen or not self._flops else self._flops
 
     def __torch_dispatch__(
-        self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Run the call, then count it."""
+        """Run the call, then count it. Tensor subclasses first make their calls on plain tensors, which are counted."""
+        if have_subclass(types):
+            return NotImplemented
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func.__name__.partition(".")[0]
         if not getattr(func, "is_view", False) and name not in UNTOUCHED:
             self.calls += 1
             self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
-        formula = self._formulas.get(getattr(func, "overloadpacket", None))
+        formula: Callable[..., int] | None = self._formulas.get(getattr(func, "overloadpacket", None))
+        if PRODUCTS.fullmatch(name):
+            formula = product_flops
         if formula is not None:
             self._count(name, args, lambda: int(formula(*args, **kwargs, out_val=out)))
         elif family_of(name):
@@ -103,6 +111,12 @@ def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
         yield
 
 
+def product_flops(a: torch.Tensor, b: torch.Tensor, *others: object, **options: object) -> int:
+    """Return the FLOPs of a matrix product, or of a group of them in which one dimension has all groups."""
+    groups = a.shape[0] if a.ndim == b.ndim == 3 else 1
+    return 2 * groups * a.shape[-2] * a.shape[-1] * b.shape[-1]
+
+
 def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:
     """Return the bytes that a call reads and writes, in the model of `Work`."""
     results = sum(map(_bytes, written))
@@ -118,6 +132,8 @@ def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
         return list(weight.shape[:2])
     if "attention" in name:
         return [operands[0].shape[-1]]
+    if PRODUCTS.fullmatch(name):
+        operands = operands[:2]
     return [size for operand in operands[-2:] for size in operand.shape[-2:]]
 
 

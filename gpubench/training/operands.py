@@ -1,23 +1,30 @@
 """Watches a model's calls below autocast, and checks by the dtypes of their operands which precision they used."""
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 # torch documents this extension point ("Extending PyTorch"), despite the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench.training.precision import KINDS, PrecisionError, dtype_name
+from gpubench.training.trace import Trace
+
+NARROW = re.compile(r"_int_mm|_scaled_(grouped_)?mm(_v2)?|gemm_4bit")
+"""Matrix products of operands with 8 bits or fewer; other operands are scales."""
 
 FAMILIES = {
     "convolution": re.compile(r".*(convolution|conv[123]d|conv_).*"),
     "RNN": re.compile(r".*(cudnn_rnn|miopen_rnn|mkldnn_rnn|thnn_\w+_(lstm|gru)|lstm_mps).*"),
     "matmul": re.compile(
         r"(add|b|baddb|addb)?mm_?|(add)?mv_?|_addmm_activation|_grouped_mm|(mkldnn_)?linear(_backward.*)?"
-        r"|_(scaled_dot_product|flash|efficient|cudnn)_.*attention.*"
+        rf"|_(scaled_dot_product|flash|efficient|cudnn)_.*attention.*|{NARROW.pattern}"
     ),
 }
 """Pattern of torch's call names by family, backward pass included."""
@@ -35,25 +42,76 @@ class Call(Protocol):
 class OperandWatch(TorchDispatchMode):
     """Records the operand dtypes and devices of the model's matmuls, convolutions and RNNs, below autocast.
 
-    Output dtypes are not enough: a GRU under bf16 autocast computes in 16 bits and returns float32.
+    Output dtypes are not enough: a GRU under bf16 autocast computes in 16 bits and returns float32. Compiled code does
+    not run under a dispatch mode, so the profiler watches it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         super().__init__()
+        self._device = device
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
+        self.compiled_regions = 0
+        """Calls of compiled code in the watched step."""
+        self.note = ""
+        """How the operands were seen, if not in eager code."""
 
     def __torch_dispatch__(
-        self, func: Call, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Count the call, then run it."""
-        family = family_of(func.__name__.partition(".")[0])
-        if family:
-            tensors = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
-            if tensors:
-                self.seen[family, tensors[0].dtype] += 1
-                self.devices[str(tensors[0].device)] += 1
+        """Count the call, then run it. Tensor subclasses first make their calls on plain tensors, which are counted."""
+        if have_subclass(types):
+            return NotImplemented
+        tensors = [tensor for tensor in args if isinstance(tensor, torch.Tensor)]
+        devices = {tensor.dtype: str(tensor.device) for tensor in reversed(tensors)}
+        if dtype := self._count(func.__name__.partition(".")[0], [tensor.dtype for tensor in tensors]):
+            self.devices[devices[dtype]] += 1
         return func(*args, **(kwargs or {}))
+
+    def _count(self, name: str, dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
+        """Count a call by the dtype of its first floating operand, or its narrowest one; return the dtype."""
+        if NARROW.fullmatch(name):
+            dtypes = sorted(dtypes, key=lambda dtype: dtype.itemsize)
+        else:
+            dtypes = [dtype for dtype in dtypes if dtype.is_floating_point]
+        family = family_of(name)
+        if not family or not dtypes:
+            return None
+        self.seen[family, dtypes[0]] += 1
+        return dtypes[0]
+
+    def steps(self, eager: AbstractContextManager[Any]) -> Iterator[AbstractContextManager[Any]]:
+        """Yield the context of each untimed step that the proof needs; `eager` watches one that runs uncompiled.
+
+        Compiled code is proved while it runs, by the profiler. If it has no products with visible operands, a step of
+        its eager twin is watched instead.
+        """
+        if _has_compiled():
+            on_cuda = [ProfilerActivity.CUDA] if self._device.startswith("cuda") else []
+            profiler = profile(activities=[ProfilerActivity.CPU, *on_cuda], record_shapes=True)
+            yield profiler
+            inside = self._read(profiler)
+            if inside:
+                self.note = f", in compiled code ({self.compiled_regions} calls)"
+                return
+            if self.compiled_regions:
+                self.note = ", proved on its eager twin"
+            self.seen.clear()
+            self.devices.clear()
+        yield eager
+
+    def _read(self, profiler: profile) -> int:
+        """Count the operands in a profile; return how many of the calls, or kernels, are those of compiled code."""
+        trace = Trace(profiler)
+        inside = 0
+        for name, dtypes, is_compiled in trace.calls(lambda name: bool(family_of(name))):
+            inside += bool(self._count(name, dtypes)) and is_compiled
+        self.compiled_regions = trace.compiled_regions
+        if self.compiled_regions and not inside:
+            self.seen += trace.kernels
+            inside = trace.kernels.total()
+        self.devices = trace.devices or Counter({self._device: self.seen.total()})
+        return inside
 
     def check(self, name: str, device: str = "cpu") -> str:
         """Return a summary of the operands for the row; raises PrecisionError if precision or device are wrong.
@@ -78,7 +136,7 @@ class OperandWatch(TorchDispatchMode):
                     f"asked for {name}, but {total - right} of the model's {total} {family} calls"
                     f" had operands other than {dtype_name(wanted)}: {self.summary}"
                 )
-        return f"operands {self.summary} on {device}"
+        return f"operands {self.summary} on {device}{self.note}"
 
     @property
     def summary(self) -> str:
@@ -90,3 +148,14 @@ class OperandWatch(TorchDispatchMode):
 def family_of(call: str) -> str:
     """Return the family of a call, given its name in torch, or an empty string."""
     return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")
+
+
+def have_subclass(types: Sequence[type]) -> bool:
+    """Return whether one of these types of a call's operands has operations of its own."""
+    return bool(set(types) - {torch.Tensor, torch.nn.Parameter})
+
+
+def _has_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return bool(dynamo and dynamo.utils.counters["stats"]["unique_graphs"])

@@ -20,6 +20,7 @@ def main() -> None:
     Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines without meaning here
     _signal_when_parent_dies(signal.SIGKILL)
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
@@ -70,10 +71,12 @@ def _signal_when_parent_dies(number: int) -> None:
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Set `settled` when the parent, which reads the card, sends that clock and temperature are constant."""
+    """Set `settled` while clock and temperature are constant, as the parent, which reads the card, sends it."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()
+        else:
+            settled.clear()
 
 
 if __name__ == "__main__":

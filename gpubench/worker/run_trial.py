@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_j
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.reporter import Memory
+from gpubench.training.clock.resident import Watch
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.worker.failures import CONSEQUENCES, failed
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # a suite without torch runs without it
 
 Message = Mapping[str, Any]
 """An event or an answer between child and parent: plain data, for JSON."""
-NewClock = Callable[[Callable[[], None], AbstractContextManager[Any], Peers, Memory | None], Clock]
+NewClock = Callable[[Callable[[], None], Watch, Peers, Memory | None], Clock]
 """Makes a clock from the functions `synchronize` and `watch`, the peers, and the measurement of memory."""
 Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
@@ -104,12 +105,14 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
-        clock = new_clock(lambda: None, nullcontext(), Peers(), None)
+        clock = new_clock(lambda: None, lambda: [nullcontext()], Peers(), None)
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
+    if measurement.status == "ok" and not measurement.laps:
+        raise RuntimeError("the suite took no step from clock.steps(), so nothing was timed")
     return judged(measurement, loaded.suite, trial)
 
 
@@ -119,6 +122,7 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
     value = measurement.quality.get(suite.quality)
+    value = value if isinstance(value, int | float) else None
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
     if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
@@ -163,10 +167,11 @@ def _run_torch_suite(
     case = trial.case
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work, memory = OperandWatch(), Work(), devices.MemoryUse(device)
-    # Compiled code runs kernels that no mode sees; what a mode sees of it describes another program.
+    watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
+    # Compiled code has other calls than the eager code that is counted.
     counted = case.mode != "probe" and not case.params.get("compile")
-    clock = new_clock(lambda: devices.synchronize(device), beside(work, watch) if counted else watch, peers, memory)
+    steps = watch.steps(beside(work, watch) if counted else watch)
+    clock = new_clock(lambda: devices.synchronize(device), lambda: steps, peers, memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -204,7 +209,7 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    lost = ", ".join(f"{name} {value}" for name, value in quality.items() if not math.isfinite(value))
+    lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if _is_lost(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
 
@@ -213,6 +218,10 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     """Return the measurement without anything that could pass for a result."""
     kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
+
+
+def _is_lost(value: object) -> bool:
+    return isinstance(value, int | float) and not math.isfinite(value)
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:
@@ -234,7 +243,7 @@ def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> N
         synchronize,
         time.perf_counter,
         report=lambda event: send({"event": "lap", **event}),
-        watch=lambda: watch,
+        watch=watch,
         settled=settled,
         peers=peers,
         memory=memory,

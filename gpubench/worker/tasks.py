@@ -1,8 +1,9 @@
-"""Runs the tasks of a child (describe, soak, peak, network, trial) and returns their results. Called by __main__."""
+"""Runs the tasks of a child (import, describe, soak, peak, network, trial), and returns their results."""
 
 from collections.abc import Callable
 
 from gpubench.errors import UserError
+from gpubench.suite.files import find_all
 from gpubench.suite.trial import trial_from_json
 from gpubench.worker.run_trial import Message, Send, clock_for, measure
 
@@ -19,11 +20,16 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
         soak(task["devices"], task["seconds"])
         return {}
     try:
-        return {"describe": _describe, "peak": _peak, "network": _network}[task["task"]](task)
+        return {"import": _import, "describe": _describe, "peak": _peak, "network": _network}[task["task"]](task)
     except UserError as error:
         return {"reason": str(error)}
     except Exception as error:  # no kernel for this device, out of memory, or an error of the suite's own code
         return {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+
+
+def _import(task: Message) -> Message:
+    find_all(task["suites"])
+    return {}
 
 
 def _describe(task: Message) -> Message:

@@ -24,7 +24,7 @@ def refuse(case: Case) -> str:
     """Return why a case cannot run, or an empty string."""
     if find_spec("lightning") is None:
         return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
-    if case.precision in {"fp16-master", "fp16-pure"}:
+    if case.precision in {"fp16-master", "fp16-pure", "bf16-pure"}:
         return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
     if case.params["loss_scale"]:
         return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"

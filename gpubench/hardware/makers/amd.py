@@ -50,14 +50,16 @@ def find(smi: ModuleType, device: Device) -> "AmdCard | None":
     bus = device.bus.lower()
     addresses = [str(_ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
     matches = [index for index, address in enumerate(addresses) if address.lower().rpartition(".")[0] == bus]
-    return AmdCard(smi, handles[matches[0]], addresses[matches[0]]) if bus and len(matches) == 1 else None
+    if not bus or len(matches) != 1:
+        return None
+    return AmdCard(smi, handles[matches[0]], addresses[matches[0]], integrated=device.integrated)
 
 
 class AmdCard:
-    """One AMD card."""
+    """One AMD card. An integrated one has no PCIe link."""
 
-    def __init__(self, smi: ModuleType, handle: object, address: str) -> None:
-        self._smi, self._handle = smi, handle
+    def __init__(self, smi: ModuleType, handle: object, address: str, *, integrated: bool) -> None:
+        self._smi, self._handle, self._integrated = smi, handle, integrated
         self._residencies: dict[str, float | None] = {}
         self.commands = Commands(
             settings="sudo amd-smi set",
@@ -69,7 +71,7 @@ class AmdCard:
     def state(self) -> CardState:
         """Return the settings of the card."""
         cap = self._ask("amdsmi_get_power_cap_info") or {}
-        link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
+        link = self._link("pcie_static")
         level = str(self._ask("amdsmi_get_gpu_perf_level") or "").removeprefix("AMDSMI_DEV_PERF_LEVEL_").lower()
         return CardState(
             power_limit_watts=_watts(cap.get("power_cap")),
@@ -85,7 +87,7 @@ class AmdCard:
         """Return the sensors' values now."""
         power = self._ask("amdsmi_get_power_info") or {}
         energy = self._ask("amdsmi_get_energy_count") or {}
-        link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
+        link = self._link("pcie_metric")
         busy = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
         count = _number(energy.get("energy_accumulator", energy.get("power")))
         microjoules = _number(energy.get("counter_resolution"))
@@ -118,6 +120,10 @@ class AmdCard:
         if not complete:
             return None
         return frozenset(RESIDENCIES[name] for name, (old, new) in complete.items() if new > old)
+
+    def _link(self, part: str) -> Mapping[str, object]:
+        info: Mapping[str, Mapping[str, object]] = self._ask("amdsmi_get_pcie_info") or {}
+        return {} if self._integrated else info.get(part, {})
 
     def _clock(self, kind: str) -> Mapping[str, object]:
         return self._ask("amdsmi_get_clock_info", getattr(self._smi.AmdSmiClkType, kind)) or {}

@@ -51,7 +51,7 @@ def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
     for prefix in ("GPU-", "MIG-"):
         handle = _ask(nvml, "nvmlDeviceGetHandleByUUID", f"{prefix}{bare}") if bare else None
         if handle is not None:
-            return NvmlCard(nvml, handle, f"{prefix}{bare}")
+            return NvmlCard(nvml, handle, f"{prefix}{bare}", integrated=device.integrated)
     return None
 
 
@@ -67,10 +67,10 @@ def nvidia_commands(identity: str) -> Commands:
 
 
 class NvmlCard:
-    """One NVIDIA card, or one MIG slice and its card."""
+    """One NVIDIA card, or one MIG slice and its card. An integrated card has no PCIe link, whatever NVML reports."""
 
-    def __init__(self, nvml: ModuleType, handle: object, identity: str) -> None:
-        self._nvml, self._slice = nvml, handle
+    def __init__(self, nvml: ModuleType, handle: object, identity: str, *, integrated: bool) -> None:
+        self._nvml, self._slice, self._integrated = nvml, handle, integrated
         self.identity = identity
         self.commands = nvidia_commands(identity)
         whole = _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
@@ -95,8 +95,8 @@ class NvmlCard:
             ecc=_switch(modes[0] if modes else None),
             mig="on" if self._mig else _switch((self._first("nvmlDeviceGetMigMode") or [None])[0]),
             persistence=_switch(self._number("nvmlDeviceGetPersistenceMode")),
-            max_pcie_generation=self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
-            max_pcie_width=self._number("nvmlDeviceGetMaxPcieLinkWidth"),
+            max_pcie_generation=self._link("nvmlDeviceGetMaxPcieLinkGeneration"),
+            max_pcie_width=self._link("nvmlDeviceGetMaxPcieLinkWidth"),
         )
 
     def read(self) -> Reading:
@@ -115,8 +115,8 @@ class NvmlCard:
             ),
             utilisation=rates.gpu / 100 if rates else None,
             memory_used_bytes=used.used if used else None,
-            pcie_generation=self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
-            pcie_width=self._number("nvmlDeviceGetCurrPcieLinkWidth"),
+            pcie_generation=self._link("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=self._link("nvmlDeviceGetCurrPcieLinkWidth"),
             reasons=None if mask is None else reason_names(mask),
         )
 
@@ -137,6 +137,9 @@ class NvmlCard:
     def _number(self, names: str, *more: object) -> int | None:
         value = self._first(names, *more)
         return None if value is None or value in NOT_AVAILABLE else int(value)
+
+    def _link(self, name: str) -> int | None:
+        return None if self._integrated else self._number(name)
 
 
 def reason_names(mask: int) -> frozenset[str]:

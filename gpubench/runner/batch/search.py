@@ -59,7 +59,8 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 def capacity_of(case: Case, device: Device) -> int | None:
     """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
     # Other programs need the host's memory too, so only a limit counts there.
-    capacity = case.memory_limit_bytes or (None if device.shares_memory else device.memory_bytes)
+    of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
+    capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
     margin = CPU_MARGIN if device.shares_memory else MARGIN
     return int(capacity * (1 - margin)) if capacity else None
 

@@ -17,12 +17,18 @@
     const down = head.getAttribute("aria-sort") === "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const key = (row) => row.cells[head.cellIndex].dataset.value ?? row.cells[head.cellIndex].textContent.trim();
+    const number = head.classList.contains("number");
+    const key = (row) => {
+      const cell = row.cells[head.cellIndex];
+      const text = cell.dataset.value ?? cell.textContent.trim();
+      const value = number ? parseFloat(text.replaceAll(",", "")) : text;
+      return Number.isNaN(value) ? "" : value;
+    };
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
       if (x === "" || y === "") return (x === "") - (y === ""); // empty cells stay at the end
-      const order = head.classList.contains("number") ? x - y : x.localeCompare(y, "en", { numeric: true });
+      const order = number ? x - y : x.localeCompare(y, "en", { numeric: true });
       return down ? -order : order;
     });
     table.tBodies[0].append(...rows);

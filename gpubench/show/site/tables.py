@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, heads_of
+from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of
 from gpubench.show.site.addresses import Addresses, figure_link, source_link
 from gpubench.studies.cards.figures import Figure, Published
 from gpubench.studies.cards.ranking import Ranking
@@ -63,7 +63,7 @@ FIGURES = (
 
 def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
     """Return the table of all cases, with links from the seconds to the rows."""
-    return Grid("cases", heads_of(CASES), [_case(ranked_case, to) for ranked_case in ranked])
+    return Grid("cases", "One line per case", CASES, [_case(ranked_case, to) for ranked_case in ranked])
 
 
 def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
@@ -84,7 +84,7 @@ def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
     row = to.row(ranked_case.rows[0]) if ranked_case.rows else ""
     rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
-    cells["rank"] = HtmlCell(rank, value=str(ranked_case.rank or ""), kind="number")
+    cells["rank"] = HtmlCell(rank)
     cells["card"] = replace(
         cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if group.source else ""
     )
@@ -115,7 +115,7 @@ def ranking(ranked: Ranking, to: Addresses) -> Grid:
             cells.append(_ratio(line.ratios.get(kind), column, figures, most))
         cells.append(cell_of(line.figures, columns[-1], figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
-    return Grid("published", heads_of(columns), lines)
+    return Grid("published", "Speed relative to the reference card, by published figures", columns, lines)
 
 
 def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> HtmlCell:
@@ -130,7 +130,7 @@ def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> 
 
 def rows(measured: Iterable[SiteRow], to: Addresses) -> Grid:
     """Return the table of rows with their files and lines."""
-    return Grid("rows", heads_of(ROWS), [_row(row, to) for row in measured])
+    return Grid("rows", "One line per trial", ROWS, [_row(row, to) for row in measured])
 
 
 def _row(row: SiteRow, to: Addresses) -> HtmlLine:
@@ -158,7 +158,7 @@ def figures(published: Published, card: str) -> Grid:
     """Return the published figures of a card with their sources, and why some are not used."""
     used = [(group.kind, figure, "") for group in published.groups if group.card == card for figure in group.figures]
     unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
-    return Grid("figures", heads_of(FIGURES), [_figure(*line) for line in [*used, *unused]])
+    return Grid("figures", "One line per published figure", FIGURES, [_figure(*line) for line in [*used, *unused]])
 
 
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:

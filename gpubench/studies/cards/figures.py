@@ -133,15 +133,16 @@ def read_figures() -> tuple[Figure, ...]:
     return tuple(_figure(line, row) for line, row in enumerate(_rows("public_speeds.csv"), start=2))
 
 
-def _rows(name: str) -> Iterator[dict[str, Any]]:
+def _rows(name: str) -> Iterator[dict[str, str]]:
     text = (files("gpubench.studies.cards") / name).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())
 
 
-def _figure(line: int, row: dict[str, Any]) -> Figure:
+def _figure(line: int, row: dict[str, str]) -> Figure:
     """Return the figure in a line of the file, whose columns are the fields of Figure."""
-    numbers = {"year": int(row["year"]), "gpus": int(row["gpus"]), "figure": float(row["figure"])}
-    return Figure(**{**row, **numbers, "line": line, "card": short_name(row["card"])})
+    numbers = {"line": line, "year": int(row["year"]), "gpus": int(row["gpus"]), "figure": float(row["figure"])}
+    fields: dict[str, Any] = {**row, **numbers, "card": short_name(row["card"])}
+    return Figure(**fields)
 
 
 @cache

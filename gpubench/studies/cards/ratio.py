@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from gpubench.studies.cards.figures import CLASSES, FigureGroup, data_sheets
 from gpubench.studies.section import Estimate
-from gpubench.studies.words import gain
 
 TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
 """Exponents of peak TFLOP/s and of memory bandwidth in the speed of a card: without bias in the published figures.
@@ -40,6 +39,8 @@ class SpeedRatio(Estimate):
     @property
     def interval_text(self) -> str:
         """Return `90% of workloads: 1.36 to 1.85`."""
+        from gpubench.studies.words import gain  # it imports pandas, which takes long
+
         return f"90% of workloads: {gain(self.low)} to {gain(self.high)}"
 
     def scaled(self, factor: float) -> "SpeedRatio":

@@ -5,7 +5,7 @@ Waits for the device at lap boundaries only (as cifar10-fast's Timer does): a la
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from gpubench.training.clock.laps import Laps, first_dimension, length_of
 from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of, stage_seconds
 from gpubench.training.clock.reporter import Memory, Reporter
-from gpubench.training.clock.resident import Resident
+from gpubench.training.clock.resident import Resident, Watch
 from gpubench.training.clock.runs import Run, median_run
 from gpubench.training.clock.sampling import Sampling, Stop
 from gpubench.training.clock.timer import Event, Timer
@@ -42,11 +42,11 @@ class Clock:
         synchronize: waits until the device has finished its queue.
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
-        watch: makes the context of one untimed step (to check its operands).
+        watch: yields the context of each untimed step that checks the operands.
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
         peers: the processes that train together. At every lap boundary they exchange their laps: samples of
             all over the time of the slowest. So all take the same decisions, and stop at the same step.
-        memory: called at two points of the training.
+        memory: called at three points of the training.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Clock:
         synchronize: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.perf_counter,
         report: Callable[[dict[str, Any]], None] | None = None,
-        watch: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        watch: Watch = lambda: [nullcontext()],
         settled: Callable[[], bool] | None = None,
         peers: Peers | None = None,
         memory: Memory | None = None,
@@ -63,8 +63,8 @@ class Clock:
         self._sampling, self._settled = sampling, settled
         self._timer = Timer(synchronize, now, peers)
         self._reporter = Reporter(report, sampling, now)
-        self._resident = Resident(sampling, self._timer, watch)
         self._memory = memory
+        self._resident = Resident(sampling, self._timer, watch, memory.watched if memory else lambda: None)
         self._built = now()
         self._first_step: float | None = None
         self._trained = False
@@ -322,7 +322,7 @@ class Clock:
     def resident(self) -> Iterator[Any]:
         """Yield one batch that is already on the device repeatedly; call this after the training.
 
-        The first step is untimed and runs inside `watch`; the following laps measure the rate of steps
+        The first steps are untimed and run inside `watch`; the following laps measure the rate of steps
         without the input pipeline, and count nowhere else. With stages, one batch of each stage is used.
         With several processes, further laps have `together` false: the same steps without communication.
         """

@@ -18,7 +18,10 @@ class Memory(Protocol):
         """Called after the first lap of training, during which libraries load and try algorithms."""
 
     def resting(self) -> None:
-        """Called before the steps on a resident batch, which are all equal."""
+        """Called before the steps on a resident batch."""
+
+    def watched(self) -> None:
+        """Called after the untimed ones of these steps, whose memory is not that of a training step."""
 
 
 class Reporter:

@@ -1,6 +1,6 @@
 """Times steps on a batch that is already on the device, after the training: the rate without the input pipeline."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -9,6 +9,9 @@ from gpubench.training.clock.peers import unlikeness
 from gpubench.training.clock.sampling import Sampling
 from gpubench.training.clock.timer import Timer
 
+Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
+"""Yields the contexts of untimed steps; each step has run before the next context is made."""
+
 
 class Resident:
     """Stores the largest batch of each stage, and times steps on it.
@@ -16,18 +19,21 @@ class Resident:
     Args:
         sampling: how much to measure.
         timer: begins and ends laps.
-        watch: makes the context of the first step (to check its operands).
+        watch: yields the context of each untimed step before them (to check its operands).
+        watched: called after these steps.
     """
 
-    def __init__(self, sampling: Sampling, timer: Timer, watch: Callable[[], AbstractContextManager[Any]]) -> None:
-        self._sampling, self._timer, self._watch = sampling, timer, watch
+    def __init__(
+        self, sampling: Sampling, timer: Timer, watch: Watch, watched: Callable[[], None] = lambda: None
+    ) -> None:
+        self._sampling, self._timer, self._watch, self._watched = sampling, timer, watch, watched
         self._batches: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self.laps: list[Lap] = []
         self.proved = False
-        """Whether a step ran under `watch`."""
+        """Whether steps ran under `watch`."""
         self.watched_samples = 0
-        """Number of samples in that step."""
+        """Number of samples in such a step."""
         self.together = True
         """False while steps must not communicate between processes."""
 
@@ -41,9 +47,11 @@ class Resident:
         for stage in sorted(self._batches):
             batch, size = self._batches.pop(stage)
             if not self.proved:
-                with self._watch():
-                    yield batch
+                for context in self._watch():
+                    with context:
+                        yield batch
                 self.proved, self.watched_samples = True, size
+                self._watched()
             yield from self._timed_steps(stage, batch, size)
         if self._timer.peers.world > 1 and self.laps:  # the last stage is the heaviest
             yield from self._steps_alone(batch, sum(lap.steps for lap in self._last_laps))

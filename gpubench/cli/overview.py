@@ -1,0 +1,83 @@
+"""What `gpubench` alone prints: this machine's card, whether it is ready, and three commands. It imports no torch."""
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpubench.hardware.advice import Card
+
+COMPARED_WITH = ("A100-SXM4-80GB", "RTX 3090", "RTX 4090")
+"""Cards that many people know."""
+
+
+def overview() -> list[str]:
+    """Return the lines: the device, its published speed, and three commands."""
+    from gpubench.hardware import advice
+    from gpubench.studies.cards.figures import data_sheets, short_name
+
+    cards = advice.nvidia_cards()
+    version, cuda = installed_torch()
+    torch = f"torch {version}" if version else "no torch"
+    if cards:
+        first = short_name(cards[0].name)
+        more = f" (and {len(cards) - 1} more)" if len(cards) > 1 else ""
+        memory = f", {cards[0].memory_bytes / 2**30:.0f} GB" if cards[0].memory_bytes else ""
+        build = f" (CUDA {cuda})" if cuda else ""
+        device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
+        lines = wrap(f"{device} {readiness(cards[0], cuda)}", 79) + wrap(published_speed(first), 79)
+        times = ("about 1 min: this card's speed", "about 20 min: with intervals")
+    else:
+        lines = wrap(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.", 79)
+        first = ""
+        times = ("about 1 min: this CPU's speed", "with intervals; takes hours on a CPU")
+    one, other = list(dict.fromkeys([*([first] if first in data_sheets() else []), "RTX 4090", "RTX 5090"]))[:2]
+    commands = (
+        ("gpubench run --quick", times[0]),
+        ("gpubench run", times[1]),
+        (f"gpubench cards {one} {other}", "compare published cards"),
+    )
+    return [*lines, "", *(f"  {command:<34}{text}" for command, text in commands)]
+
+
+def installed_torch() -> tuple[str, str]:
+    """Return the version of the installed torch and of its CUDA, without importing it; empty if there is none."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return "", ""
+    text = Path(spec.origin).with_name("version.py").read_text()
+    version, cuda = (re.search(rf"^{name}\b.*?= '([^']+)'", text, re.MULTILINE) for name in ("__version__", "cuda"))
+    return version[1].partition("+")[0] if version else "", cuda[1] if cuda else ""
+
+
+def readiness(card: "Card", cuda: str) -> str:
+    """Return whether the card can be measured, in a sentence."""
+    problem = card.problem
+    if not problem and not cuda:
+        problem = "torch is missing or built without CUDA"
+    elif not problem and int(cuda.partition(".")[0]) > int(card.driver_cuda.partition(".")[0]):
+        problem = f"the driver runs CUDA {card.driver_cuda} at most"
+    return f"Not ready: {problem}; see `gpubench doctor`." if problem else "Ready to measure."
+
+
+def published_speed(card: str, others: Sequence[str] = COMPARED_WITH) -> str:
+    """Return the speed of a card relative to two others, by published figures."""
+    from gpubench.studies.cards.figures import data_sheets, published
+    from gpubench.studies.cards.ratio import ratio_of
+
+    if card not in data_sheets():
+        return f"{card}: not in our data of published speeds."
+    groups = published().groups
+    ratios = [f"{ratio_of(groups, card, other, 'half').value:.2g}x an {other}" for other in others if other != card]
+    return f"By published figures: {', '.join(ratios[:2])} (mixed precision)."
+
+
+def cpu_text() -> str:
+    """Return the name of the CPU with its cores and memory."""
+    from gpubench.hardware.environment import cpu_count, cpu_device
+
+    cpu, cores = cpu_device(), cpu_count()
+    return f"{cpu.card}, {cores} core{'s' * (cores > 1)}, {(cpu.memory_bytes or 0) / 2**30:.0f} GB"

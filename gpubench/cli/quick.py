@@ -1,0 +1,104 @@
+"""The end of `gpubench run --quick`: both rates, their ratio, the card beside published ones, and one chart."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpubench.studies.cards.figures import published, short_name
+from gpubench.studies.cards.placing import KIND, MODEL, PIXELS, STUDY, anchor, reference_ratio
+from gpubench.studies.cards.ranking import WELL_KNOWN
+from gpubench.studies.cards.ratio import measured_cards
+from gpubench.studies.section import Bar, BarGroup, Bars
+from gpubench.studies.words import times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEIGHBOURS = 2
+"""Published cards that are shown above and below."""
+BAR_CHARACTERS = 32
+
+
+def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
+    """Return the lines about ResNet-50 of a quick run, or none without such rows; draws a chart beside `path`."""
+    is_reference = rows["studies"].str.contains(STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
+    trials = rows[(rows["status"] == "ok") & (rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference]
+    trials = trials.drop_duplicates("precision").set_index("precision")
+    if trials.empty:
+        return []
+    rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
+    on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
+    card = name if on_cpu else short_name(name)
+    batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
+    lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
+    mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
+    if mixed and "fp32" in rates:
+        gain = times(rates[mixed] / rates["fp32"])
+        lines.append(f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} (1 run each: rough).")
+    if on_cpu or not mixed:
+        lines.append("CPUs are not ranked." if on_cpu else "Only mixed precision is ranked.")
+        shown = {f"{card}, {name}": rate for name, rate in rates.items()}
+        title = lines[-2].rstrip(".") if len(rates) > 1 else f"{card} trains ResNet-50 at {rates['fp32']:,.4g} images/s"
+        chart = bars_of(shown, "", title, path.stem, source)
+    else:
+        shown = neighbours(card, rates[mixed])
+        lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
+        lines.append(expected_sentence(card, rates[mixed]))
+        title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
+        chart = bars_of(shown, card, title, path.stem, source)
+    if len(shown) > 1:
+        lines.append(f"chart: {drawn(chart, path)}")
+    return lines
+
+
+def neighbours(card: str, rate: float) -> dict[str, float]:
+    """Return the rates of published cards above and below in images/s, with this one: the fastest first."""
+    known = measured_cards(published().groups)[KIND] & set(WELL_KNOWN) - {card}
+    ratios = {name: ratio for name in known if (ratio := reference_ratio(name))}
+    rates = sorted(((anchor().speed * ratio.value, name) for name, ratio in ratios.items()), reverse=True)
+    above = [pair for pair in rates if pair[0] > rate][-NEIGHBOURS:]
+    below = [pair for pair in rates if pair[0] <= rate][:NEIGHBOURS]
+    return {name: value for value, name in (*above, (rate, card), *below)}
+
+
+def bar_lines(rates: dict[str, float], card: str) -> list[str]:
+    """Return a bar for each card; that of `card` is marked."""
+    most, own, width = max(rates.values()), rates[card], max(map(len, rates))
+    lines = []
+    for name, rate in rates.items():
+        bar = "#" * max(1, round(BAR_CHARACTERS * rate / most))
+        note = "yours" if name == card else f"{rate / own:.2g}x"
+        lines.append(f"  {name[:24]:<{min(width, 24)}}  {bar:<{BAR_CHARACTERS}} {rate:>7,.0f}  {note}")
+    return lines
+
+
+def expected_sentence(card: str, rate: float) -> str:
+    """Return whether the rate agrees with the published figures of this card."""
+    ratio = reference_ratio(card)
+    if ratio is None:
+        return f"{card} is not in our data of published speeds."
+    expected = ratio.scaled(anchor().speed)
+    word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
+    return f"{word} expected for this card (published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s)."
+
+
+def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:
+    """Return the chart of these rates; the bar of `card` is coloured, or all bars if it is empty.
+
+    `source`: the software and the date.
+    """
+    names = {key: key if key == card or not card else "published" for key in rates}
+    bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
+    subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
+    foot = f"{source}; 1 run, 3 timed steps: rough" + "; other cards: from published figures" * bool(card)
+    return Bars(name, title, subtitle, bars, "images/s", winner=card, foot=foot)
+
+
+def drawn(chart: Bars, path: Path) -> str:
+    """Draw the chart beside the CSV file `path`, with the rows of that file inside; returns its path."""
+    from gpubench.show.charts import figure_of
+    from gpubench.show.style import save, style
+
+    with style("light"):
+        (written,) = save(figure_of(chart), path.with_suffix(""), path.read_bytes(), ("png",))
+    return written

@@ -1,0 +1,157 @@
+"""The buyer's number: a card in mixed precision over another card in fp32, with all four sides on one base."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpubench.analysis import stats
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import Group
+from gpubench.analysis.matching import FULL, TWIN_POLICIES
+from gpubench.analysis.verdicts import Comparison
+from gpubench.studies import words
+from gpubench.studies.cases import behind
+from gpubench.studies.pairs import WIDE, differences_of, mixed_name
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
+
+Side = tuple[str, str]
+"""A card's label and a precision."""
+
+
+def sections(compared: Compared) -> Iterator[Section]:
+    """Yield a section for each pair of cards of which the faster one has a mixed precision; only for seconds."""
+    for workload in compared.workloads if compared.is_usual else []:
+        usual = [c for c in workload.comparisons if c.subject.batch_policy not in TWIN_POLICIES]
+        mixed = {
+            _key(c.other): c
+            for c in usual
+            if c.axis == "precision" and c.other.precision == "fp32" and c.subject.precision not in FULL
+        }
+        pairs: dict[tuple[str, str, str], list[tuple[Comparison, Comparison]]] = defaultdict(list)
+        for c in usual:
+            if c.axis == "card" and c.subject.precision == "fp32" and _key(c.subject) in mixed:
+                gain = mixed[_key(c.subject)]
+                pairs[c.subject_name, c.other_name, gain.subject.precision].append((c, gain))
+        for alike in pairs.values():
+            yield _section(alike, mixed)
+
+
+def _key(group: Group) -> tuple[str, ...]:
+    """Return what the fp32 groups of a card's two comparisons have in common."""
+    return group.label, group.model, group.batch_policy
+
+
+def _section(pairs: Sequence[tuple[Comparison, Comparison]], mixed: Mapping[tuple[str, ...], Comparison]) -> Section:
+    models: dict[str, dict[Side, Group]] = {}
+    for card, gain in pairs:
+        other_gain = mixed.get(_key(card.other))
+        groups = (card.other, other_gain.subject if other_gain else None, gain.other, gain.subject)
+        models[card.subject.model] = {_side(group): group for group in groups if group}
+    sides = list(dict.fromkeys(side for groups in models.values() for side in groups))
+    base, best = _side(pairs[0][0].other), _side(pairs[0][1].subject)
+    result = _result(pairs, models, base, best)
+    result = replace(result, charts=tuple(_charts(result, models, sides)))
+    title = f"{words.title_of([group for groups in models.values() for group in groups.values()])}; on one base"
+    table = _table(result, models, sides, base)
+    return Section("buyer", result.suite, title, (result,), (table,), cases=result.cases)
+
+
+def _side(group: Group) -> Side:
+    return words.without_author(group.label, group.source), mixed_name(group.precision)
+
+
+def _name(side: Side) -> str:
+    return " ".join(side)
+
+
+def _result(
+    pairs: Sequence[tuple[Comparison, Comparison]], models: Mapping[str, Mapping[Side, Group]], base: Side, best: Side
+) -> Result:
+    """Return the best side over the base: the geometric mean over models."""
+    groups = [group for card, gain in pairs for group in (gain.subject, card.other)]
+    parts = tuple(
+        Part(model, sides[best].median, sides[base].median, sides[base].median / sides[best].median)
+        for model, sides in models.items()
+    )
+    value = stats.geometric_mean([part.value for part in parts])
+    trials = min(sides[best].trials for sides in models.values()), min(sides[base].trials for sides in models.values())
+    ends = min(part.value for part in parts), max(part.value for part in parts)
+    wide = ends[1] >= WIDE * ends[0]
+    much = f"{words.gain(ends[0])} to {words.times(ends[1])}" if wide else words.times(value)
+    subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
+    said = f"{subject} trains {much} as fast as {words.name(base[0])} in {base[1]}"
+    return Result(
+        kind="buyer",
+        suite=groups[0].suite,
+        subject=_name(best),
+        baseline=_name(base),
+        value=value,
+        verdict="one run" if min(trials) == 1 else "no test",
+        models=tuple(models),
+        trials=trials,
+        said=said + ", depending on the model" * wide,
+        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
+        facts=words.facts_of(groups[0]),
+        differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
+        caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
+        projected=any(group.measured == "projected" for group in groups),
+        parts=parts,
+        cases=behind(group for sides in models.values() for group in sides.values()),
+        source=groups[0].source,
+    )
+
+
+def _head(side: Side) -> str:
+    """Return a short name for the head of a column."""
+    return _name(side).removeprefix("RTX ").removeprefix("GTX ")
+
+
+def _table(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side) -> Table:
+    """Return the minutes of all sides, and the mean of how many times as fast as the base each is."""
+    columns = [Column("model"), *(Column(_head(side), "min", "lower") for side in sides)]
+    columns.append(Column("speedup", "ratio", "higher", places=2))
+    lines: list[tuple[Value, ...]] = []
+    for part in result.parts:
+        groups = models[part.model]
+        minutes = [groups[side].median / 60 if side in groups else None for side in sides]
+        lines.append((part.model, *minutes, part.value))
+    common = [groups for groups in models.values() if len(groups) == len(sides)]
+    if common:
+        means = [
+            stats.geometric_mean([groups[base].median / groups[side].median for groups in common]) for side in sides
+        ]
+        lines.append(("mean", *(f"{words.gain(mean)}x" for mean in means), result.value))
+    return Table(f"minutes, and times as fast as {_name(base)}", tuple(columns), tuple(lines))
+
+
+def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
+    """Yield the seconds of all sides by model, and the same relative to the base."""
+    stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
+    foot = words.origin([group for groups in models.values() for group in groups.values()])
+    for kind, unit, what in (
+        ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
+        ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
+    ):
+        bar_groups = []
+        for part in result.parts:
+            scale = 1 / part.baseline if kind == "relative" else 1.0
+            groups = models[part.model]
+            bars = [_bar(side, groups.get(side), scale) for side in sides]
+            bar_groups.append(BarGroup(part.model, tuple(bars), f"{words.gain(part.value)}x"))
+        yield Bars(
+            f"{stem}-{kind}",
+            result.said,
+            what,
+            tuple(bar_groups),
+            unit,
+            winner=result.subject,
+            foot=foot,
+            cases=result.cases,
+        )
+
+
+def _bar(side: Side, group: Group | None, scale: float) -> Bar:
+    if group is None:
+        return Bar(_name(side), None, text="no figure")
+    interval = (group.interval[0] * scale, group.interval[1] * scale) if group.interval else None
+    return Bar(_name(side), group.median * scale, interval, note=", ".join(sorted(group.marks)))

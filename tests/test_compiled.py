@@ -1,0 +1,151 @@
+"""The proof of a compiled step is of the code that is timed; tensor subclasses are seen as what they compute."""
+
+import pytest
+import torch
+from torch import nn
+
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.flops import Work, beside, product_flops
+from gpubench.training.operands import OperandWatch
+from gpubench.training.precision import PrecisionError, mode_of
+from gpubench.training.trace import family_of_kernel
+
+
+class Counting:
+    """A backend of torch.compile that runs the traced graph and counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, graph, inputs):
+        def run(*arguments):
+            self.calls += 1
+            return graph(*arguments)
+
+        return run
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Nothing that an earlier test compiled."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+def prove(name, model, *, run_in=None, backend=None):
+    """Train for a few steps; return the watch, and the calls of compiled code before and after the watched steps."""
+    mode, watch = mode_of(run_in or name, "cpu"), OperandWatch()
+    if backend:
+        model.compile(backend=backend)
+    calls = []
+    clock = Clock(sampling_for("quick", accelerator=False), watch=lambda: watch.steps(watch))
+
+    def step():
+        with mode.autocast():
+            loss = model(torch.ones(4, 16)).float().square().mean()
+        loss.backward()
+        calls.append(getattr(backend, "calls", 0))
+
+    for _ in clock.epochs(1):
+        for _ in clock.steps([0] * 4, "train"):
+            step()
+    before = calls[-1]
+    for _ in clock.resident():
+        step()
+    return watch, calls[calls.index(before) + 1 :]
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+def test_compiled_code_runs_in_the_step_that_is_proved(name):
+    watch, calls = prove(name, nn.Linear(16, 8), backend=Counting())
+    assert calls == [5, 6], "one watched step and one timed step, both of compiled code"
+    assert watch.compiled_regions == 1
+    assert watch.check(name).endswith("on cpu, in compiled code (1 calls)")
+
+
+def test_compiled_code_in_another_precision_is_caught():
+    watch, _ = prove("bf16", nn.Linear(16, 8), run_in="fp32", backend=Counting())
+    with pytest.raises(PrecisionError, match=r"asked for bf16, but .* had operands other than bfloat16"):
+        watch.check("bf16")
+
+
+def test_compiled_code_without_visible_products_is_proved_on_its_eager_twin():
+    class Halves(nn.Module):
+        """A product outside the compiled part."""
+
+        def __init__(self):
+            super().__init__()
+            self.linear, self.rest = nn.Linear(16, 8), torch.compile(lambda x: x * 2, backend=backend)
+
+        def forward(self, x):
+            return self.linear(self.rest(x))
+
+    backend = Counting()
+    watch, _ = prove("bf16", Halves())
+    assert backend.calls == 4 + 1 + 1, "it runs when profiled and when timed, and not under the dispatch mode"
+    assert watch.check("bf16").endswith(", proved on its eager twin")
+
+
+def test_a_step_that_does_not_compile_is_proved_as_before():
+    torch.compile(lambda x: x + 1, backend=Counting())(torch.ones(2))  # something else was
+    watch, _ = prove("bf16", nn.Linear(16, 8))
+    assert watch.check("bf16") == "operands matmul bfloat16 x2 on cpu"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "family"),
+    [
+        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64", ("matmul", torch.bfloat16)),
+        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", ("matmul", torch.float16)),
+        ("volta_sgemm_128x64_nn", ("matmul", torch.float32)),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", ("convolution", torch.float16)),
+        ("triton_poi_fused_relu_0", None),
+        ("triton_tem_fused_mm_3", None),
+    ],
+)
+def test_kernels_by_their_names(kernel, family):
+    assert family_of_kernel(kernel) == family
+
+
+ONE = torch.ones(())
+
+
+class Shell(torch.Tensor):
+    """A tensor that says it is bfloat16 and multiplies in 8 bits."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=torch.bfloat16)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        assert func is torch.ops.aten.mm.default
+        a, b = (shell.inner for shell in args)
+        if a.dtype is torch.int8:
+            return torch._int_mm(a, b)
+        return torch._scaled_mm(a, b, scale_a=ONE, scale_b=ONE, out_dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_a_tensor_subclass_is_seen_as_what_it_computes(dtype):
+    a, b = torch.ones(32, 16).to(dtype), torch.ones(8, 16).to(dtype).t()
+    watch, work = OperandWatch(), Work()
+    with beside(work, watch):
+        Shell(a) @ Shell(b)
+    assert dict(watch.seen) == {("matmul", dtype): 1}
+    assert work.flops == 2 * 32 * 16 * 8
+    assert (work.calls, work.odd_flops) == (1, 0)
+    with pytest.raises(PrecisionError, match="had operands other than bfloat16"):
+        watch.check("bf16")
+
+
+@pytest.mark.parametrize(("a", "b", "flops"), [
+    ((6, 8), (3, 8, 4), 2 * 6 * 8 * 4), ((3, 6, 8), (3, 8, 4), 3 * 2 * 6 * 8 * 4), ((6, 8), (8, 4), 2 * 6 * 8 * 4),
+    ((3, 6, 8), (8, 12), 2 * 6 * 8 * 12),
+])  # fmt: skip
+def test_flops_of_groups_of_products(a, b, flops):
+    assert product_flops(torch.empty(a), torch.empty(b)) == flops

@@ -1,0 +1,76 @@
+"""`gpubench` without a command: the card, whether it is ready, its published speed and three commands."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+from facts import lacking
+from typer.testing import CliRunner
+
+from gpubench.cli import overview
+from gpubench.cli.app import app
+from gpubench.hardware.advice import Card
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Returns what it prints on a machine with these cards."""
+
+    def run(*cards, cuda="13.2"):
+        monkeypatch.setattr("gpubench.hardware.advice.nvidia_cards", lambda: list(cards))
+        monkeypatch.setattr(overview, "installed_torch", lambda: ("2.15.0", cuda))
+        done = CliRunner().invoke(app, [])
+        assert done.exit_code == 0
+        assert max(map(len, done.stdout.splitlines())) < 80
+        return done.stdout
+
+    return run
+
+
+RTX_4090 = Card("NVIDIA GeForce RTX 4090", "570.86", "13.2", memory_bytes=24 << 30)
+
+
+def test_a_card_is_named_with_its_driver_torch_and_published_speed(printed):
+    text = printed(RTX_4090)
+    assert lacking(text, "RTX 4090", "24 GB", "driver 570.86", "torch 2.15.0", "CUDA 13.2", "Ready to measure") == []
+    assert lacking(text, "A100-SXM4-80GB", "RTX 3090", "run --quick", "cards RTX 4090 RTX 5090") == []
+
+
+@pytest.mark.parametrize(
+    ("card", "cuda", "words"),
+    [
+        (RTX_4090, "", "without CUDA"),
+        (Card("NVIDIA GeForce RTX 4090", "550.1", "12.4"), "13.2", "CUDA 12.4 at most"),
+        (Card("NVIDIA card", "", "", "its driver does not answer"), "13.2", "its driver does not answer"),
+    ],
+)
+def test_a_card_that_is_not_ready_has_a_reason(printed, card, cuda, words):
+    text = " ".join(printed(card, cuda=cuda).split())
+    assert lacking(text, "Not ready", words, "gpubench doctor") == []
+
+
+def test_an_unknown_card_and_a_cpu_have_no_published_speed(printed):
+    assert "not in our data" in printed(Card("NVIDIA Something New", "600.1", "13.2"))
+    assert lacking(printed(), "No GPU found", "CPUs are not ranked", "gpubench run --quick") == []
+
+
+def test_each_command_that_it_prints_can_be_parsed(printed):
+    commands = [line.split("  ")[1] for line in printed(RTX_4090).splitlines() if line.startswith("  gpubench")]
+    assert len(commands) == 3
+    for command in commands[:2]:
+        assert CliRunner().invoke(app, [*shlex.split(command)[1:], "--help"]).exit_code == 0
+    done = CliRunner().invoke(app, shlex.split(commands[2])[1:])
+    assert (done.exit_code, "RTX 5090" in done.stdout) == (0, True)
+
+
+def test_it_imports_nothing_heavy():
+    script = """
+import json, sys
+from gpubench.cli.overview import overview, published_speed
+overview(), published_speed("RTX 4090")
+print(json.dumps([name for name in ("torch", "numpy", "pandas", "polars", "scipy") if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,88 @@
+"""The end of `gpubench run --quick`: rates, their ratio, the place among published cards, one chart, one command."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from facts import lacking
+from PIL import Image
+from rows import row
+from typer.testing import CliRunner
+
+from gpubench.cli.app import app
+from gpubench.cli.quick import neighbours, quick_lines
+from gpubench.cli.run import print_results
+from gpubench.console import Screen
+from gpubench.rows import write as records
+from gpubench.rows.read import load
+from gpubench.runner.session import RunSummary
+
+REFERENCE = {
+    "suite": "reference", "studies": "placing", "model": "resnet50", "mode": "quick", "measured": "projected",
+    "params": "epochs=1 image_size=224 lr=0.001", "data": "", "batch_policy": "max",
+}  # fmt: skip
+
+
+@pytest.fixture
+def finished(tmp_path, capsys):
+    """Returns what a quick run prints at its end about these rates, and the CSV file."""
+
+    def run(fp32, mixed, **changes):
+        path = tmp_path / "a.csv"
+        rates = {"fp32": fp32, ("bf16" if changes.get("device") == "cpu" else "fp16"): mixed}
+        given = REFERENCE | changes
+        trials = [row(**given | {"precision": name, "samples_per_second": rate}) for name, rate in rates.items()]
+        records.append(path, trials)
+        assert print_results(RunSummary(0, path, frozenset({"s1"})), Screen(stderr=True)) == 0
+        text = capsys.readouterr().err
+        assert max(map(len, text.replace(str(tmp_path), "").splitlines())) < 80
+        return text, path
+
+    return run
+
+
+def next_of(text):
+    return shlex.split(text.splitlines()[-1].removeprefix("next: gpubench "))
+
+
+def test_a_card_is_placed_among_published_ones(finished):
+    text, path = finished(700.0, 1900.0, card="NVIDIA GeForce RTX 4090")
+    assert lacking(text, "700 images/s", "1,900 images/s", "2.71 times", "rough", "yours", "As expected", path) == []
+    lines = [line for line in text.splitlines() if "##" in line]
+    assert 3 <= len(lines) <= 5
+    rates = [float(line.split("#")[-1].split()[0].replace(",", "")) for line in lines]
+    assert rates == sorted(rates, reverse=True)
+    with Image.open(path.with_suffix(".png")) as chart:
+        assert chart.size == (1200, 675)
+    assert len(load([path.with_suffix(".png")]).frame) == 2
+    assert CliRunner().invoke(app, [*next_of(text), "--dry-run", "--device", "cpu", "--synthetic"]).exit_code == 0
+
+
+@pytest.mark.parametrize(("card", "words"), [("RTX 5090", "expected"), ("NVIDIA H100 80GB HBM3", "Below expected")])
+def test_a_rate_is_held_against_the_figures_of_its_card(finished, card, words):
+    assert words in finished(200.0, 700.0 if "H100" in card else 2000.0, card=card)[0]
+
+
+def test_a_card_without_published_figures_is_still_placed(finished):
+    text, _ = finished(200.0, 1000.0, card="NVIDIA Something New")
+    assert lacking(text, "not in our data", "yours") == []
+
+
+def test_a_cpu_is_not_ranked_and_its_chart_has_both_rates(finished):
+    text, path = finished(6.2, 11.3, device="cpu", card="AMD EPYC")
+    assert lacking(text, "1.82 times", "CPUs are not ranked", path.with_suffix(".png")) == []
+    assert "yours" not in text
+    with Image.open(path.with_suffix(".png")) as chart:
+        assert chart.size == (1200, 675)
+    assert CliRunner().invoke(app, next_of(text)[:2]).exit_code == 0
+
+
+def test_the_fastest_and_the_slowest_card_have_neighbours_on_one_side():
+    assert next(iter(neighbours("mine", 1e6))) == "mine"
+    assert list(neighbours("mine", 1.0))[-1] == "mine"
+
+
+def test_other_rows_are_no_quick_look(tmp_path):
+    path = Path(tmp_path / "a.csv")
+    records.append(path, [row(), row(**REFERENCE | {"mode": "sampled", "trial": 1})])
+    assert quick_lines(load([path]).frame, path) == []
