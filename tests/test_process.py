@@ -22,7 +22,7 @@ from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_js
 
 
 def task(tmp_path: Path, body: str) -> dict[str, object]:
-    """A trial of a one-off suite whose train function has this body."""
+    """A trial of a one-off suite whose train function has this body, before it takes a step."""
     path = tmp_path / "odd.py"
     source = f'''
 """An odd suite."""
@@ -31,6 +31,9 @@ from gpubench.suite.suite import Suite
 
 def train(trial, clock):
 {textwrap.indent(textwrap.dedent(body), "    ")}
+    for epoch in clock.epochs(1):
+        for batch in clock.steps([[0]], "train"):
+            pass
     return {{}}
 
 

@@ -109,11 +109,13 @@ def pretend(monkeypatch, tmp_path, times):
 
 
 def test_two_trials_out_of_place_lead_to_more_rounds(tmp_path, monkeypatch):
-    """Twelve seconds a trial, two of `a` take 22: six rounds cannot tell 25%, eleven can."""
-    times = {"a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 22.2, 12.15, 12.35, 12.25]}
-    times |= {"b": times["a"][2:4] * 6, "padded": [1.25 * each for each in times["a"][2:4] * 6]}
+    """Twelve seconds a trial, two of `a` take 22: six and eleven rounds cannot tell 25%, twenty can."""
+    times = {
+        "a": [12.2, 22.4, 12.1, 12.5, 12.3, 12.0, 12.4, 22.2, 12.15, 12.35, 12.25, 12.1, 12.3, 12.2, 12.4] + [12.2] * 5
+    }
+    times |= {"b": times["a"][2:4] * 10, "padded": [1.25 * seconds for seconds in times["a"][2:4] * 10]}
     checks, asked = pretend(monkeypatch, tmp_path, times)
-    assert asked == TWO_LOOKS
+    assert asked == [*TWO_LOOKS, ("sampled", 20), ("full", 10)]
     assert all(check.passed for check in checks.values()), checks
 
 

@@ -44,6 +44,7 @@ def network(suite, model="", processes=1, **settings):
 ALL = [
     ("cifar10", "baseline", {}),
     ("cifar10", "speedrun", {}),
+    ("gpt", "gpt2-124m", {}),
     ("imagenet", "resnet50", {}),
     ("largebatch", "small", {}),
     ("reference", "bert-base", {}),

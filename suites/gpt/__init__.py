@@ -10,18 +10,11 @@ Samples are trained tokens. Timed: training steps and validation. Read network.p
 
 from collections.abc import Mapping
 
-from gpubench import Clock, Param, ParamValue, Suite, Trial
+from gpubench import Param, ParamValue, Suite, imported
 
 CONTEXT = 1024
 GPT2_VOCABULARY = 50_304
 """GPT-2's 50,257 tokens, filled up to a multiple of 64 as in nanoGPT."""
-
-
-def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Run the training; return the validation loss in nats per token."""
-    from .training import train_gpt
-
-    return train_gpt(trial, clock)
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
@@ -41,7 +34,8 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 
 
 SUITE = Suite(
-    train=train,
+    train=imported(f"{__name__}.training", "train"),
+    blueprint=imported(f"{__name__}.training", "blueprint"),
     version=1,
     models=("gpt2-6m", "gpt2-124m", "gpt2-1.5b"),
     default_models=("gpt2-124m",),

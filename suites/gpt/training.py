@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gpubench import Clock, Trial, UserError
+from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.datasets import load_bytes
 from gpubench.training import Stepper, distributed, mode_of, quiet, weighted_mean
 
@@ -122,7 +122,21 @@ def set_rates(optimizers: list[torch.optim.Optimizer], share: float) -> None:
             group["lr"] = group.setdefault("highest_lr", group["lr"]) * share
 
 
-def train_gpt(trial: Trial, clock: Clock) -> dict[str, float]:
+def blueprint(trial: Trial) -> Blueprint:
+    """Return the network and the learning rate, in as many steps as a run takes."""
+    params, steps = trial.params, steps_of(trial)
+    whole, warmup = steps * params.epochs, int(WARMUP * steps * params.epochs)
+    tokens = torch.zeros(2, params.context, dtype=torch.int64)
+    return Blueprint(
+        network=network_of(trial),
+        inputs=(tokens, tokens),
+        samples=2 * params.context,
+        epochs=params.epochs,
+        schedule={"learning rate": lambda epoch: params.lr * rate_at(int(epoch * steps), whole, warmup)},
+    )
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Run the training; return the validation loss in nats per token."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)

@@ -23,7 +23,11 @@ RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
 
 def refuse(case: Case) -> str:
     """Return why a case cannot run: the suite trains by autocast, with fp32 weights."""
-    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+    return (
+        "its weights are fp32: ask for fp32, tf32, fp16 or bf16"
+        if case.precision.endswith(("-master", "-pure"))
+        else ""
+    )
 
 
 SUITE = Suite(

@@ -31,7 +31,11 @@ def refuse(case: Case) -> str:
     """Return why a case cannot run: `allreduce` needs several processes, the networks have fp32 weights."""
     if case.model == "allreduce" and case.processes == 1:
         return "allreduce needs --processes 2 or more"
-    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if case.precision.startswith("fp16-") else ""
+    return (
+        "its weights are fp32: ask for fp32, tf32, fp16 or bf16"
+        if case.precision.endswith(("-master", "-pure"))
+        else ""
+    )
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
