@@ -37,7 +37,7 @@ VARIABLES = {
     BLUE["page"]: "--blue",
 }
 """CSS variable of each chart colour that differs between light and dark pages."""
-MOST_CHARTS = 60
+MOST_CHARTS = 24
 """Maximum charts of a page."""
 MOST_NAMED = 3
 """Maximum cards, versions, or settings in a heading, that are named."""
