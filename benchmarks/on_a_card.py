@@ -50,11 +50,12 @@ STAGES: Mapping[str, Stage] = {
     # In fp32 one of the two is the default; which is faster differs from card to card.
     "contiguous": _run(45, f"{FP32} --set memory_format=contiguous"),
     "channels-last": _run(45, f"{FP32} --set memory_format=channels_last"),
-    "wordlm": _run(90, "wordlm --models lstm --precision all --repeats 1"),
+    "wordlm": _run(70, "wordlm --models lstm --precision all --repeats 1"),
     "speedrun": _run(
         120, "cifar10 --models speedrun --precision mixed --full --set compile=true --set runs_per_process=5"
     ),
-    "precisions": _run(90, "resnet --models resnet50 --precision all --batch 128 --repeats 1"),
+    "gpt": _run(40, "gpt --models gpt2-124m --precision both --repeats 1"),
+    "precisions": _run(70, "resnet --models resnet50 --precision all --batch 128 --repeats 1"),
     "imagenet": _run(50, "imagenet --models resnet50 --precision both --batch 128 --repeats 1 --synthetic"),
     "scaling": _run(40, "scaling --models resnet50 --precision mixed --batch 128 --repeats 1"),
     "largebatch": _run(40, "largebatch --precision both --full"),
@@ -70,6 +71,7 @@ STAGES: Mapping[str, Stage] = {
 SMALL = {
     "resnet": "--quick --models resnet18 --batch 8 --set image_size=32 --set train_images=64 --set valid_images=16",
     "wordlm": "--quick --set train_tokens=4000 --set valid_tokens=400",
+    "gpt": "--quick --batch 1 --set layers=1 --set width=24 --set context=16 --set tokens=256 --set valid_tokens=32",
     "cifar10": "--quick --batch 16 --set train_images=64 --set valid_images=16 --set compile=false"
     " --set runs_per_process=1",
     "imagenet": "--quick --models resnet18 --set phases=tiny --batch 8 --set train_images=64 --set valid_images=16",

@@ -212,4 +212,13 @@ def test_the_chart_is_a_picture_of_the_usual_size(cli, tmp_path):
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "out" / "cards-fp32.png") as picture:
         assert picture.size == (1200, 675)
-    assert cli("cards", "4090", "3090", "--charts", "out").returncode == 2
+    assert cli("cards", "4090", "--charts", "out").returncode == 2
+
+
+@pytest.mark.parametrize("names", [("4090", "3090"), ("5080", "4060 Ti"), ("H100 SXM", "4090", "RTX 5080")])
+def test_chosen_cards_are_a_chart_relative_to_the_last(cli, tmp_path, names):
+    done = cli("cards", *names, "--charts", "out")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out" / "cards-half.svg").read_text()
+    assert "4090 trains" in text or "5080 trains" in text or "H100 80GB HBM3 trains" in text
+    assert ("not in our data" in text) == any("5080" in name for name in names)

@@ -197,7 +197,7 @@ def test_three_cards_are_one_table_relative_to_the_last(cli):
         ["4090", "RTX 4090"],
         ["--precision", "fp8"],
         ["4090", "3090", "--relative-to", "A10"],
-        ["4090", "3090", "--charts", "out"],
+        ["4090", "--charts", "out"],
         ["4090", "--price", "p.toml"],
         ["--sources", "4090"],
         ["--sources", "--price", "p.toml"],

@@ -366,7 +366,7 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
         demo_cases(tmp_path, [spark], batch="max")
     case = demo_cases(tmp_path, [spark], batch="max", memory_limit_bytes=10**9)[0]
     assert case.memory_limit_bytes == 10**9
-    known = replace(spark, available_bytes=100 * 2**30)
+    known = replace(spark, available_bytes=100 * 2**30, memory_bytes=128 * 2**30)
     for batch in ("max", "fastest"):
         case = demo_cases(tmp_path, [known], batch=batch)[0]
         assert (case.batch_policy, case.memory_limit_bytes) == (batch, 70 * 2**30)

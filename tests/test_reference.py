@@ -23,6 +23,7 @@ def sentences(rate, **changes):
     return placing.reference_sentences(pd.DataFrame(trials))
 
 
+@pytest.mark.e2e
 def test_both_models_train_and_prove_their_precision(cli, tmp_path):
     done = cli(
         "run", "--suite", "reference", "--device", "cpu", "--quick", "--batch", 2, "--precision", "bf16", "--set",

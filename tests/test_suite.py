@@ -41,7 +41,7 @@ def test_every_built_in_suite_is_complete(name):
         for value, preset in by_value.items():
             values = found.suite.models if parameter == "model" else found.suite.params[parameter].choices
             assert value in values
-            assert set(preset) <= set(found.suite.params)
+            assert set(preset) <= {*found.suite.params, *COMMON_PARAMS}
 
 
 def test_a_users_file_is_found_by_its_path(tmp_path):

@@ -27,8 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help=SUMMARY,
-    epilog="To try it: `gpubench run --quick --synthetic`. To measure: `gpubench run`, then `gpubench compare"
-    " results/*.csv`.",
+    epilog="To try it: `gpubench run --quick`. To measure: `gpubench run`, then `gpubench compare results/*.csv`.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets and pretrained weights.")
 app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
@@ -50,16 +49,14 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
-        except OSError as error:  # of files, each command names its own
-            if error.errno != errno.ENOSPC:
-                raise
-            say("gpubench: the output is cut: no space left where it goes", err=True)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(4) from None
         except KeyboardInterrupt:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of files, each command names its own
+                say("gpubench: the output is cut: no space left where it goes", err=True)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(4) from None
             if not (limits := low_limits()):
                 raise
             say(f"gpubench: {type(error).__name__}: {error}", f"gpubench: {limits}", err=True)

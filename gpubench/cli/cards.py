@@ -77,8 +77,8 @@ def cards(
     chosen = options.cards_in(card or (), names)
     if len(chosen) != len(set(chosen)):
         raise UserError("the same card twice; give different ones to compare them")
-    if chosen and charts:
-        raise UserError("--charts: only the ranking has a chart; leave out the cards")
+    if len(chosen) == 1 and charts:
+        raise UserError("--charts: for the ranking, or for two cards or more")
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and price:

@@ -27,6 +27,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
     if trials.empty:
         return []
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
+    rates = dict(sorted(rates.items(), key=lambda item: item[0] != "fp32"))
     on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"

@@ -176,6 +176,14 @@ def load_corpus(name: str, root: Path) -> corpus.Corpus:
     return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
 
 
+def load_bytes(name: str, root: Path) -> "dict[str, NDArray[np.uint8]]":
+    """Return the text of each split of the corpus under `root`, byte by byte, uint8 (N,)."""
+    import numpy as np
+
+    files = corpus.files_of(_corpus_folder(name, root))
+    return {split: np.fromfile(path, np.uint8) for split, path in files.items()}
+
+
 def _corpus_folder(name: str, root: Path) -> Path:
     """Return the official folder under `root`, or `root` itself if the text files are there."""
     official = root / DATASETS[name].folder

@@ -65,7 +65,8 @@ class Device:
         """The memory limit of searches without --memory-limit: of an integrated card, a share of what was free."""
         if not self.integrated or not self.available_bytes:
             return None
-        return int(self.available_bytes * SHARED_SHARE) >> 30 << 30
+        share = int(self.available_bytes * SHARED_SHARE) >> 30 << 30
+        return min(share, self.memory_bytes or share)
 
     @property
     def mixed(self) -> str:

@@ -85,11 +85,11 @@ def lead(
     with RowsFile(session.path) as file:
         for note in file.notes:
             console.print(note, markup=False, soft_wrap=True)
+        console.print(subject_of(session), markup=False, soft_wrap=True)
         earlier = read_earlier(session, console)
         runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
         if plan_file := slurm.plan_file():
             append(plan_file, runner.unrun_rows(runner.rounds.left, Measurement("interrupted", "planned")))
-        console.print(subject_of(session), markup=False, soft_wrap=True)
         if note := caveat_of(session):
             console.print(note, markup=False)
         for line in runner.rounds.outlook():

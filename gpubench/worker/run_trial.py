@@ -113,7 +113,15 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
     if measurement.status == "ok" and not measurement.laps:
         raise RuntimeError("the suite took no step from clock.steps(), so nothing was timed")
-    return judged(measurement, loaded.suite, trial)
+    return judged(_without_texts(measurement), loaded.suite, trial)
+
+
+def _without_texts(measurement: Measurement) -> Measurement:
+    """Return the measurement with the qualities that are numbers, and a remark on the others."""
+    quality = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
+    others = {name: value for name, value in measurement.quality.items() if name not in quality}
+    remarks = [f"{name} was {value!r:.100}, not a number: left out" for name, value in others.items()]
+    return replace(measurement, quality=quality, reason="; ".join(filter(None, [measurement.reason, *remarks])))
 
 
 def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
@@ -122,7 +130,6 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
     value = measurement.quality.get(suite.quality)
-    value = value if isinstance(value, int | float) else None
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
     if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
@@ -209,7 +216,7 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if _is_lost(value))
+    lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
 
@@ -220,8 +227,8 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
 
 
-def _is_lost(value: object) -> bool:
-    return isinstance(value, int | float) and not math.isfinite(value)
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, int | float) or math.isfinite(value)
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:

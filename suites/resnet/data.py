@@ -1,7 +1,7 @@
 """CIFAR-100, and its two pipelines: batches made on the device, or by torch's DataLoader in worker processes."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,7 @@ class PilImages(Dataset[Sample]):
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, trial: Trial, augment: bool) -> None:
         params = trial.params
-        transforms: list[Callable[..., Any]] = [t.ToTensor(), t.Normalize(*STATISTICS[params.recipe])]
+        transforms: list[object] = [t.ToTensor(), t.Normalize(*STATISTICS[params.recipe])]
         if params.recipe == "article":
             transforms.insert(1, partial(one_transformed, size=params.image_size, augment=augment))
         else:

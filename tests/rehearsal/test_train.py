@@ -26,6 +26,7 @@ FEW = {"train_images": "32", "valid_images": "16", "epochs": "1"}
 CASES = {
     "resnet": ("resnet18", {**FEW, "image_size": "32"}),
     "wordlm": ("lstm", {"emsize": "8", "nhid": "8", "bptt": "5", "epochs": "1"}),
+    "gpt": ("gpt2-6m", {"layers": "1", "width": "32", "context": "16", "tokens": "256", "valid_tokens": "32"}),
     "cifar10": ("speedrun", FEW),
     "imagenet": ("resnet18", {"train_images": "32", "valid_images": "16", "phases": "tiny", "ema": "0.9"}),
     "scaling": ("resnet50", {"image_size": "64", "accumulate": "2"}),

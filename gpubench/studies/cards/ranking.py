@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
@@ -51,6 +51,10 @@ class Ranking:
         """Return the first `most` well-known cards, the reference, and cards with a price."""
         kept = {*WELL_KNOWN[:most], self.reference}
         return tuple(line for line in self.lines if line.card in kept or line.dollars is not None)
+
+    def of(self, cards: Sequence[str]) -> "Ranking":
+        """Return the ranking of these cards alone."""
+        return replace(self, lines=tuple(line for line in self.lines if line.card in cards))
 
     @property
     def ranked(self) -> tuple[RankedCard, ...]:
@@ -206,16 +210,21 @@ def notes(ranking: Ranking) -> list[str]:
 
 
 def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
-    """Return a chart with a dot and an interval for each card."""
-    kind, best = ranking.classes[0], ranking.best
-    bars = []
-    for line in lines:
-        if ratio := line.ratios.get(kind):
-            ends = (ratio.low, ratio.high) if ratio.low < ratio.high else None
-            bars.append(Bar(line.card, ratio.value, ends, note="" if line.figures else "not in our data"))
+    """Return a chart with a dot and an interval for each of these cards that has a ratio in the first class."""
+    kind = ranking.classes[0]
+    drawn = [(line, line.ratios[kind]) for line in lines if kind in line.ratios]
+    others = [(line, ratio) for line, ratio in drawn if line.card != ranking.reference]
+    best, speed = min(
+        others, key=lambda other: not other[0].figures, default=drawn[0]
+    )  # the fastest, measured if any is
+    bars = [
+        Bar(line.card, ratio.value, (ratio.low, ratio.high) if ratio.low < ratio.high else None,
+            note="" if line.figures else "not in our data")
+        for line, ratio in drawn
+    ]  # fmt: skip
     return Bars(
         name=f"cards-{kind}",
-        title=f"{best.card} trains {times(best.ratios[kind].value)} as fast as {ranking.reference} in {CLASSES[kind]}",
+        title=f"{best.card} trains {times(speed.value)} as fast as {ranking.reference} in {CLASSES[kind]}",
         subtitle=f"Speed relative to {ranking.reference}, with the interval of 90% of workloads; higher is better",
         groups=(BarGroup("", tuple(bars)),),
         unit="ratio",

@@ -1,0 +1,80 @@
+"""GPT-2 from its first step, as nanoGPT trains it: tokens per second, and the loss after a fixed number of tokens.
+
+The network is GPT-2 without biases (Radford et al., 2019), the recipe that of karpathy/nanoGPT (3adf61e): AdamW, a
+cosine learning rate, gradients clipped at 1, sequences of 1,024 tokens from random places of the text. The text is
+WikiText-2, or the text in --data, in bytes. `gpt2-124m` and `gpt2-1.5b` have GPT-2's vocabulary nevertheless, so that
+they compute what nanoGPT computes. benchmarks/against_nanogpt.py compares the losses of both.
+
+Samples are trained tokens. Timed: training steps and validation. Read network.py, then training.py.
+"""
+
+from collections.abc import Mapping
+
+from gpubench import Clock, Param, ParamValue, Suite, Trial
+
+CONTEXT = 1024
+GPT2_VOCABULARY = 50_304
+"""GPT-2's 50,257 tokens, filled up to a multiple of 64 as in nanoGPT."""
+
+
+def train(trial: Trial, clock: Clock) -> dict[str, float]:
+    """Run the training; return the validation loss in nats per token."""
+    from .training import train_gpt
+
+    return train_gpt(trial, clock)
+
+
+def flops(model: str, params: Mapping[str, ParamValue]) -> float:
+    """Return the floating-point operations per token, forward and backward.
+
+    Matrix products only, backward as twice forward, attention with the whole square of the context (Chowdhery et al.,
+    2022, appendix B; nanoGPT's). A formula, because FLOPs of a compiled step cannot be counted.
+    """
+    layers, width = int(params["layers"]), int(params["width"])
+    products = layers * (12 * width**2 + 2 * width * int(params["context"])) + width * int(params["vocabulary"])
+    return 3.0 * 2.0 * products
+
+
+def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
+    """Return the elements of the largest tensor of a sequence: its logits, or the activations inside a layer."""
+    return int(params["context"]) * max(int(params["vocabulary"]), 4 * int(params["width"]))
+
+
+SUITE = Suite(
+    train=train,
+    version=1,
+    models=("gpt2-6m", "gpt2-124m", "gpt2-1.5b"),
+    default_models=("gpt2-124m",),
+    params={
+        "epochs": Param(1, "how often the tokens of an epoch are trained", least=1),
+        "tokens": Param(10_485_760, "tokens of an epoch, from random places of the text", least=1),
+        "valid_tokens": Param(262_144, "tokens of the validation, from the start of its text", least=1),
+        "context": Param(CONTEXT, "tokens of a sequence", least=2),
+        "layers": Param(12, "layers", least=1),
+        "heads": Param(12, "attention heads of a layer", least=1),
+        "width": Param(768, "features of a token", least=1),
+        "vocabulary": Param(256, "rows of the embedding; the text uses 256", least=256),
+        "optimizer": Param(
+            "adamw", "muon: matrices of the layers by Muon, the rest by AdamW", choices=("adamw", "muon")
+        ),
+        "lr": Param(6e-4, "highest learning rate of AdamW; the last one is a tenth of it"),
+        "muon_lr": Param(0.02, "highest learning rate of Muon"),
+        "compile": Param(False, "torch.compile the network with its loss"),
+    },
+    presets={
+        "model": {
+            "gpt2-6m": {"layers": 8, "heads": 4, "width": 256, "lr": 1e-3},
+            "gpt2-124m": {"vocabulary": GPT2_VOCABULARY},
+            "gpt2-1.5b": {"layers": 48, "heads": 25, "width": 1600, "vocabulary": GPT2_VOCABULARY, "lr": 2e-4},
+        }
+    },
+    quality="loss",
+    unit="tokens",
+    cpu_batch=1,
+    train_samples=lambda params: int(params["tokens"]),
+    samples_per_unit=CONTEXT,
+    most_elements=most_elements,
+    data=("wikitext-2",),
+    flops=flops,
+    processes=True,
+)
