@@ -16,6 +16,10 @@ STEERING = re.compile(
 )
 
 
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
+"""Names of datasets as their authors write them; other data have the name that is in the rows."""
+
+
 def shown(text: str) -> str:
     """Return the text in one line, with U+FFFD in place of each such character."""
     return STEERING.sub("\ufffd", text)

@@ -8,7 +8,8 @@ from rows import row, rows
 import gpubench
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.show.terminal import LINES, WIDTH, everything, screen
+from gpubench.show.terminal import LINES, everything, screen
+from gpubench.show.wrap import WIDTH
 from gpubench.studies.answer import only
 from gpubench.studies.bound import bound_of
 

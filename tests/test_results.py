@@ -15,7 +15,8 @@ from gpubench.cli.run import print_results, results_of
 from gpubench.printed import duration
 from gpubench.rows import write as records
 from gpubench.runner.session import RunSummary
-from gpubench.show.terminal import MOST, WIDTH, screen
+from gpubench.show.terminal import MOST, screen
+from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
 from gpubench.studies.section import Answer, Part, Result, in_order

@@ -17,7 +17,8 @@ from gpubench.printed import say
 from gpubench.rows.alike import REFERENCE
 from gpubench.rows.read import load
 from gpubench.runner import process
-from gpubench.show.terminal import WIDTH, table_lines, wrapped
+from gpubench.show.terminal import table_lines
+from gpubench.show.wrap import WIDTH, wrapped
 from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table

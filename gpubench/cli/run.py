@@ -297,7 +297,7 @@ def results_of(path: Path, sessions: Collection[str]) -> list[str]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines."""
     from gpubench.analysis.compare import Question, load_rows
     from gpubench.cli.quick import quick_lines
-    from gpubench.show.terminal import wrapped
+    from gpubench.show.wrap import wrapped
     from gpubench.studies.answer import answer_of
     from gpubench.studies.cards.placing import reference_sentences
 

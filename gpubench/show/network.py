@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.show.numbers import significant
-from gpubench.show.terminal import line_width, table_lines, wrapped
+from gpubench.show.terminal import table_lines
+from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.section import Column, Table
 
 MOST = 22

@@ -37,6 +37,8 @@ VARIABLES = {
     BLUE["page"]: "--blue",
 }
 """CSS variable of each chart colour that differs between light and dark pages."""
+MOST_CHARTS = 24
+"""Maximum charts of a page."""
 MOST_NAMED = 3
 """Maximum cards, versions, or settings in a heading, that are named."""
 MOST_PACKED = 50_000
@@ -69,7 +71,12 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     table = answer.table(None)
     with style("page"):
         lead = inline([dated(chart, answer) for chart in first], "lead", looks)
-        sections = [_section(answer, number, section, looks, first) for number, section in enumerate(answer.sections)]
+        sections, drawn_above = [], list(first)
+        for number, section in enumerate(answer.sections):
+            charts = [chart for chart in charts_of(section) if chart not in drawn_above]
+            charts = charts[: max(MOST_CHARTS - len(drawn_above), 0)]
+            sections.append(_section(answer, number, section, looks, charts))
+            drawn_above += charts
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
@@ -124,17 +131,16 @@ def _linked_rows(table: bytes) -> tuple[bytes, bool]:
 
 
 def _section(
-    answer: Answer, number: int, section: Section, looks: dict[str, str], drawn_above: Sequence[Chart]
+    answer: Answer, number: int, section: Section, looks: dict[str, str], charts: Sequence[Chart]
 ) -> dict[str, Any]:
-    """Return a section with its tables and the charts that are not above it, as the template needs them."""
+    """Return a section with its tables and these charts, as the template needs them."""
     head, *settings = SETTING.split(section.title)
     more = len(settings) - MOST_NAMED
-    charts = [dated(chart, answer) for chart in charts_of(section) if chart not in drawn_above]
     title = section.title if more <= 0 else f"{head}{''.join(settings[:MOST_NAMED])} and {more} more settings"
     return {
         "section": section,
         "title": title,
-        "charts": inline(charts, f"c{number}", looks),
+        "charts": inline([dated(chart, answer) for chart in charts], f"c{number}", looks),
         "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or _has_several(table)],
     }
 

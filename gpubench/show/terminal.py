@@ -8,10 +8,11 @@ from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import interval_text, significant, text_of
+from gpubench.show.wrap import WIDTH, cut, fitted, line_width, wrapped
 from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
-WIDTH, LINES = 79, 25
+LINES = 25
 NARROW = 60
 """In fewer characters a table of results would be unreadable."""
 NAME, FROM = 36, 16
@@ -31,11 +32,6 @@ LEGEND = {
 }
 """Explanation of each sign in a table of results, by the pattern that matches the sign."""
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
-
-
-def line_width() -> int:
-    """Return the number of characters in a line: WIDTH, or fewer in a narrow terminal."""
-    return min(WIDTH, shutil.get_terminal_size((WIDTH + 1, LINES)).columns - 1)
 
 
 def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
@@ -377,34 +373,3 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
     if results:
         yield from wrapped(CHARTS, width)
-
-
-def wrapped(text: str, width: int | None = None) -> list[str]:
-    """Return a text as lines of at most `width` characters, broken at words, without control characters."""
-    width = width or line_width()
-    lines, line = [], ""
-    for word in shown(text).split():
-        if line and cell_len(line) + 1 + cell_len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    return [cut(line, width) for line in [*lines, line]]
-
-
-def fitted(text: str, width: int) -> str:
-    """Return a name in at most `width` columns: without control characters, and if too long without its middle."""
-    characters = width
-    while cell_len(fit := shortened(text, characters)) > width:  # wide letters
-        characters -= 1
-    return fit
-
-
-def cut(text: str, width: int) -> str:
-    """Return the text in at most `width` characters; two dots mark a missing end."""
-    if cell_len(text) <= width:
-        return text
-    text = text[: 4 * width]  # fast for texts of megabytes
-    while cell_len(text) > width - 2:
-        text = text[:-1]
-    return text.rstrip() + ".."

@@ -199,12 +199,10 @@ class Part:
     interval: tuple[float, float] | None = None
     subject_batch: float = math.nan
     baseline_batch: float = math.nan
-    subject_marks: str = ""
+    subject_marks: str = ""  # of the trials of a side
     baseline_marks: str = ""
-    """Marks of the trials of a side."""
     subject_interval: tuple[float, float] | None = None
     baseline_interval: tuple[float, float] | None = None
-    """95% interval of a side's figure."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
-from gpubench.printed import shortened, shown
+from gpubench.printed import DATA_NAMES, shortened, shown
 from gpubench.rows.params import params_of, params_text, params_without
 from gpubench.studies.section import DECIDED, Answer, Result
 from gpubench.suite import files
@@ -19,8 +19,6 @@ NAME, FACT, CAVEAT = 36, 60, 120
 """Maximum lengths, in characters, of a name, a setting and a caveat."""
 MOST_NAMED = 3
 """Maximum versions or batches that the foot of a chart names."""
-DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
-"""Names of datasets as their authors write them; other data have the name that is in the rows."""
 PROJECTED = "projected from a sample"
 MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
 """Words for marks of trials; other marks are shown as they are."""
