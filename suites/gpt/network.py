@@ -53,7 +53,7 @@ class Gpt(nn.Module):
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the mean loss, in nats per token, of int64 (N, T) and the tokens that follow, (N, T)."""
-        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         for layer in self.layers:
             x = layer(x)
         return cross_entropy(self.logits(self.norm(x)).flatten(0, 1).float(), targets.flatten())
