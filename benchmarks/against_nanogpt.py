@@ -37,12 +37,12 @@ NAMES = {
     "transformer.h": "layers",
     "transformer.ln_f": "norm",
     "lm_head": "logits",
-    "ln_1": "norm_before_attention",
-    "attn.c_attn": "attention_inputs",
-    "attn.c_proj": "attention_output",
-    "ln_2": "norm_before_perceptron",
-    "mlp.c_fc": "expand",
-    "mlp.c_proj": "perceptron_output",
+    "ln_1": "attention.0",
+    "attn.c_attn": "attention.1",
+    "attn.c_proj": "attention.3",
+    "ln_2": "perceptron.0",
+    "mlp.c_fc": "perceptron.1",
+    "mlp.c_proj": "perceptron.3",
 }
 """Names of nanoGPT's weights, and ours."""
 

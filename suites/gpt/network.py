@@ -2,32 +2,37 @@
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 SPREAD = 0.02
 """Standard deviation of the first weights."""
 
 
+class Attention(nn.Module):
+    """Causal attention of several heads: queries, keys and values (N, T, 3 x width) to (N, T, width)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in x.chunk(3, dim=2))
+        return scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(2)
+
+
 class Layer(nn.Module):
-    """Causal attention and a perceptron, each after a LayerNorm and added to its input: (N, T, width) to the same."""
+    """Attention and a perceptron, each after a LayerNorm and added to its input: (N, T, width) to the same."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
-        self.norm_before_attention = nn.LayerNorm(width, bias=False)
-        self.attention_inputs = nn.Linear(width, 3 * width, bias=False)
-        self.attention_output = nn.Linear(width, width, bias=False)
-        self.norm_before_perceptron = nn.LayerNorm(width, bias=False)
-        self.expand = nn.Linear(width, 4 * width, bias=False)
-        self.perceptron_output = nn.Linear(4 * width, width, bias=False)
+        inputs, output = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        expand, shrink = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+        self.attention = nn.Sequential(nn.LayerNorm(width, bias=False), inputs, Attention(heads), output)
+        self.perceptron = nn.Sequential(nn.LayerNorm(width, bias=False), expand, nn.GELU(), shrink)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = self.attention_inputs(self.norm_before_attention(x)).chunk(3, dim=2)
-        query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
-        attended = scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.attention_output(attended.transpose(1, 2).flatten(2))
-        expanded = gelu(self.expand(self.norm_before_perceptron(x)))
-        outputs: torch.Tensor = x + self.perceptron_output(expanded)
+        x = x + self.attention(x)
+        outputs: torch.Tensor = x + self.perceptron(x)
         return outputs
 
 
@@ -47,8 +52,8 @@ class Gpt(nn.Module):
         self.logits = nn.Linear(width, vocabulary, bias=False)
         self.logits.weight = self.tokens.weight
         for name, weight in self.named_parameters():
-            if weight.ndim == 2:
-                spread = SPREAD / (2 * layers) ** 0.5 if name.endswith("_output.weight") else SPREAD
+            if weight.ndim == 2:  # 3: the last of a Sequential
+                spread = SPREAD / (2 * layers) ** 0.5 if name.endswith("3.weight") else SPREAD
                 nn.init.normal_(weight, std=spread)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
