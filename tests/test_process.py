@@ -20,9 +20,15 @@ from gpubench.runner.process import Outcome, run_child
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_json
 
+STEP = """
+    for epoch in clock.epochs(1):
+        for batch in clock.steps([[0]], "train"):
+            pass
+"""
+
 
 def task(tmp_path: Path, body: str) -> dict[str, object]:
-    """A trial of a one-off suite whose train function has this body, before it takes a step."""
+    """A trial of a one-off suite whose train function has this body, and takes a step if that does not."""
     path = tmp_path / "odd.py"
     source = f'''
 """An odd suite."""
@@ -31,9 +37,7 @@ from gpubench.suite.suite import Suite
 
 def train(trial, clock):
 {textwrap.indent(textwrap.dedent(body), "    ")}
-    for epoch in clock.epochs(1):
-        for batch in clock.steps([[0]], "train"):
-            pass
+{"" if "clock" in body else STEP}
     return {{}}
 
 

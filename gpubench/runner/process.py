@@ -30,8 +30,8 @@ MOST_READ = 1 << 20
 """Most bytes that are read at once, so that limits are checked however much a child prints."""
 MOST_LINE = {"channel": 1 << 26, "output": 1 << 16}
 """Longest line. A longer message ends the child; longer output is shown in parts."""
-MOST_SHOWN = 2000
-"""Most lines of a child's output that are shown."""
+MOST_SHOWN = 500_000
+"""Most characters of a child's output that are shown."""
 
 
 @dataclass(frozen=True)
@@ -276,11 +276,11 @@ class _Watch:
         for line in self._lines("output", lambda: os.read(output.fileno(), MOST_READ)):
             text = line.decode(errors="replace").rstrip()
             self.tail.append(text[:300])
-            self._shown += 1
+            was_shown, self._shown = self._shown <= MOST_SHOWN, self._shown + len(text) + 1
             if self._shown <= MOST_SHOWN:
                 self.on_output(text)
-            elif self._shown == MOST_SHOWN + 1:
-                self.on_output(f"(after {MOST_SHOWN} lines its output is not shown)")
+            elif was_shown:
+                self.on_output(f"(after {MOST_SHOWN:,} characters its output is not shown)")
 
     def _lines(self, name: str, read: Callable[[], bytes]) -> list[bytearray]:
         """Read once, and return the whole lines so far; a line that is too long is cut."""
