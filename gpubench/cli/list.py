@@ -12,30 +12,35 @@ if TYPE_CHECKING:
     from gpubench.suite.files import LoadedSuite
     from gpubench.suite.suite import Param
 
-EXAMPLES = "Example: `gpubench list`, `gpubench list --suite resnet` or `gpubench list --suite my_suite.py`"
+EXAMPLES = "Example: `gpubench list`, `gpubench list resnet` or `gpubench list my_suite.py`"
 WIDTH = 79
 INDENT = " " * 16
 """As wide as the longest name with a version."""
 
 
 def list_suites(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SUITE]...", help="Only these suites, with all parameters."),
+    ] = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME|PATH",
-            help="Only this suite, with all parameters. Repeatable.",
+            help="The same, as an option. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """List suites with their models; one of them (--suite) with all its parameters."""
+    """List suites with their models; those that are named with all their parameters."""
     from gpubench.suite.files import built_in_names, find
     from gpubench.suite.suite import COMMON_PARAMS
 
-    for name in suite or built_in_names():
-        say(*(_in_full(find(name)) if suite else _in_short(find(name))))
+    chosen = [*(names or ()), *(suite or ())]
+    for name in chosen or built_in_names():
+        say(*(_in_full(find(name)) if chosen else _in_short(find(name))))
     say("", "Parameters of every suite:", *_params(COMMON_PARAMS))
-    if not suite:
-        say("", "One suite with all its parameters: gpubench list --suite resnet")
+    if not chosen:
+        say("", "One suite with all its parameters: gpubench list resnet")
 
 
 def _in_short(loaded: "LoadedSuite") -> list[str]:

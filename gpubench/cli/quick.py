@@ -1,5 +1,6 @@
 """The end of `gpubench run --quick`: both rates, their ratio, the card beside published ones, and one chart."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from gpubench.studies.cards.placing import KIND, MODEL, PIXELS, STUDY, anchor, r
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import measured_cards
 from gpubench.studies.section import Bar, BarGroup, Bars
-from gpubench.studies.words import times
+from gpubench.studies.words import marked, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,9 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         gain = times(rates[mixed] / rates["fp32"])
-        lines.append(f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} (1 run each: rough).")
+        marks = Counter(mark for text in trials["marks"] for mark in str(text).replace(",", " ").split())
+        basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
+        lines.append(f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis}).")
     if on_cpu or not mixed:
         lines.append("CPUs are not ranked." if on_cpu else "Only mixed precision is ranked.")
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}

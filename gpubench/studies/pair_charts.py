@@ -13,6 +13,9 @@ from gpubench.studies import words
 from gpubench.studies.cases import behind, estimate, interval_of, policy_text
 from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Part, Result
 
+PARTS = ("train_", "valid_")
+"""How the names of parameters begin that train or validate on a part of the data."""
+
 
 def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
     """Return two charts: seconds of both sides, and speedups with their intervals."""
@@ -78,13 +81,15 @@ def _marks(part: Part) -> str:
 
 
 def _recipe(result: Result, groups: Sequence[Group]) -> str:
-    """Return what was run: epochs and data if they are the same in all groups, else the suite."""
+    """Return what was run: epochs, data and the part of it if they are the same in all groups, else the suite."""
     epochs, data = {group.epochs for group in groups}, {group.data for group in groups}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
         return f"a full run of {result.suite}"
     count = epochs.pop()
-    return f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}"
+    part = [f"{name}={value}" for name, value in words.shared_params(groups).items() if name.startswith(PARTS)]
+    part = [text for text in part if not text.endswith("=0")]
+    return ", ".join([f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}", *part])
 
 
 def charts_of(workload: Workload, compared: Compared) -> Iterator[Chart]:

@@ -127,9 +127,7 @@ def _result(
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
-    said = _sentence(
-        kind, subject, baseline, ends if wide else value, "" if sure else verdict, metric, precision, place
-    )
+    said = _sentence(kind, subject, baseline, ends if wide else value, verdict, metric, precision, place)
     result = Result(
         kind=kind,
         suite=c.subject.suite,

@@ -219,12 +219,12 @@ def _unusual(groups: Sequence[Group]) -> Iterator[str]:
     """Yield the shared parameters that differ from the suite's defaults."""
     first = groups[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
-    for name, value in sorted(_shared(groups).items()):
+    for name, value in sorted(shared_params(groups).items()):
         if usual and usual.get(name) != value and name != "epochs":
             yield f"{name}={value}"
 
 
-def _shared(groups: Sequence[Group]) -> dict[str, str]:
+def shared_params(groups: Sequence[Group]) -> dict[str, str]:
     """Return the parameters that all groups share."""
     params = [params_of(group.params) for group in groups]
     return {name: value for name, value in params[0].items() if all(p.get(name) == value for p in params)}
@@ -256,7 +256,7 @@ def _built_in(name: str) -> files.LoadedSuite | None:
 
 def recipe_of(groups: Sequence[Group]) -> str:
     """Return the parameters that all groups share, as in the CSV file."""
-    return shown(params_without(groups[0].params, params_of(groups[0].params).keys() - _shared(groups)))
+    return shown(params_without(groups[0].params, params_of(groups[0].params).keys() - shared_params(groups)))
 
 
 def notes_of(group: Group) -> str:

@@ -38,7 +38,7 @@ def cards_in(texts: Sequence[str], cards: Sequence[str]) -> list[str]:
                 unknown.append(error)
     if not unknown:
         return []
-    raise next((error for error in unknown if error.hint), unknown[0])
+    raise UnknownCardError(" ".join(words), next((error.hint for error in unknown if error.hint), ""))
 
 
 def find_card(text: str, cards: Sequence[str]) -> str:
