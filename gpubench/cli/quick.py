@@ -36,7 +36,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         gain = times(rates[mixed] / rates["fp32"])
-        marks = Counter(mark for text in trials["marks"] for mark in str(text).replace(",", " ").split())
+        marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
         lines.append(f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis}).")
     if on_cpu or not mixed:
