@@ -306,8 +306,6 @@ def compare(rng: Random, folder: Path) -> None:
         ask += ["--metric", rng.choice(METRICS)]
     if rng.random() < 0.3:
         ask += ["--by", rng.choice(["card", "precision", "torch", "batch_size", "model", "session", "processes,card"])]
-    if rng.random() < 0.2:
-        ask += ["--alpha", "1e-5", "--beta", "1e-9", "--scale-to", "2048"]
     ask += rng.choice([[], ["--all"], ["--allow-mismatch"], ["--only", "roofline"], ["--only", "batch"]])
     command(*ask)
 
@@ -327,7 +325,7 @@ def submit(rng: Random, folder: Path) -> None:
 
 def export(rng: Random, folder: Path) -> None:
     """Any format; the health of a card is what else is asked of rows as they are."""
-    path, name = a_file(rng, folder), rng.choice(["benchstat", "pyperf", "timm", "mllog", "dawnbench", "health"])
+    path, name = a_file(rng, folder), rng.choice(["benchstat", "pyperf", "dawnbench", "health"])
     if name == "health":
         command("doctor", path, "--against", rng.choice(results()))
     elif name == "dawnbench" or rng.random() < 0.3:
