@@ -24,12 +24,12 @@ def two_cards(trials=1):
 
 
 def test_one_comparison_is_over_card_and_precision_together(tmp_path):
-    found = section(answered(tmp_path, two_cards()), "buyer")
-    (result,) = found.results
+    buyer = section(answered(tmp_path, two_cards()), "buyer")
+    (result,) = buyer.results
     assert (result.subject, result.baseline) == ("RTX 2080 Ti mixed", "GTX 1080 Ti fp32")
     assert result.value == pytest.approx((4 * 6) ** 0.5)
     assert lacking(result.said, "RTX 2080 Ti", "mixed precision", "4.90", "GTX 1080 Ti", "fp32") == []
-    lines = table(found, "minutes")
+    lines = table(buyer, "minutes")
     assert [line["speedup"] for line in lines] == ["4.00", "6.00", "4.90"]
     assert lines[0]["1080 Ti fp32"] == "2.00"
     means = {"1080 Ti fp32": "1.00x", "1080 Ti mixed": "2.45x", "2080 Ti fp32": "2.00x", "2080 Ti mixed": "4.90x"}

@@ -141,7 +141,7 @@ def test_charts_are_pictures_in_the_pages_colours(text, page):
 
 def test_tables_sort_by_value_and_keep_their_words(page):
     cells = page.all("td")
-    assert {each["class"] for each in page.all("table")} == {"n2 n3"}
+    assert {table["class"] for table in page.all("table")} == {"n2 n3"}
     assert {"class": "faster"} in cells
     assert {"class": "note"} in cells
     assert "9.0 to 11.0" in page.text_in("small")

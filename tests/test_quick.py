@@ -20,6 +20,7 @@ from gpubench.runner.session import RunSummary
 REFERENCE = {
     "suite": "reference", "studies": "placing", "model": "resnet50", "mode": "quick", "measured": "projected",
     "params": "epochs=1 image_size=224 lr=0.001", "data": "", "batch_policy": "max",
+    "memory_format": "channels_last",
 }  # fmt: skip
 
 
@@ -87,4 +88,12 @@ def test_the_fastest_and_the_slowest_card_have_neighbours_on_one_side():
 def test_other_rows_are_no_quick_look(tmp_path):
     path = Path(tmp_path / "a.csv")
     records.append(path, [row(), row(**REFERENCE | {"mode": "sampled", "trial": 1})])
-    assert quick_lines(load([path]).frame, path) == []
+    assert quick_lines(load([path]).frame, path) == ([], False)
+
+
+@pytest.mark.parametrize("change", [{"marks": "throttled"}, {"batch_size": 8}, {"memory_format": "contiguous"}])
+def test_what_published_figures_do_not_describe_is_not_ranked(finished, change):
+    text, path = finished(700.0, 1900.0, card="NVIDIA GeForce RTX 4090", **change)
+    assert lacking(text, "2.71 times", "Not ranked", path.with_suffix(".png")) == []
+    assert "yours" not in text
+    assert "compare" in next_of(text)

@@ -106,4 +106,4 @@ def test_rows_of_other_suites_have_no_reference():
 def test_a_run_ends_with_the_comparison(tmp_path):
     made = rows([100.0] * 2, **{**CASE, "samples_per_second": 1900.0, "card": "NVIDIA GeForce RTX 4090"})
     write.append(tmp_path / "a.csv", made)
-    assert "like its reference" in " ".join(results_of(tmp_path / "a.csv", ["s1"]))
+    assert "like its reference" in " ".join(results_of(tmp_path / "a.csv", ["s1"])[0])

@@ -145,14 +145,14 @@ def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
 
 def test_what_is_not_known_stays_empty():
     bare = Measurement(status="failed", quality={"loss": math.nan}, samples_per_second=math.inf)
-    found = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None)
+    written = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None)
     names = (
         "threads", "batch_capped", "samples_per_second", "loss", "accuracy", "measured_peak_flops", "startup_seconds",
         "measured_bandwidth_bytes_per_second", "op_overhead_seconds", "mean_power_watts",
     )  # fmt: skip
-    assert {name: getattr(found, name) for name in names} == dict.fromkeys(names)
-    assert (found.batch_curve, found.laps, found.table, found.marks) == ("", "", "", "")
-    assert found.allocator_retries == 0
+    assert {name: getattr(written, name) for name in names} == dict.fromkeys(names)
+    assert (written.batch_curve, written.laps, written.table, written.marks) == ("", "", "", "")
+    assert written.allocator_retries == 0
 
 
 def test_only_cuda_counts_the_retries_of_its_allocator():

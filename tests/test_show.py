@@ -161,10 +161,10 @@ def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
     monkeypatch.setattr(ParamScheduler, "before_fit", lambda self: (begin(self), kept.append(self.hps)))
     run_small(monkeypatch, pipeline="device", epochs="2", train_images="16")
     hyper = kept[0]
-    found = network("resnet", "resnet18", epochs="2").schedule
+    schedule = network("resnet", "resnet18", epochs="2").schedule
     steps = len(hyper["lr"])
     for name, own in (("learning rate", "lr"), ("momentum", "mom")):
-        shown = dict(found[name])
+        shown = dict(schedule[name])
         assert [shown[2 * step / steps] for step in range(steps)] == pytest.approx([float(each) for each in hyper[own]])
 
 

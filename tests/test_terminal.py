@@ -311,12 +311,12 @@ def test_what_is_left_out_is_said_where_it_belongs_and_in_the_end(tmp_path):
 
 @pytest.mark.parametrize("width", [39, 50, 60, 79])
 def test_the_screen_is_as_wide_as_the_terminal(tmp_path, width, monkeypatch):
-    found = answered(tmp_path, rows([100.0] * 6), rows([130.0] * 6, **OTHER))
-    lines = screen(found, width=width)
+    result = answered(tmp_path, rows([100.0] * 6), rows([130.0] * 6, **OTHER))
+    lines = screen(result, width=width)
     assert max(map(cell_len, lines)) <= width
-    assert " ".join(found.headline.split()) in " ".join(lines)
+    assert " ".join(result.headline.split()) in " ".join(lines)
     monkeypatch.setenv("COLUMNS", str(width + 1))
-    assert screen(found) == lines
+    assert screen(result) == lines
 
 
 def test_charts_are_offered_only_where_there_is_a_result(tmp_path):

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.show.wrap import wrapped
 from gpubench.studies.cards.figures import published, short_name
-from gpubench.studies.cards.placing import KIND, MODEL, PIXELS, STUDY, anchor, reference_ratio
+from gpubench.studies.cards.placing import KIND, LEAST_BATCH, MODEL, PIXELS, STUDY, are_comparable, expected_of
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import measured_cards
 from gpubench.studies.section import Bar, BarGroup, Bars
@@ -18,48 +19,55 @@ if TYPE_CHECKING:
 NEIGHBOURS = 2
 """Published cards that are shown above and below."""
 BAR_CHARACTERS = 32
+NOT_RANKED = f"Not ranked: needs mixed precision, a batch of {LEAST_BATCH} or more, channels last, and no marks."
 
 
-def quick_lines(rows: "pd.DataFrame", path: Path) -> list[str]:
-    """Return the lines about ResNet-50 of a quick run, or none without such rows; draws a chart beside `path`."""
+def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
+    """Return the lines about ResNet-50 of a quick run, or none without such rows, and whether they rank a card.
+
+    Draws a chart beside `path`.
+    """
     is_reference = rows["studies"].str.contains(STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
     trials = rows[(rows["status"] == "ok") & (rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference]
     trials = trials.drop_duplicates("precision").set_index("precision")
     if trials.empty:
-        return []
+        return [], False
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
     rates = dict(sorted(rates.items(), key=lambda item: item[0] != "fp32"))
     on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
     lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
+    said = ""
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         gain = times(rates[mixed] / rates["fp32"])
         marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
-        lines.append(f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis}).")
-    if on_cpu or not mixed:
-        lines.append("CPUs are not ranked." if on_cpu else "Only mixed precision is ranked.")
+        said = f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
+        lines += wrapped(f"{said}.")
+    is_ranked = not on_cpu and bool(mixed) and all(are_comparable(trials.loc[[mixed]].reset_index(), ("quick",)))
+    if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        title = lines[-2].rstrip(".") if len(rates) > 1 else f"{card} trains ResNet-50 at {rates['fp32']:,.4g} images/s"
+        title = said or f"ResNet-50 on {card}"
+        lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
         chart = bars_of(shown, "", title, path.stem, source)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
-        lines.append(expected_sentence(card, rates[mixed]))
+        lines += wrapped(expected_sentence(card, rates[mixed]))
         title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
         chart = bars_of(shown, card, title, path.stem, source)
     if len(shown) > 1:
         lines.append(f"chart: {drawn(chart, path)}")
-    return lines
+    return lines, is_ranked
 
 
 def neighbours(card: str, rate: float) -> dict[str, float]:
     """Return the rates of published cards above and below in images/s, with this one: the fastest first."""
     known = measured_cards(published().groups)[KIND] & set(WELL_KNOWN) - {card}
-    ratios = {name: ratio for name in known if (ratio := reference_ratio(name))}
-    rates = sorted(((anchor().speed * ratio.value, name) for name, ratio in ratios.items()), reverse=True)
+    expected = {name: value for name in known if (value := expected_of(name))}
+    rates = sorted(((value.value, name) for name, value in expected.items()), reverse=True)
     above = [pair for pair in rates if pair[0] > rate][-NEIGHBOURS:]
     below = [pair for pair in rates if pair[0] <= rate][:NEIGHBOURS]
     return {name: value for value, name in (*above, (rate, card), *below)}
@@ -78,12 +86,12 @@ def bar_lines(rates: dict[str, float], card: str) -> list[str]:
 
 def expected_sentence(card: str, rate: float) -> str:
     """Return whether the rate agrees with the published figures of this card."""
-    ratio = reference_ratio(card)
-    if ratio is None:
+    expected = expected_of(card)
+    if expected is None:
         return f"{card} is not in our data of published speeds."
-    expected = ratio.scaled(anchor().speed)
     word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
-    return f"{word} expected for this card (published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s)."
+    sentence = f"{word} expected by published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s"
+    return f"{sentence} (90% of workloads)."
 
 
 def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:

@@ -275,26 +275,23 @@ def print_results(summary: "RunSummary", console: "Console") -> int:
     """
     if not summary.path or not summary.sessions:
         return summary.exit_code
+    following = f"gpubench compare {summary.path} --charts charts"
     try:
-        lines = results_of(summary.path, summary.sessions)
+        lines, is_ranked = results_of(summary.path, summary.sessions)
+        # After the first rate of a card comes the whole comparison.
+        following = "gpubench run --suite resnet --precision both" if is_ranked else following
     except KeyboardInterrupt:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    lines += [f"rows: {summary.path}", f"next: {following(lines, summary.path)}"]
+    lines += [f"rows: {summary.path}", f"next: {following}"]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     return summary.exit_code
 
 
-def following(lines: Sequence[str], path: Path) -> str:
-    """Return the next command: after the first look at a card the whole comparison, else that of the rows."""
-    is_ranked = any("beside published cards" in line for line in lines)
-    return "gpubench run --suite resnet --precision both" if is_ranked else f"gpubench compare {path} --charts charts"
-
-
-def results_of(path: Path, sessions: Collection[str]) -> list[str]:
-    """Return the first results of these sessions' rows in `path`, as wrapped lines."""
+def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], bool]:
+    """Return the first results of these sessions' rows in `path`, as wrapped lines, and whether they rank a card."""
     from gpubench.analysis.compare import Question, load_rows
     from gpubench.cli.quick import quick_lines
     from gpubench.show.wrap import wrapped
@@ -303,8 +300,9 @@ def results_of(path: Path, sessions: Collection[str]) -> list[str]:
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-    if lines := quick_lines(of_this_run.frame, path):
-        return lines
+    lines, is_ranked = quick_lines(of_this_run.frame, path)
+    if lines:
+        return lines, is_ranked
     results = [result for result in answer_of(of_this_run, Question()).results if not result.says_why]
     sentences = [*(result.sentence for result in results[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
-    return [line for sentence in sentences for line in wrapped(sentence)]
+    return [line for sentence in sentences for line in wrapped(sentence)], False

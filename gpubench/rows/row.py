@@ -173,10 +173,10 @@ class Row:
     steady: str = column("measurement", "how the steady state was found, or `unsteady` and why")
     marks: str = column(
         "record",
-        "what speaks against the trial, which counts all the same: throttled (slowed by heat or hardware, or an SM"
-        " clock that fell by 10% without a power cap), clock_fell (an SM clock that fell by 3%), shared (others"
-        " computed on the card, or took over a tenth of the CPU, as a device), unsteady, resumed (parts of it ran at"
-        " another time), shared_peak (others computed while the peak was measured)",
+        "caveats of the trial, which still counts: throttled (slowed by heat or hardware, or the SM clock fell by 10%"
+        " without a power cap), clock_fell (the SM clock fell by 3%), shared (other programs used the card, or over a"
+        " tenth of the CPU where that is measured), unsteady, resumed (parts of it ran at another time), shared_peak"
+        " (other programs ran while the peak was measured)",
     )
     data_stall: float | None = figure(
         "measurement",

@@ -4,7 +4,7 @@ The anchor is timm's published figure of one card. The expected rate of another 
 the two cards.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pandas as pd
@@ -40,9 +40,14 @@ def expected_rate(trials: pd.DataFrame) -> Estimate | None:
     None if they are no comparable trials of a card with published figures in half precision.
     """
     trials = _rows_of_study(trials)
-    if not any(_are_comparable(trials[trials["device"] != "cpu"])):
+    if not any(are_comparable(trials[trials["device"] != "cpu"])):
         return None
-    ratio = reference_ratio(short_name(str(trials["card"].iloc[0])))
+    return expected_of(short_name(str(trials["card"].iloc[0])))
+
+
+def expected_of(card: str) -> SpeedRatio | None:
+    """Return the images/s that published figures predict for a card, with the 90% interval; None without figures."""
+    ratio = reference_ratio(card)
     return ratio.scaled(anchor().speed) if ratio else None
 
 
@@ -51,16 +56,16 @@ def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["studies"].map(lambda studies: STUDY in str(studies).split()).astype(bool)]
 
 
-def _are_comparable(rows: pd.DataFrame) -> list[bool]:
-    """Return for each row whether it is an unmarked trial of the anchor's workload."""
-    return [_is_comparable(row) for _, row in rows.iterrows()]
+def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "full")) -> list[bool]:
+    """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
+    return [_is_comparable(row, modes) for _, row in rows.iterrows()]
 
 
-def _is_comparable(row: "pd.Series[Any]") -> bool:
+def _is_comparable(row: "pd.Series[Any]", modes: Collection[str]) -> bool:
     kind = CLASS_OF.get(f"amp-{row['precision']}", CLASS_OF.get(row["precision"]))
     return (
         (row["model"], row["status"], row["memory_format"], kind) == (MODEL, "ok", "channels_last", KIND)
-        and row["mode"] in {"sampled", "full"}
+        and row["mode"] in modes
         and row["processes"] == 1
         and row["batch_size"] >= LEAST_BATCH
         and not str(row["marks"])
@@ -74,7 +79,7 @@ def _card_sentences(rows: pd.DataFrame) -> Iterator[str]:
     if (rows["device"] == "cpu").any():
         yield f"{card} is a CPU; CPUs are not ranked."
         return
-    comparable = rows[_are_comparable(rows)]
+    comparable = rows[are_comparable(rows)]
     if comparable.empty:
         yield f"{card} is unranked: no comparable run ({REQUIREMENTS})."
     for _, trials in comparable.groupby(["precision", "batch_size"], sort=False):
@@ -109,10 +114,9 @@ def _reference_sentence(card: str, rate: float, batch: int) -> str:
         f"{card} with a batch of {batch} trains {MODEL} at {rate:,.0f} images/s, {times(rate / base.speed)} as fast as"
         f" an {base.card} (timm: {base.figure:,.0f})"
     )
-    ratio = reference_ratio(short_name(card))
-    if ratio is None:
+    expected = expected_of(short_name(card))
+    if expected is None:
         return f"{start}. This card has no published figure in half precision."
-    expected = ratio.scaled(base.speed)
     verdict = (
         "like" if expected.low <= rate <= expected.high else "faster than" if rate > expected.high else "slower than"
     )
