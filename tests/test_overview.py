@@ -56,6 +56,13 @@ def test_an_unknown_card_and_a_cpu_have_no_published_speed(printed):
     assert lacking(printed(), "No GPU found", "CPUs are not ranked", "gpubench run --quick") == []
 
 
+@pytest.mark.parametrize(("part", "name"), [("hip", "ROCm"), ("xpu", "XPU"), ("", "No GPU found")])
+def test_a_card_that_only_torch_sees_is_not_denied(printed, monkeypatch, part, name):
+    monkeypatch.setattr(overview, "_torch_version_of", lambda wanted: "7.1" if wanted == part else "")
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert name in printed()
+
+
 def test_each_command_that_it_prints_can_be_parsed(printed):
     commands = [line.split("  ")[1] for line in printed(RTX_4090).splitlines() if line.startswith("  gpubench")]
     assert len(commands) == 3

@@ -1,7 +1,9 @@
 """What `gpubench` alone prints: this machine's card, whether it is ready, and three commands. It imports no torch."""
 
 import importlib.util
+import platform
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -29,7 +31,10 @@ def overview() -> list[str]:
         build = f" (CUDA {cuda})" if cuda else ""
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
         lines = wrap(f"{device} {readiness(cards[0], cuda)}", 79) + wrap(published_speed(first), 79)
-        times = ("about 1 min: this card's speed", "about 20 min: with intervals")
+        times = ("about 1 min: this card's speed", "with intervals; an hour or more")
+    elif other := other_accelerator():
+        lines = wrap(f"{cpu_text()}, {torch} for {other}: `gpubench doctor` names its cards.", 79)
+        first, times = "", ("a first rate", "with intervals")
     else:
         lines = wrap(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.", 79)
         first = ""
@@ -45,12 +50,24 @@ def overview() -> list[str]:
 
 def installed_torch() -> tuple[str, str]:
     """Return the version of the installed torch and of its CUDA, without importing it; empty if there is none."""
+    return _torch_version_of("__version__").partition("+")[0], _torch_version_of("cuda")
+
+
+def _torch_version_of(name: str) -> str:
+    """Return the text of a name in torch's version.py; empty if there is no torch, or it has no such part."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return "", ""
+        return ""
     text = Path(spec.origin).with_name("version.py").read_text()
-    version, cuda = (re.search(rf"^{name}\b.*?= '([^']+)'", text, re.MULTILINE) for name in ("__version__", "cuda"))
-    return version[1].partition("+")[0] if version else "", cuda[1] if cuda else ""
+    match = re.search(rf"^{name}\b.*?= '([^']+)'", text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def other_accelerator() -> str:
+    """Return what the installed torch computes with, if not with NVIDIA's cards or a CPU alone; only torch sees it."""
+    if _torch_version_of("__version__") and (sys.platform, platform.machine()) == ("darwin", "arm64"):
+        return "Apple's Metal"
+    return "ROCm" if _torch_version_of("hip") else "Intel's XPU" if _torch_version_of("xpu") else ""
 
 
 def readiness(card: "Card", cuda: str) -> str:
