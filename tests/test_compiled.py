@@ -1,9 +1,12 @@
 """The proof of a compiled step is of the code that is timed; tensor subclasses are seen as what they compute."""
 
+from collections import Counter
+
 import pytest
 import torch
 from torch import nn
 
+from gpubench.training import operands
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.flops import Work, beside, product_flops
@@ -60,8 +63,8 @@ def prove(name, model, *, run_in=None, backend=None):
 def test_compiled_code_runs_in_the_step_that_is_proved(name):
     watch, calls = prove(name, nn.Linear(16, 8), backend=Counting())
     assert calls == [5, 6], "one watched step and one timed step, both of compiled code"
-    assert watch.compiled_regions == 1
-    assert watch.check(name).endswith("on cpu, in compiled code (1 calls)")
+    assert watch.compiled_regions == 1, "its backward pass is eager: the backend compiles forward only"
+    assert watch.check(name).endswith("on cpu, 1 of 2 in compiled code (1 calls)")
 
 
 def test_compiled_code_in_another_precision_is_caught():
@@ -100,12 +103,39 @@ def test_a_step_that_does_not_compile_is_proved_as_before():
         ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", ("matmul", torch.float16)),
         ("volta_sgemm_128x64_nn", ("matmul", torch.float32)),
         ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", ("convolution", torch.float16)),
+        ("sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize64x64x64", ("matmul", torch.float8_e4m3fn)),
+        ("sm80_xmma_gemm_i8f16_i8i32_f32_tn_n_tilesize64x64x64", ("matmul", torch.int8)),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", ("matmul", torch.float32)),
         ("triton_poi_fused_relu_0", None),
         ("triton_tem_fused_mm_3", None),
     ],
 )
 def test_kernels_by_their_names(kernel, family):
     assert family_of_kernel(kernel) == family
+
+
+class MadeTrace:
+    """A trace of one compiled product that is seen, and kernels of others in a CUDA graph."""
+
+    compiled_regions, has_templates, devices = 2, False, Counter({"cuda:0": 51})
+
+    def __init__(self, hidden):
+        self.kernels = Counter({("matmul", torch.bfloat16): 1}) + Counter({("matmul", hidden): 50})
+
+    def calls(self, wanted):
+        yield "mm", [torch.bfloat16, torch.bfloat16], True
+
+
+@pytest.mark.parametrize(("hidden", "proved"), [(torch.bfloat16, True), (torch.float32, False)])
+def test_what_a_cuda_graph_hides_counts(monkeypatch, hidden, proved):
+    monkeypatch.setattr(operands, "Trace", lambda profiler: MadeTrace(hidden))
+    watch = OperandWatch("cuda:0")
+    assert watch._read(None) == 51
+    if proved:
+        assert watch.check("bf16", "cuda:0").startswith("operands matmul bfloat16 x51 on cuda:0")
+    else:
+        with pytest.raises(PrecisionError, match="other than bfloat16"):
+            watch.check("bf16", "cuda:0")
 
 
 ONE = torch.ones(())

@@ -360,7 +360,7 @@ def test_processes_begin_at_the_first_device():
 
 
 def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
-    spark = replace(GPU, card="NVIDIA GB10", integrated=True)
+    spark = replace(GPU, card="NVIDIA GB10", integrated=True, memory_bytes=None)
     assert demo_cases(tmp_path, [spark], models=("small",))[0].batch_size == 16
     with pytest.raises(UserError, match=r"GB10.* --memory-limit"):
         demo_cases(tmp_path, [spark], batch="max")
@@ -369,7 +369,9 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
     known = replace(spark, available_bytes=100 * 2**30, memory_bytes=128 * 2**30)
     for batch in ("max", "fastest"):
         case = demo_cases(tmp_path, [known], batch=batch)[0]
-        assert (case.batch_policy, case.memory_limit_bytes) == (batch, 70 * 2**30)
+        assert (case.batch_policy, case.memory_limit_bytes) == (batch, int(0.7 * 128 * 2**30))
+    with pytest.raises(UserError, match=r"80 GiB are free.* --memory-limit"):
+        demo_cases(tmp_path, [replace(known, available_bytes=80 * 2**30)], batch="max")
     assert demo_cases(tmp_path, [known], batch="8")[0].memory_limit_bytes is None
     assert demo_cases(tmp_path, [known], batch="max", memory_limit_bytes=10**9)[0].memory_limit_bytes == 10**9
     with pytest.raises(UserError, match="give a number"):

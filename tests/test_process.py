@@ -235,3 +235,23 @@ def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monke
             assert serving.ask({"question": 2}, 0.01) is None
         assert (ours.fileno(), held.closed, ended) == (-1, True, [child])
         heard.close()
+
+
+def test_the_last_line_counts_without_its_end(tmp_path):
+    outcome = run_child(task(tmp_path, "import os; os.write(1, b'fatal: no disk'); os._exit(3)"))
+    assert outcome.exit_code == 3
+    assert "fatal: no disk" in outcome.tail
+
+
+def test_a_lap_that_divides_by_nothing_costs_one_trial(tmp_path):
+    def on_event(event):
+        raise ZeroDivisionError
+
+    body = """
+    for epoch in clock.epochs(1):
+        for batch in clock.steps([[0]] * 4, "train"):
+            pass
+    import time; time.sleep(30)
+    """
+    outcome = run_child(task(tmp_path, body), on_event=on_event)
+    assert outcome.end == "garbled"

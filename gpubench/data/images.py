@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+MOST_LOOKED_AT = 100
+"""Entries of a folder that are looked at to tell whether it has images."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
@@ -110,7 +113,8 @@ def find_tree(root: Path) -> Path | None:
 
 def _has_class(folder: Path) -> bool:
     return folder.is_dir() and any(
-        _is_class(entry) and any(file.suffix.lower() in ENDINGS for file in Path(entry.path).iterdir())
+        _is_class(entry)
+        and any(file.suffix.lower() in ENDINGS for file in islice(Path(entry.path).iterdir(), MOST_LOOKED_AT))
         for entry in os.scandir(folder)
     )
 

@@ -24,7 +24,7 @@ from gpubench.hardware.state import SWITCHES
 from gpubench.suite.precisions import unsupported
 
 SHARED_SHARE = 0.7
-"""Share of the host's free memory for a search on an integrated card: too much of it can hang the machine
+"""Share of the host's memory for a search on an integrated card: too much of it can hang the machine
 (pytorch/pytorch#174358)."""
 
 
@@ -62,11 +62,11 @@ class Device:
 
     @property
     def default_limit_bytes(self) -> int | None:
-        """The memory limit of searches without --memory-limit: of an integrated card, a share of what was free."""
-        if not self.integrated or not self.available_bytes:
-            return None
-        share = int(self.available_bytes * SHARED_SHARE) >> 30 << 30
-        return min(share, self.memory_bytes or share)
+        """The memory limit of searches without --memory-limit on an integrated card; None on others.
+
+        A share of all memory, not of what is free now: the same command has to resume a run.
+        """
+        return int(self.memory_bytes * SHARED_SHARE) if self.integrated and self.memory_bytes else None
 
     @property
     def mixed(self) -> str:

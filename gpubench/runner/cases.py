@@ -58,6 +58,17 @@ def settings_for(suite: LoadedSuite, settings: Mapping[str, str], suites: Sequen
     return {name: value for name, value in settings.items() if name in suite.suite.params or name not in elsewhere}
 
 
+def default_limit(device: Device) -> int | None:
+    """Return the memory limit of a search; raises UserError if less than that is free on an integrated card."""
+    limit, free = device.default_limit_bytes, device.available_bytes
+    if limit and free and free < limit:
+        raise UserError(
+            f"{device.device} shares the host's memory, of which {free / 2**30:.0f} GiB are free: a search needs"
+            f" {limit / 2**30:.0f} GiB; close other programs, or give --memory-limit"
+        )
+    return limit
+
+
 def cases_of(
     recipes: Sequence[ModelRecipe],
     options: Options,
@@ -82,7 +93,7 @@ def cases_of(
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         for processes, precision in product(options.processes, precisions):
             policy, size = choose_batch(loaded, options, device, model, params, precision)
-            limit = options.memory_limit_bytes or (device.default_limit_bytes if policy in {"max", "fastest"} else None)
+            limit = options.memory_limit_bytes or (default_limit(device) if policy in {"max", "fastest"} else None)
             case = Case(
                 suite=loaded.name,
                 suite_version=suite.version,

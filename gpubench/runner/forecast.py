@@ -55,12 +55,17 @@ def forecast(left: Sequence[Trial], searches: int, options: Options, now: dateti
     return lines
 
 
+def search_seconds(options: Options) -> float:
+    """Return the typical seconds of a batch search."""
+    return SEARCH_SECONDS["quick" if options.mode == "quick" else "sampled"]
+
+
 def typical_seconds(cases: Sequence[Case], searches: int, options: Options) -> float:
     """Return the typical seconds of these trials, with searches and warming."""
     on_card = [case.device != "cpu" for case in cases]
     seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card)
     warming = WARMING_SECONDS if any(on_card) and options.mode != "quick" else 0.0  # a quick run warms no card
-    return START_SECONDS + seconds + searches * SEARCH_SECONDS[options.mode] + warming
+    return START_SECONDS + seconds + searches * search_seconds(options) + warming
 
 
 class TimeLeft:
@@ -79,9 +84,9 @@ class TimeLeft:
         for key in (case.label, f"{case.suite} {case.model}", ""):
             self._seconds.setdefault(key, []).append(seconds)
 
-    def news(self, waiting: Sequence[Case], now: datetime) -> str:
-        """Return how long the `waiting` trials take; empty if that was printed already, within 30%."""
-        left = sum(fmean(self._of(case)) for case in waiting)
+    def news(self, waiting: Sequence[Case], now: datetime, search_seconds: float = 0.0) -> str:
+        """Return how long the `waiting` trials and searches take; empty if that was printed already, within 30%."""
+        left = search_seconds + sum(fmean(self._of(case)) for case in waiting)
         moment_now = time.monotonic()
         told = None if self._told_end is None else self._told_end - moment_now
         if left < LEAST_SECONDS or (told is not None and told / MISTOLD <= left <= told * MISTOLD):

@@ -24,6 +24,8 @@ Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
 """How often the parent checks whether the child is alive; in between it sleeps in select."""
+BREATH_SECONDS = 0.01
+"""Pause after each read, in which more output gathers."""
 IMPORT_SECONDS = 120.0
 """Most time for importing suites of the user."""
 MOST_READ = 1 << 20
@@ -238,7 +240,8 @@ class _Watch:
             if self.child.poll() is not None:
                 self.drain()
                 return "garbled" if self._garbled else "answered" if self.answer is not None else "died"
-            if time.monotonic() - woken < WAKE_SECONDS / 2:  # the child prints without end
+            if time.monotonic() - woken < WAKE_SECONDS / 2:
+                time.sleep(BREATH_SECONDS)  # a child that prints without end must not keep this process busy
                 continue
             woken = time.monotonic()
             if message := self.on_wake(self.child.pid):
@@ -267,7 +270,7 @@ class _Watch:
                     self.answer = event
                 else:
                     self.on_event(event)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
                 self._garbled = True
 
     def _read_output(self) -> None:
@@ -295,6 +298,8 @@ class _Watch:
             stream = self.channel if name == "channel" else self._output
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(stream)  # type: ignore[arg-type]
+        if not chunk and pending and name == "output":
+            chunk = b"\n"  # the last line lacks its end
         pending += chunk
         if b"\n" not in chunk and len(pending) <= MOST_LINE[name]:
             return []

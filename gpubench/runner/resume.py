@@ -52,8 +52,8 @@ class EarlierRun:
                 continue
             now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
-            # Models of one run may differ in parameters and weights.
-            rows = {key: (same if key in ("params", "weights") else old)[key] for key in now}
+            # Models of one run may differ in parameters, weights and the limit of their search.
+            rows = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
             differing = [key for key, value in now.items() if _differs(rows[key], value)]
             # A twin at the batch of fp32 exists only if the search finds different batches.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))

@@ -12,7 +12,7 @@ from statistics import median
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.forecast import TimeLeft, forecast, typical_seconds
+from gpubench.runner.forecast import TimeLeft, forecast, search_seconds, typical_seconds
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
@@ -107,7 +107,7 @@ class Rounds:
         return [status for case in self._cases if self._earlier for status in self._earlier.statuses_of(case)]
 
     def __iter__(self) -> Iterator[Trial]:
-        """Yield each trial in turn; call `finished` with it before the next one."""
+        """Yield each trial in turn; call `begins`, and `finished` with it before the next one."""
         self._read_times()
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
@@ -118,11 +118,14 @@ class Rounds:
                 # One assignment: a signal between two would lose a trial.
                 trial, self._waiting = self._batches.next_of(self._waiting)
                 if trial:
-                    self._began = time.monotonic()
                     yield trial
                 else:
                     self._waiting = self._waiting[1:]
                     self._progress.expect(-1)
+
+    def begins(self) -> None:
+        """Note that the trial begins now: warming up before it is no part of a typical trial."""
+        self._began = time.monotonic()
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
@@ -135,7 +138,8 @@ class Rounds:
         if not trial.case.refusal:
             self._time_left.add(trial.case, time.monotonic() - self._began)
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
-            if news := self._time_left.news(waiting, datetime.now()):
+            searches = len({case.label for case in waiting if self._batches.to_search(case)})
+            if news := self._time_left.news(waiting, datetime.now(), searches * search_seconds(self._options)):
                 self._progress.say(news)
 
     def unfinished(self) -> list[Trial]:

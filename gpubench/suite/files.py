@@ -146,6 +146,8 @@ def _check(path: Path, suite: Suite) -> None:
     for name, param in suite.params.items():
         if not (name.isidentifier() and isinstance(param, Param)):
             raise UserError(f"{path}: SUITE has the parameter {name!r}: names have no spaces, values are Param(...)")
+    if suite.samples_per_unit < 1:
+        raise UserError(f"{path}: SUITE has samples_per_unit={suite.samples_per_unit}; it is 1 or more")
     if unknown := set(suite.studies) - set(STUDIES):
         raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
     if "ablation" in suite.studies and "plain" not in suite.models:

@@ -33,9 +33,12 @@ KERNELS = {
 }
 """Pattern of the names of CUDA kernels of cuDNN, cuBLAS and CUTLASS by family."""
 DTYPE_OF_KERNEL = {
+    # First: these kernels are also named after the 16 bits of their output.
+    torch.float8_e4m3fn: re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q"),
+    torch.int8: re.compile(r"imma|int8|[_x](i|s)8"),
     torch.bfloat16: re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?tst"),
     torch.float16: re.compile(r"f(p)?16|half|hgemm|nvjet_(sm\d+_)?hsh"),
-    torch.float32: re.compile(r"sgemm|scudnn|f32f32|tf32|nvjet_(sm\d+_)?sss"),
+    torch.float32: re.compile(r"sgemm|scudnn|f32f32|tf32|tensorop_s1688gemm|nvjet_(sm\d+_)?sss"),
 }
 """Pattern of kernel names by the dtype of the operands; the first that matches counts."""
 
@@ -56,8 +59,13 @@ class Trace:
 
     @property
     def kernels(self) -> Counter[tuple[str, torch.dtype]]:
-        """CUDA kernels by family and dtype, for code whose kernels have no calls: templates and CUDA graphs."""
+        """CUDA kernels by family and dtype, for CUDA graphs, whose kernels have no calls. Others are not counted."""
         return Counter(filter(None, (family_of_kernel(event["name"]) for event in self._kernel_events)))
+
+    @property
+    def has_templates(self) -> bool:
+        """Whether there are products in Triton's templates, whose names do not tell their operands."""
+        return any(event["name"].startswith("triton_tem") for event in self._kernel_events)
 
     @property
     def devices(self) -> Counter[str]:

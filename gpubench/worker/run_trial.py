@@ -177,7 +177,7 @@ def _run_torch_suite(
     watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
     # Compiled code has other calls than the eager code that is counted.
     counted = case.mode != "probe" and not case.params.get("compile")
-    steps = watch.steps(beside(work, watch) if counted else watch)
+    steps = watch.steps(beside(work, watch) if counted else watch) if trial.prove else [nullcontext()]
     clock = new_clock(lambda: devices.synchronize(device), lambda: steps, peers, memory)
 
     span["start"] = time.perf_counter()
@@ -214,7 +214,7 @@ def _run_torch_suite(
         measurement,
         precision_error=max(proof.values()),
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
-        **work_fields(work if whole else None, clock.watched_samples, _declared_flops(suite, trial)),
+        **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
     lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")

@@ -195,7 +195,8 @@ def stage_seconds(epochs: Sequence[Epoch], planned: int, starts: Sequence[int]) 
     """Return the seconds of all epochs of each stage, by its first epoch; projected from those that ran."""
     return {
         start: stage.seconds(None)
-        for start, stage in zip(starts, _stages(epochs, (), planned, starts, sampled=True), strict=True)
+        # A run that was left early has no later stages.
+        for start, stage in zip(starts, _stages(epochs, (), planned, starts, sampled=True), strict=False)
     }
 
 
