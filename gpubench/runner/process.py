@@ -113,7 +113,7 @@ def run_child(
                 end = "died"
             finally:
                 _kill_group(child)
-                watch.drain()
+                watch.finish()
                 assert child.stdout is not None
                 child.stdout.close()
     return Outcome(
@@ -261,6 +261,12 @@ class _Watch:
                 for _ in range(16):
                     read()
 
+    def finish(self) -> None:
+        """Read what is left after the child's end; its last line may lack its end."""
+        self.drain()
+        if line := self._pending["output"]:
+            self._show(line)
+
     def _read_channel(self) -> None:
         for line in self._lines("channel", lambda: self.channel.recv(MOST_READ)):
             # A suite that writes to the descriptor itself can send anything.
@@ -277,13 +283,17 @@ class _Watch:
         assert self._output is not None
         output = self._output
         for line in self._lines("output", lambda: os.read(output.fileno(), MOST_READ)):
-            text = line.decode(errors="replace").rstrip()
-            self.tail.append(text[:300])
-            was_shown, self._shown = self._shown <= MOST_SHOWN, self._shown + len(text) + 1
-            if self._shown <= MOST_SHOWN:
-                self.on_output(text)
-            elif was_shown:
-                self.on_output(f"(after {MOST_SHOWN:,} characters its output is not shown)")
+            self._show(line)
+
+    def _show(self, line: bytearray) -> None:
+        """Keep a line of output for the end, and show it unless there were too many before."""
+        text = line.decode(errors="replace").rstrip()
+        self.tail.append(text[:300])
+        was_shown, self._shown = self._shown <= MOST_SHOWN, self._shown + len(text) + 1
+        if self._shown <= MOST_SHOWN:
+            self.on_output(text)
+        elif was_shown:
+            self.on_output(f"(after {MOST_SHOWN:,} characters its output is not shown)")
 
     def _lines(self, name: str, read: Callable[[], bytes]) -> list[bytearray]:
         """Read once, and return the whole lines so far; a line that is too long is cut."""
@@ -298,8 +308,6 @@ class _Watch:
             stream = self.channel if name == "channel" else self._output
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(stream)  # type: ignore[arg-type]
-        if not chunk and pending and name == "output":
-            chunk = b"\n"  # the last line lacks its end
         pending += chunk
         if b"\n" not in chunk and len(pending) <= MOST_LINE[name]:
             return []
