@@ -23,6 +23,10 @@ def two_cards(trials=1):
     return given
 
 
+def section_results(answer, study):
+    return [result for one in answer.sections if one.study == study for result in one.results]
+
+
 def test_one_comparison_is_over_card_and_precision_together(tmp_path):
     buyer = section(answered(tmp_path, two_cards()), "buyer")
     (result,) = buyer.results
@@ -55,6 +59,24 @@ def test_models_that_differ_widely_are_a_range(tmp_path):
     (result,) = section(answered(tmp_path, given), "buyer").results
     assert lacking(result.said, "4.00", "100.0") == []
     assert any("the mean is" in caveat for caveat in result.caveats)
+
+
+def test_batch_policies_and_mixed_precisions_stay_apart(tmp_path):
+    largest = {"batch_policy": "max"}
+    given = two_cards()
+    for card, factor in (({}, 1.0), (OLD, 10.0)):
+        for precision, seconds in (("fp32", 60.0), ("fp16", 30.0)):
+            given += rows([seconds * factor], model="resnet18", precision=precision, **card, **largest)
+        given += rows([20.0 * factor], model="resnet18", precision="bf16", **card)
+    results = section_results(answered(tmp_path, given), "buyer")
+    assert sorted(round(result.value, 2) for result in results) == [4.9, 6.0, 20.0]
+    assert len({result.settings for result in results}) == 3, "words tell them apart"
+
+
+def test_rows_that_contradict_each_other_leave_no_flat_sentence(tmp_path):
+    twice = rows([66.0], model="resnet18", precision="fp16")
+    (result,) = section(answered(tmp_path, [*two_cards(trials=6), *twice]), "buyer").results
+    assert "may train" in result.said
 
 
 @pytest.mark.parametrize("changes", [{"precision": "fp32"}, {"card": "one", "device_hash": "d"}])

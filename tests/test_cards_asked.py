@@ -163,7 +163,7 @@ def test_published_ratios_outside_of_the_interval_are_counted():
     ratio = ratio_of(published().groups, "RTX 2080 Ti", "GTX 1080 Ti", "half")
     outside = [line for line in lines if not ratio.low <= line[2] <= ratio.high]
     assert outside
-    assert f"{len(outside)} of {len(lines)} are outside of the interval: kai271828/gpu_benchmark" in text
+    assert f"Outside of the interval: {len(outside)} of {len(lines)} ratios (kai271828/gpu_benchmark)" in text
     assert any("init27" in line[5] for line in lines)
 
 

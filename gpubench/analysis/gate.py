@@ -46,7 +46,8 @@ def gate(
     ]
     # A side needs trials until the least p that their ranks can have survives Holm.
     least = next(n for n in count(2) if len(judged) / comb(2 * n, n) < 1 - CONFIDENCE)
-    if any(min(c.subject.trials, c.other.trials) < least for c in undecided if c in judged):
+    ranked = [c for c in undecided if c in judged and ran_together(axis, c.subject, c.other)]
+    if any(min(c.subject.trials, c.other.trials) < least for c in ranked):
         lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(

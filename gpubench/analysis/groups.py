@@ -101,7 +101,8 @@ class Group:
     @property
     def rounds(self) -> dict[float, float]:
         """The value of each trial by its round; by its place where a round is unknown."""
-        numbers = self.numbers if len({*self.numbers}) == len(self.values) else range(len(self.values))
+        is_known = len({*self.numbers}) == len(self.values) and not any(map(math.isnan, self.numbers))
+        numbers = self.numbers if is_known else range(len(self.values))
         return dict(zip(numbers, self.values, strict=True))
 
     @property

@@ -99,10 +99,10 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
 
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
-    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963), so it and the p value
-    agree. Up to 3 values a side no such interval has 95%, and Welch's t on log values gives a wide one. Where the
-    sides are unlike, which the test assumes they are not, the interval includes Welch's. With `until` the number of
-    rounds depended on the results, and all error rates are divided by OPTIONAL_STOPPING.
+    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). Up to 3 values a side no such
+    interval has 95%, and Welch's t on log values gives a wide one. Where the sides are unlike, which the test assumes
+    they are not, the interval includes Welch's. With `until` the number of rounds depended on the results, and all
+    error rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
@@ -227,8 +227,8 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
 
 
 def _lone_trial(a: Values, b: Values) -> bool:
-    """Return whether a side is one trial of one specimen."""
-    return any(len(side) == 1 and len(side[0]) < 2 for side in (a, b))
+    """Return whether a side has too few specimens to measure their spread, and none with two trials."""
+    return any(len(side) < MEASURED_FROM and max(map(len, side)) < 2 for side in (a, b))
 
 
 def _sides(a: Values, b: Values, side_of: Callable[[Values], Side], paired: bool) -> tuple[Side, Side]:

@@ -37,7 +37,7 @@ class Comparison:
 def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     """Return the ratio of a pair, with caveats, and a verdict where the ratio does not matter for it."""
     ratio = _ratio(axis, subject, other)
-    notes = [_specimens_note(subject, other)] if ratio.specimens else []
+    notes = [_specimens_note(axis, subject, other)] if ratio.specimens else []
     notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
     unlike = mismatch(axis, subject, other)
     differing = other_stack(axis, subject, other)
@@ -80,12 +80,11 @@ def plain_comparison(subject: Group, plain: Group) -> Comparison:
 
 def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
     """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval."""
-    ratios = [_ratio(c.axis, c.subject, c.other) for c in comparisons]
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
-    if len(ratios) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
+    if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
         sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
         return stats.pooled_ratio(*sides, until=any(_until(c.subject, c.other) for c in comparisons))
-    return stats.mean_of_alike(ratios)
+    return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) for c in comparisons])
 
 
 def p_above(c: Comparison, limit: float) -> float:
@@ -146,11 +145,14 @@ def _device(group: Group) -> tuple[str, str]:
     return group.device_hash, group.row["unknown_device"]
 
 
-def _specimens_note(subject: Group, other: Group) -> str:
+def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     counts = [len(units_of(group)) for group in (subject, other)]
     if max(counts) == 1:
         return "one specimen each"
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
+    ours, _, paired = _specimens(axis, subject, other)
+    if paired and len(ours) < max(counts):
+        return f"{len(ours)} {word} ran both, the others are left out"
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
 
 

@@ -67,7 +67,7 @@ def table_in(content: bytes) -> bytes | None:
             return _unpacked(base64.b64decode(match[1]))
     except (RowsLostError, binascii.Error, zlib.error):
         if content.startswith(GZIP):
-            raise RowsLostError("not a gpubench file: a damaged .gz") from None
+            raise RowsLostError("not a gpubench file: a damaged .gz, or several joined to one") from None
     if not kind and not markup:
         return None
     raise RowsLostError(
@@ -95,6 +95,6 @@ def _unpacked(content: bytes) -> bytes:
     """Return what zlib or gzip packed, up to a limit. Raises RowsLostError beyond it, or where the end is missing."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     table = stream.decompress(content, min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content))))
-    if not stream.eof:
+    if not stream.eof or stream.unused_data:  # several .gz joined to one: all but the first would be lost
         raise RowsLostError
     return table

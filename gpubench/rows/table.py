@@ -29,7 +29,8 @@ def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         content = json.loads(str(text))
         names, *lines = content[1:] if isinstance(content[0], dict) else content
-        return list(names), [dict(zip(names, line, strict=True)) for line in lines]
+        names = [str(name) for name in names]
+        return names, [dict(zip(names, line, strict=True)) for line in lines]
     except BROKEN:
         return [], []
 

@@ -91,7 +91,8 @@ def _rule(metric: Metric) -> str:
     if metric.by_loss:
         return f"A verdict on accuracy needs {holm}, for a loss below half a point or above it."
     return (
-        f"Faster or slower needs {holm}, and an interval of the ratio (95%; 99% between specimens) beyond 2%."
+        f"Faster or slower needs {holm}, and an interval of the ratio (95%; 99% between specimens or sessions"
+        " and where the sides scatter unlike) beyond 2%."
         " Same needs a 90% interval within 2%."
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import Group
+from gpubench.analysis.groups import CONFLICT, Group, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
@@ -23,28 +23,35 @@ def sections(compared: Compared) -> Iterator[Section]:
     for workload in compared.workloads if compared.is_usual else []:
         usual = [c for c in workload.comparisons if c.subject.batch_policy not in TWIN_POLICIES]
         mixed = {
-            _key(c.other): c
+            (_case(c.other), c.subject.precision): c
             for c in usual
             if c.axis == "precision" and c.other.precision == "fp32" and c.subject.precision not in FULL
         }
-        pairs: dict[tuple[str, str, str], list[tuple[Comparison, Comparison]]] = defaultdict(list)
+        pairs: dict[tuple[str, ...], list[tuple[Comparison, Comparison]]] = defaultdict(list)
         for c in usual:
-            if c.axis == "card" and c.subject.precision == "fp32" and _key(c.subject) in mixed:
-                gain = mixed[_key(c.subject)]
-                pairs[c.subject_name, c.other_name, gain.subject.precision].append((c, gain))
+            for (case, precision), gain in mixed.items() if c.axis == "card" and c.subject.precision == "fp32" else ():
+                if case == _case(c.subject):
+                    pairs[c.subject_name, c.other_name, precision, *_batch(c.subject)].append((c, gain))
         for alike in pairs.values():
             yield _section(alike, mixed)
 
 
-def _key(group: Group) -> tuple[str, ...]:
-    """Return what the fp32 groups of a card's two comparisons have in common."""
-    return group.label, group.model, group.batch_policy
+def _case(group: Group) -> tuple[str, ...]:
+    """Return what the fp32 groups of a card's comparisons have in common."""
+    return group.label, group.model, *_batch(group)
 
 
-def _section(pairs: Sequence[tuple[Comparison, Comparison]], mixed: Mapping[tuple[str, ...], Comparison]) -> Section:
+def _batch(group: Group) -> tuple[str, str]:
+    """Return the batch policy, and the batch if it is fixed."""
+    return group.batch_policy, text_of(group.row["fixed_batch"])
+
+
+def _section(
+    pairs: Sequence[tuple[Comparison, Comparison]], mixed: Mapping[tuple[tuple[str, ...], str], Comparison]
+) -> Section:
     models: dict[str, dict[Side, Group]] = {}
     for card, gain in pairs:
-        other_gain = mixed.get(_key(card.other))
+        other_gain = mixed.get((_case(card.other), gain.subject.precision))
         groups = (card.other, other_gain.subject if other_gain else None, gain.other, gain.subject)
         models[card.subject.model] = {_side(group): group for group in groups if group}
     sides = list(dict.fromkeys(side for groups in models.values() for side in groups))
@@ -52,7 +59,7 @@ def _section(pairs: Sequence[tuple[Comparison, Comparison]], mixed: Mapping[tupl
     result = _result(pairs, models, base, best)
     result = replace(result, charts=tuple(_charts(result, models, sides)))
     title = f"{words.title_of([group for groups in models.values() for group in groups.values()])}; on one base"
-    table = _table(result, models, sides, base)
+    table = _table(result, models, sides, base, best)
     return Section("buyer", result.suite, title, (result,), (table,), cases=result.cases)
 
 
@@ -79,19 +86,21 @@ def _result(
     wide = ends[1] >= WIDE * ends[0]
     much = f"{words.gain(ends[0])} to {words.times(ends[1])}" if wide else words.times(value)
     subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
-    said = f"{subject} trains {much} as fast as {words.name(base[0])} in {base[1]}"
+    # Of two comparisons none of which is judged alone, this one is not either.
+    unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
+    said = f"{subject} {'may train' if unlike else 'trains'} {much} as fast as {words.name(base[0])} in {base[1]}"
     return Result(
         kind="buyer",
         suite=groups[0].suite,
         subject=_name(best),
         baseline=_name(base),
         value=value,
-        verdict="one run" if min(trials) == 1 else "no test",
+        verdict=unlike or ("one run" if min(trials) == 1 else "no test"),
         models=tuple(models),
         trials=trials,
         said=said + ", depending on the model" * wide,
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
-        facts=words.facts_of(groups[0]),
+        facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
         caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
         projected=any(group.measured == "projected" for group in groups),
@@ -106,7 +115,9 @@ def _head(side: Side) -> str:
     return _name(side).removeprefix("RTX ").removeprefix("GTX ")
 
 
-def _table(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side) -> Table:
+def _table(
+    result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side, best: Side
+) -> Table:
     """Return the minutes of all sides, and the mean of how many times as fast as the base each is."""
     columns = [Column("model"), *(Column(_head(side), "min", "lower") for side in sides)]
     columns.append(Column("speedup", "ratio", "higher", places=2))
@@ -120,7 +131,8 @@ def _table(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Se
         means = [
             stats.geometric_mean([groups[base].median / groups[side].median for groups in common]) for side in sides
         ]
-        lines.append(("mean", *(f"{words.gain(mean)}x" for mean in means), result.value))
+        name = "mean" if len(common) == len(models) else f"mean of {len(common)}"
+        lines.append((name, *(f"{words.gain(mean)}x" for mean in means), means[sides.index(best)]))
     return Table(f"minutes, and times as fast as {_name(base)}", tuple(columns), tuple(lines))
 
 

@@ -1,7 +1,7 @@
 """The speed ratio of two cards, from published figures and data sheets, with the interval of 90% of workloads.
 
-Each source that measured both cards gives one ratio: the geometric mean over its workloads. The data sheets give one
-more, from peak TFLOP/s and memory bandwidth. The estimate is the geometric mean of all of them.
+Each source that measured both cards gives one ratio: the geometric mean over its workloads and software. The data
+sheets give one more, from peak TFLOP/s and memory bandwidth. The estimate is the geometric mean of all of them.
 """
 
 import math

@@ -75,11 +75,11 @@ def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterat
             continue
         ends = " to ".join(dict.fromkeys((gain(alike[0].ratio), gain(alike[-1].ratio))))
         sources = f"{ratio.sources} source{'s' * (ratio.sources > 1)}"
-        yield f"Measured on both in {CLASSES[kind]}: {ends}, {len(alike)} workloads of {sources}."
+        yield f"Measured on both in {CLASSES[kind]}: {ends}, {len(alike)} ratio{'s' * (len(alike) > 1)} of {sources}."
         outside = [pair for pair in alike if not ratio.low <= pair.ratio <= ratio.high]
         if outside:
             names = listed(dict.fromkeys(pair.one.source for pair in outside))
-            yield f"{len(outside)} of {len(alike)} are outside of the interval: {names}."
+            yield f"Outside of the interval: {len(outside)} of {len(alike)} ratios ({names})."
 
 
 def _missing(groups: Sequence[FigureGroup], cards: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
