@@ -188,13 +188,6 @@ def test_without_a_winner_a_colour_for_each_name_and_one_where_there_is_one(ligh
     assert set(coloured(figure_of(singles()))) == {COLOURS[0]}
 
 
-def test_names_that_bars_cannot_hold_stand_above(light):
-    groups = tuple(BarGroup(m, (Bar(OLD, 0.1 * (m == "a") + 0.01), Bar(NEW, 0.008))) for m in "ab")
-    figure = figure_of(pairs(groups=groups))
-    assert [name for name in words(figure) if name in {OLD, NEW}] == [OLD, NEW]
-    assert len(coloured(figure)) == 6
-
-
 def test_a_missing_figure_says_why(light):
     bars = (Bar(OLD, 10.0), Bar(NEW, None, text="out of memory"), Bar("RTX 2060", None))
     figure = figure_of(pairs(groups=(BarGroup("resnet50", bars), BarGroup("resnet18", bars[:1]))))
@@ -264,25 +257,8 @@ def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):
     assert {"1", "1.40", "0.90"} <= set(words(figure))
 
 
-def test_lines_are_named_at_their_ends_or_above(light):
-    beside = {each.get_text(): each for each in texts(figure_of(curves("resnet18", "resnet34")))}
-    assert min(beside[name].get_position()[0] for name in ("resnet18", "resnet34")) > 5
-    figure = figure_of(KINDS["many curves"])
-    assert any("And 4 more" in text for text in words(figure))
-
-
-def test_a_line_has_the_colour_of_the_one_that_it_is_of(light):
-    lines = figure_of(roofline()).axes[1].lines
-    assert {line.get_color() for line in lines} == {COLOURS[0]}
-
-
 def test_an_svg_has_no_markup_of_a_name(tmp_path):
     attack = "</text><script>alert(1)</script>"
     groups = (BarGroup(attack, (Bar(attack, 1.0), Bar("b", 2.0))),)
     (path,) = drawn(tmp_path, answer(result(charts=(pairs(title=attack, groups=groups),))), kinds=("svg",))
     assert "<script" not in Path(path).read_text(encoding="utf-8")
-
-
-def test_a_long_text_at_the_right_edge_leaves_room_for_the_bars(light):
-    figure = figure_of(pairs(groups=tuple(BarGroup(m, (Bar(OLD, 1.0), Bar(NEW, 2.0)), LONG) for m in "ab")))
-    assert max(box.get_width() for box in figure.axes[0].patches) > 2

@@ -12,7 +12,6 @@ from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
 from small_trials import run_trial, small_trial
 from torch.nn.functional import cross_entropy
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
@@ -265,50 +264,6 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     data.compiled_cut.cache_clear()
     compiled_update.cache_clear()
     assert quality["loss"] > 0
-
-
-FEW_STEPS = {"batch": 8, "train_images": "80", "valid_images": "8", "epochs": "0"}
-
-
-def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
-    """Each call is one for a card's host to start; version 4 had 239."""
-    monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)  # as on a card
-    assert 100 < len(calls_of(fourth_step(run_of("speedrun", "bf16", **FEW_STEPS)))) < 140
-
-
-def fourth_step(run):
-    """The fourth step of the last epoch, taking its batch included, to be called; the first three are over."""
-    batches, _ = run.prepare(data.load_images(run.trial))
-    run.begin(batches, run.epochs - 1)
-    steps = iter(batches)
-    for _ in range(3):
-        run.step(next(steps))
-    return lambda: run.step(next(steps))
-
-
-def calls_of(work):
-    """The names of what it starts."""
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
-        work()
-    return [event.name for event in seen.events() if starts_work(event)]
-
-
-def starts_work(event):
-    """Whether an event of torch's profiler is a call from outside of torch that does more than rename memory."""
-    if "cpp_fused" in event.name:
-        return True
-    parent = event.cpu_parent
-    while parent is not None:
-        if parent.name.startswith("aten::"):
-            return False
-        parent = parent.cpu_parent
-    return event.name.startswith("aten::") and event.name.removeprefix("aten::") not in RENAMING
-
-
-RENAMING = {
-    "alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "expand", "new_empty_strided", "permute",
-    "reshape", "select", "slice", "split", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
-}  # fmt: skip
 
 
 def test_a_schedule_is_a_broken_line():

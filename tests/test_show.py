@@ -16,7 +16,7 @@ from PIL import Image
 
 from gpubench.cli.show import network_of
 from gpubench.show import network as text
-from gpubench.show.network import Layer, NetworkSummary, blocks_of, lines
+from gpubench.show.network import Layer, blocks_of, lines
 from gpubench.show.network_chart import figure_of
 from gpubench.show.style import themed
 from gpubench.suite import files
@@ -117,12 +117,6 @@ def test_a_shortcut_that_begins_inside_its_block_is_found():
     ]
 
 
-def test_the_baseline_shows_norm_and_relu_twice_and_the_next_rung_once():
-    first, second = (looks(network("cifar10", rung))[:2] for rung in ("baseline", "no-duplicates"))
-    assert [block[0] for block in first] == ["conv 3x3, norm, ReLU", "+ norm, ReLU, conv 3x3, 3x3"]
-    assert [block[0] for block in second] == ["conv 3x3", "+ norm, ReLU, conv 3x3, 3x3"]
-
-
 def test_frozen_and_shared_weights_are_counted_as_such():
     article = network("resnet", "resnet18", recipe="article")
     assert article.trained < article.weights / 10
@@ -166,26 +160,6 @@ def test_one_cycle_is_the_one_that_fastai_steps(monkeypatch):
     for name, own in (("learning rate", "lr"), ("momentum", "mom")):
         shown = dict(schedule[name])
         assert [shown[2 * step / steps] for step in range(steps)] == pytest.approx([float(each) for each in hyper[own]])
-
-
-@pytest.mark.parametrize(
-    ("epochs", "peak", "shown"),
-    [
-        (35, 15.1, ["0", "5", "10", "15.1", "20", "25", "30", "35"]),
-        (
-            40_000,
-            12_000.0,
-            ["0", "5,000", "10,000", "12,000", "15,000", "20,000", "25,000", "30,000", "35,000", "40,000"],
-        ),
-    ],
-)
-def test_the_highest_rate_has_a_line_and_what_is_beside_it_none(epochs, peak, shown):
-    points = tuple((at, 1 - abs(at - peak) / epochs) for at in sorted({*map(float, range(epochs + 1)), peak}))
-    layer = Layer("fc", "linear", (10,), 100, 200.0)
-    made = NetworkSummary("made net", "image", (3,), (layer,), 100, 100, 200.0, epochs, {"learning rate": points})
-    table = list(lines(made, every=False))
-    at = table.index(next(line for line in table if line.split()[:1] == ["epoch"]))
-    assert [line.split()[0] for line in table[at + 1 :]] == shown
 
 
 def test_processes_and_batches_move_the_rate_as_in_training():
@@ -235,23 +209,6 @@ def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
 def layer(number, **changes):
     usual = {"name": f"l{number}", "kind": f"conv {number}x{number}", "shape": (number,), "weights": 1, "flops": 1e6}
     return Layer(**{**usual, **changes})
-
-
-def test_a_deep_network_without_repetition_keeps_its_end_in_the_picture():
-    deep = NetworkSummary(
-        "demo deep",
-        "image",
-        (3,),
-        tuple(map(layer, range(1, 61))),
-        60,
-        60,
-        6e7,
-        10,
-        {"learning rate": ((0.0, 0.0), (10.0, 1.0))},
-    )
-    with matplotlib.rc_context(themed("light")):
-        drawn = [each.get_text() for each in figure_of(deep).findobj(Text)]
-    assert {"conv 1x1", "conv 60x60", "48 more"} <= set(drawn)
 
 
 def test_what_stands_in_one_line():
